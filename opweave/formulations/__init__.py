@@ -1,0 +1,1 @@
+"""How a problem is written down for solvers: arrays, mathematical programs, reductions."""

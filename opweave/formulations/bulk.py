@@ -1,0 +1,113 @@
+"""Rows of a model as arrays, handed to Pyomo in one piece: building them rule by rule is 20 to 60 times slower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opweave.problems.errors import LimitExceededError
+from opweave.problems.limits import Limits
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel, Objective
+
+Terms = dict[int, float]
+"""Coefficients of a linear expression by column."""
+
+
+class Rows:
+    """One family of constraints, ``sum of coefficient * column <= upper`` or ``= upper``, collected as flat lists.
+
+    Examples
+    --------
+    >>> rows = Rows()
+    >>> rows.at_most({0: 1.0, 1: -1.0}, 0.0)
+    >>> rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 1.0), 1.0)
+    >>> len(rows)
+    3
+    """
+
+    def __init__(self) -> None:
+        self._lengths: list[int] = []
+        self._columns: list[Iterable[int]] = []
+        self._coefficients: list[Iterable[float]] = []
+        self._uppers: list[float] = []
+        self._equal: list[bool] = []
+
+    def __len__(self) -> int:
+        return len(self._uppers)
+
+    def at_most(self, terms: Terms, upper: float) -> None:
+        """Add one row ``sum terms <= upper``."""
+        self._add(terms, upper, equal=False)
+
+    def equal(self, terms: Terms, value: float) -> None:
+        """Add one row ``sum terms = value``."""
+        self._add(terms, value, equal=True)
+
+    def at_most_each(self, columns: NDArray[np.int64], coefficients: ArrayLike, upper: ArrayLike) -> None:
+        """Add many rows of one length: shape (rows, terms); coefficients and ``upper`` (rows,) are broadcast."""
+        count, width = columns.shape
+        self._lengths.extend([width] * count)
+        self._columns.append(columns.ravel().tolist())
+        self._coefficients.append(np.broadcast_to(np.asarray(coefficients, np.float64), columns.shape).ravel().tolist())
+        self._uppers.extend(np.broadcast_to(np.asarray(upper, np.float64), (count,)).tolist())
+        self._equal.extend([False] * count)
+
+    def _add(self, terms: Terms, upper: float, *, equal: bool) -> None:
+        self._lengths.append(len(terms))
+        self._columns.append(terms.keys())
+        self._coefficients.append(terms.values())
+        self._uppers.append(upper)
+        self._equal.append(equal)
+
+    def add_to(self, model: ConcreteModel, name: str, variables: Sequence[Any]) -> None:
+        """Give ``model`` the rows as one indexed constraint ``name`` over ``variables`` (by column)."""
+        from pyomo.common.gc_manager import PauseGC
+        from pyomo.core.expr.numeric_expr import LinearExpression
+        from pyomo.environ import Constraint
+
+        coefficients = list(chain.from_iterable(self._coefficients))
+        members = [variables[column] for column in chain.from_iterable(self._columns)]
+        starts = [0, *accumulate(self._lengths)]
+
+        def row(_: object, index: int) -> tuple[float | None, object, float]:
+            begin, end = starts[index], starts[index + 1]
+            body = LinearExpression(
+                constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end]
+            )
+            upper = self._uppers[index]
+            return (upper if self._equal[index] else None, body, upper)
+
+        with PauseGC():
+            model.add_component(name, Constraint(range(len(self)), rule=row))
+
+
+def linear_objective(terms: Terms, constant: float, variables: Sequence[Any]) -> Objective:
+    """Write ``minimise constant + sum terms`` as a Pyomo objective."""
+    from pyomo.core.expr.numeric_expr import LinearExpression
+    from pyomo.environ import Objective
+
+    body = LinearExpression(
+        constant=constant, linear_coefs=list(terms.values()), linear_vars=[variables[column] for column in terms]
+    )
+    return Objective(expr=body)
+
+
+def check_rows(count: int, formulation: str, limits: Limits) -> None:
+    """Refuse a model before it is written.
+
+    Raises
+    ------
+    LimitExceededError
+        When ``count`` rows are more than ``limits.model_rows``.
+    """
+    if count > limits.model_rows:
+        raise LimitExceededError(
+            f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} are "
+            "built (Limits.model_rows); use another solver or a smaller graph"
+        )

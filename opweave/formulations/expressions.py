@@ -1,0 +1,68 @@
+"""How side constraints are expressed: which form of a problem understands which constraint, by registration.
+
+A *target* is a way of writing a rule down. ``"order_arcs"`` and ``"step_rule"`` are understood by searches over
+operator orders; every formulation's name is a target of its own.
+
+=====================  ==============================================================================================
+target                 what the registered function receives and returns
+=====================  ==============================================================================================
+``"order_arcs"``       ``(problem, constraint) -> iterable of (before, after)`` operator ids
+``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
+                       exactly the operators in the frozenset ``done`` have run
+a formulation's name   ``(formulation, model, constraint) -> None``; adds rows to the model
+=====================  ==============================================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from opweave.problems.constraints import Constraint, Precede
+from opweave.problems.problem import Problem
+
+Expression = Callable[..., Any]
+ExpressionT = TypeVar("ExpressionT", bound=Expression)
+
+_EXPRESSIONS: dict[tuple[type[Constraint], str], Expression] = {}
+
+
+def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT], ExpressionT]:
+    """Register how ``target`` writes down a constraint; subclasses inherit it.
+
+    Examples
+    --------
+    >>> class Sooner(Constraint):
+    ...     op: str
+    ...     def violations(self, problem, solution):
+    ...         return ()
+    >>> @express(Sooner, "step_rule")
+    ... def _sooner(problem, constraint):
+    ...     return lambda done, op: op != constraint.op or len(done) < 3
+    >>> expression(Sooner, "step_rule") is _sooner
+    True
+    """
+
+    def register(function: ExpressionT) -> ExpressionT:
+        _EXPRESSIONS[constraint, target] = function
+        return function
+
+    return register
+
+
+def expression(constraint: type[Constraint], target: str) -> Expression | None:
+    """The function registered for a constraint type or the nearest of its bases; None when there is none."""
+    for base in constraint.__mro__:
+        if (base, target) in _EXPRESSIONS:
+            return _EXPRESSIONS[base, target]
+    return None
+
+
+def expressible(constraint: type[Constraint], targets: Iterable[str]) -> bool:
+    """Whether any of ``targets`` understands the constraint."""
+    return any(expression(constraint, target) is not None for target in targets)
+
+
+@express(Precede, "order_arcs")
+def _precede_as_arc(problem: Problem[Any, Any], constraint: Precede) -> Iterable[tuple[str, str]]:
+    return ((constraint.before, constraint.after),)

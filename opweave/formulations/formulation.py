@@ -1,0 +1,162 @@
+"""A problem written as a mathematical program, and the registry of such writings."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from opweave.formulations.expressions import expressible, expression
+from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+_FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
+
+
+class InfeasibleError(Exception):
+    """Writing the problem down already showed that it has no solution; the message says why in its own words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Circumstances:
+    """What is known before a model is written, which may make it smaller.
+
+    Attributes
+    ----------
+    floor
+        A proved lower bound of the objective, in the problem's unit.
+    ceiling
+        Objective of a known solution; solutions worse than it may be cut off. None while rows may come that the
+        known solution breaks.
+    extended
+        Whether rows will be added that nobody knows yet: whatever drops solutions for the sake of speed is off then.
+    limits
+        Caps on the size of the model.
+    """
+
+    floor: int | float | None = None
+    ceiling: int | float | None = None
+    extended: bool = False
+    limits: Limits = DEFAULT_LIMITS
+
+
+class Formulation(ABC, Generic[ProblemT, SolutionT]):
+    """A translation of one problem into a Pyomo model and back.
+
+    Attributes
+    ----------
+    name
+        The word that selects it in ``solve(..., formulation=name)``.
+    problem_type
+        The problem that it translates.
+    targets
+        Which expressions of side constraints it understands.
+    whole
+        The formulation to use in place of this one with an engine that cannot call :meth:`separate`; None when this
+        one leaves nothing out.
+    circumstances
+        What is known beforehand.
+    """
+
+    name: ClassVar[str]
+    problem_type: ClassVar[type[Problem[Any, Any]]]
+    targets: ClassVar[tuple[str, ...]]
+    whole: ClassVar[type[Formulation[Any, Any]] | None] = None
+
+    def __init__(self, circumstances: Circumstances = Circumstances()) -> None:
+        self.circumstances = circumstances
+
+    @abstractmethod
+    def build(self, problem: ProblemT) -> ConcreteModel:
+        """Write the problem as a model.
+
+        Raises
+        ------
+        UnsupportedConstraintError
+            When a side constraint cannot be expressed.
+        LimitExceededError
+            When the model would have more rows than ``Limits.model_rows``.
+        InfeasibleError
+            When no solution exists and that shows already here.
+        """
+
+    @abstractmethod
+    def extract(self, model: ConcreteModel) -> SolutionT:
+        """Read the decision from the values of a solved model.
+
+        Where rows were left out (:meth:`separate`), the nearest solution is read from values that break them.
+        """
+
+    @abstractmethod
+    def start(self, model: ConcreteModel, solution: SolutionT) -> None:
+        """Set the values of every variable to those that a known solution implies."""
+
+    @abstractmethod
+    def objective_bound(self, problem: ProblemT, value: float) -> int | float:
+        """An engine's bound on the model's objective as a bound in the problem's unit, rounded safely."""
+
+    def why_infeasible(self, problem: ProblemT) -> str:
+        """Say in the problem's words why an engine found no solution."""
+        return "no solution satisfies all constraints"
+
+    def separate(self, model: ConcreteModel) -> int:
+        """Add the rows left out of ``build`` that the current values break, each once; returns how many they break."""
+        return 0
+
+    def add_constraints(self, model: ConcreteModel, problem: ProblemT) -> None:
+        """Write down every side constraint that is registered for this formulation's own name.
+
+        Raises
+        ------
+        UnsupportedConstraintError
+            When none of ``targets`` understands one of them.
+        """
+        for constraint in problem.constraints:
+            if not expressible(type(constraint), self.targets):
+                raise UnsupportedConstraintError(
+                    f"formulation {self.name!r} cannot express {type(constraint).__name__}; "
+                    f"register it with express({type(constraint).__name__}, {self.name!r})"
+                )
+            write = expression(type(constraint), self.name)
+            if write is not None:
+                write(self, model, constraint)
+
+
+FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
+
+
+def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
+    """Class decorator: make a formulation selectable. The first one registered for a problem is its default."""
+    _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
+    return formulation
+
+
+def formulation_names(kind: str) -> tuple[str, ...]:
+    """Names of the formulations of a problem kind, the default first."""
+    return tuple(name for problem, name in _FORMULATIONS if problem == kind)
+
+
+def find_formulation(problem: Problem[Any, Any], name: str | None) -> type[Formulation[Any, Any]]:
+    """The named formulation of a problem, or its default.
+
+    Raises
+    ------
+    InvalidInputError
+        When the problem has no formulation of that name.
+    """
+    names = formulation_names(problem.kind)
+    chosen = name or next(iter(names), None)
+    if chosen not in names:
+        raise InvalidInputError(
+            f"{type(problem).__name__} has no formulation {chosen!r}; it has {', '.join(map(repr, names)) or 'none'}"
+        )
+    assert chosen is not None
+    return _FORMULATIONS[problem.kind, chosen]

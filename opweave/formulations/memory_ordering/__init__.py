@@ -1,0 +1,1 @@
+"""How memory ordering is written down: arrays, integer programs, reductions."""

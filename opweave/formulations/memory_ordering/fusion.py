@@ -1,0 +1,169 @@
+"""Fusion that keeps the optimum: groups of operators become one (sections IV-B1 and IV-B2 of Zhong et al.).
+
+Rounds of two kinds follow each other until nothing more can be fused: neighbouring pairs, which builds up chains, and
+whole sub-graphs between an operator and one that every path from it runs through (its post-dominators; Algorithm 1 of the
+paper grows the same candidates from each tensor). What may be fused is decided in
+:mod:`~opweave.formulations.memory_ordering.subgraphs`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from opweave.formulations.expressions import expression
+from opweave.formulations.memory_ordering.fused_problem import fused_problem
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.nodes import MOST_REACHABILITY_NODES, Node, NodeGraph, single_nodes
+from opweave.formulations.memory_ordering.subgraphs import fuse_group
+from opweave.formulations.reduction import Reduction, identity
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+
+MOST_GROUP_NODES = 40
+"""Largest sub-graph that is tried (M in Algorithm 1 of the paper), in nodes that may be fused ones themselves."""
+
+MOST_INNER_STATES = 500
+"""States of a sub-graph that are searched; above, its valley condition is proved by minimum cuts or not at all."""
+
+MOST_HOPS = 8
+"""How many post-dominators of an operator are tried as the end of a sub-graph."""
+
+
+def fuse(problem: MemoryOrdering) -> Reduction[MemoryOrdering, Ordering]:
+    """Fuse operators that may run back to back without changing the least peak.
+
+    Every fused operator of the smaller problem is an ordinary one: its ``workspace_bytes`` carry the inner peak of the
+    best inner order, and ``lift`` puts that order in its place. The reduction is exact: both problems have the same
+    optimum, under ``limit_bytes`` too.
+
+    Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Left
+    unfused: operators that side constraints name, and what :func:`~.subgraphs.fuse_group` cannot prove or express.
+    The problem comes back unchanged for objective ``"total"``, for contradictory constraints, and for constraints
+    without an ``"order_arcs"`` expression, about which nothing is known.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 4), ("a", 8), ("b", 8), ("y", 2))],
+    ...     operators=[
+    ...         Operator(id="conv", inputs=["x"], outputs=["a"]),
+    ...         Operator(id="relu", inputs=["a"], outputs=["b"]),
+    ...         Operator(id="pool", inputs=["b"], outputs=["y"]),
+    ...     ],
+    ...     outputs=["y"],
+    ... )
+    >>> reduction = fuse(MemoryOrdering(graph=graph))
+    >>> [(op.inputs, op.outputs, op.workspace_bytes) for op in reduction.problem.graph.operators]
+    [(('x',), ('y',), 10)]
+    >>> reduction.lift(Ordering(order=[op.id for op in reduction.problem.graph.operators])).order
+    ('conv', 'relu', 'pool')
+    """
+    if problem.objective != "peak":
+        return identity(problem)
+    arcs = _order_arcs(problem)
+    if arcs is None:
+        return identity(problem)
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return identity(problem)
+    index = problem.graph.operator_index
+    nodes = _fused(problem, instance, {index[name] for arc in arcs for name in arc})
+    if len(nodes) == instance.operators:
+        return identity(problem)
+    return fused_problem(problem, nodes, arcs)
+
+
+def _order_arcs(problem: MemoryOrdering) -> list[tuple[str, str]] | None:
+    """Pairs (before, after) that the side constraints ask for; None when one of them may ask for something else."""
+    arcs: list[tuple[str, str]] = []
+    for constraint in problem.constraints:
+        write = expression(type(constraint), "order_arcs")
+        if write is None:
+            return None
+        arcs.extend(write(problem, constraint))
+    return arcs
+
+
+def _fused(problem: MemoryOrdering, instance: OrderingInstance, named: set[int]) -> list[Node]:
+    nodes = single_nodes(problem, instance)
+    refused: set[tuple[Node, ...]] = set()
+    while True:
+        graph = NodeGraph(nodes, instance, problem.in_place)
+        frozen = {k for k, node in enumerate(nodes) if not named.isdisjoint(node.members)}
+        fused = _fuse_disjoint(graph, _pairs(graph), frozen, refused)
+        if not fused:
+            fused = _fuse_disjoint(graph, _regions(graph), frozen, refused)
+        if not fused:
+            return nodes
+        gone = {k for group, _ in fused for k in group}
+        nodes = [node for k, node in enumerate(nodes) if k not in gone] + [node for _, node in fused]
+
+
+def _fuse_disjoint(
+    graph: NodeGraph, groups: Iterable[Sequence[int]], frozen: set[int], refused: set[tuple[Node, ...]]
+) -> list[tuple[tuple[int, ...], Node]]:
+    """Fuse groups that do not touch each other; what was proved for one stays true when another is fused.
+
+    ``refused`` remembers groups in vain: fusing their surroundings seldom changes the answer.
+    """
+    taken = set(frozen)
+    fused: list[tuple[tuple[int, ...], Node]] = []
+    for group in groups:
+        if not taken.isdisjoint(group):
+            continue
+        key = tuple(graph.nodes[k] for k in group)
+        if key in refused:
+            continue
+        node = fuse_group(graph, group, MOST_INNER_STATES)
+        if node is None:
+            refused.add(key)
+        else:
+            taken.update(group)
+            fused.append((tuple(group), node))
+    return fused
+
+
+def _pairs(graph: NodeGraph) -> Iterator[tuple[int, int]]:
+    """Every operator with each of those that it directly feeds."""
+    for k in graph.order:
+        for j in graph.after[k]:
+            if len(graph.after[k]) == 1 or len(graph.before[j]) == 1 or j == graph.after[k][0]:
+                yield k, j
+
+
+def _regions(graph: NodeGraph) -> Iterator[list[int]]:
+    """Sub-graphs from an operator to one that all its results run through, with and without either end."""
+    if len(graph.nodes) > MOST_REACHABILITY_NODES:
+        return
+    meets = _post_dominators(graph)
+    for first in reversed(graph.order):
+        last = first
+        for _ in range(MOST_HOPS):
+            last = meets[last]
+            if last < 0:
+                break
+            region = graph.between(first, last)
+            if len(region) > MOST_GROUP_NODES:
+                break
+            for group in (region, region[1:], region[:-1], region[1:-1]):
+                if len(group) > 1:
+                    yield group
+
+
+def _post_dominators(graph: NodeGraph) -> list[int]:
+    """For every node the first one that all paths from it run through; -1 when there is none."""
+    depth = [0] * len(graph.nodes)
+    meets = [-1] * len(graph.nodes)
+    for k in reversed(graph.order):
+        targets = graph.after[k]
+        meet = targets[0] if targets else -1
+        for other in targets[1:]:
+            while meet != other and meet >= 0:
+                if other < 0 or depth[meet] > depth[other]:
+                    meet = meets[meet]
+                else:
+                    other = meets[other]  # noqa: PLW2901
+        meets[k] = meet
+        depth[k] = depth[meet] + 1 if meet >= 0 else 1
+    return meets

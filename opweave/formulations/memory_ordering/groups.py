@@ -1,0 +1,199 @@
+"""Operators that may run back to back without raising the best peak: an exact contraction.
+
+Two rules pair an operator with the one right before or after it. Each is an exchange argument: whatever the order, moving
+one operator next to the other raises no step above the peak, so the optimum stays. Both hold for any peak, with order
+arcs too, but not with rows that forbid the exchange; and they say nothing about the total.
+
+Words, in bytes: the step of v needs ``f(D) + inc(v)`` and changes the live bytes f by ``delta(v)``; both depend on what
+has run (D), so each has a smallest and a largest value over all D.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
+from opweave.problems.graph_arrays import Adjacency, IntArray, find_cycle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Groups:
+    """A partition of the operators into runs that are executed back to back.
+
+    Attributes
+    ----------
+    members
+        Operators of every group, in the order in which they run.
+    group, place
+        Group of every operator and its place within it.
+    centre
+        Operator of every group next to which the others were moved.
+    before, after
+        Direct predecessors and successors of every group.
+    """
+
+    members: Adjacency
+    group: IntArray
+    place: IntArray
+    centre: IntArray
+    before: Adjacency
+    after: Adjacency
+
+    def lengths(self) -> IntArray:
+        """Number of operators of every group."""
+        return np.diff(self.members.start)
+
+    def operator_closure(self, closed: BoolArray) -> BoolArray:
+        """Entry [v, u]: operator u runs before operator v; ``closed`` says so of groups."""
+        within = (self.group[:, None] == self.group[None, :]) & (self.place[None, :] < self.place[:, None])
+        return closed[np.ix_(self.group, self.group)] | within
+
+    def gather(self, order: IntArray) -> IntArray:
+        """Groups in the order in which their centres run in ``order``: the exchange that proves the rules."""
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        return np.argsort(position[self.centre], kind="stable")
+
+    def spread(self, groups: IntArray) -> IntArray:
+        """Operators in the order that a sequence of groups gives."""
+        return np.concatenate([self.members[g] for g in groups.tolist()]) if len(groups) else np.zeros(0, np.int64)
+
+
+def single_groups(instance: OrderingInstance) -> Groups:
+    """Every operator on its own: nothing is contracted."""
+    return _partition(instance, [[v] for v in range(instance.operators)], list(range(instance.operators)))
+
+
+def contract(instance: OrderingInstance, closed: BoolArray) -> Groups:
+    """Join operators by the backward and the forward rule. ``closed[v, u]``: u must run before v.
+
+    A forward pair (a, b) is never followed by a backward pair (b, c): both would move b. So every group is a centre with
+    backward pairs before it and forward pairs after it.
+    """
+    steps = _Steps.of(instance)
+    following = np.full(instance.operators, -1, dtype=np.int64)
+    preceding = np.full(instance.operators, -1, dtype=np.int64)
+    forward = np.zeros(instance.operators, dtype=bool)  # of the pair (preceding[v], v)
+    for u in range(instance.operators):
+        v = _immediate(instance.after[u], closed.T)
+        if v >= 0 and preceding[v] < 0 and _backward(steps, u, v):
+            following[u], preceding[v] = v, u
+    for v in range(instance.operators):
+        u = _immediate(instance.before[v], closed)
+        if u < 0 or preceding[v] >= 0 or following[u] >= 0:
+            continue
+        runs_into_backward = following[v] >= 0 and not forward[following[v]]
+        if not runs_into_backward and _forward(steps, u, v):
+            following[u], preceding[v], forward[v] = v, u, True
+    groups = _partition(instance, *_chains(following, preceding, forward))
+    return groups if find_cycle(groups.after) is None else single_groups(instance)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Steps:
+    """Smallest and largest ``inc`` and ``delta`` of every operator over all states, bytes."""
+
+    inc_min: IntArray
+    inc_max: IntArray
+    delta_min: IntArray
+    delta_max: IntArray
+
+    @classmethod
+    def of(cls, instance: OrderingInstance) -> _Steps:
+        count = instance.operators
+        size, unread = instance.size, instance.unread()
+        readers = np.diff(instance.readers.start)
+        free = ~instance.kept
+        read_by, read = instance.reads.heads(), instance.reads.items
+        made_by, made = instance.writes.heads(), instance.writes.items
+        need = instance.workspace + _sum(made_by, size[made], count)
+        stay = _sum(made_by, np.where(unread, 0, size)[made], count)
+        could_die = _sum(read_by, (size * free)[read], count)
+        must_die = _sum(read_by, (size * (free & (readers == 1)))[read], count)
+        most, least = _overwritten(instance, readers)
+        return cls(need - most, need - least, stay - could_die, stay - must_die)
+
+
+def _sum(index: IntArray, bytes_: IntArray, count: int) -> IntArray:
+    """Exact sums of bytes by index."""
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, index, bytes_)
+    return total
+
+
+def _overwritten(instance: OrderingInstance, readers: IntArray) -> tuple[IntArray, IntArray]:
+    """Most and least bytes that every operator writes over dying inputs."""
+    most = np.zeros(instance.operators, dtype=np.int64)
+    least = np.zeros(instance.operators, dtype=np.int64)
+    start = instance.overwrite.start.tolist()
+    for v in range(instance.operators):
+        for size, slots, candidates in overwrite_groups(instance, start[v], start[v + 1]):
+            most[v] += size * min(slots, len(candidates))
+            least[v] += size * min(slots, sum(readers[s] == 1 for s in candidates))
+    return most, least
+
+
+def overwrite_groups(instance: OrderingInstance, begin: int, end: int) -> list[tuple[int, int, list[int]]]:
+    """Entries ``begin`` to ``end`` of ``instance.overwrite`` as (bytes, outputs of that size, candidate storages)."""
+    groups: list[tuple[int, int, list[int]]] = []
+    for entry in range(begin, end):
+        storage = int(instance.overwrite.items[entry])
+        size = int(instance.size[storage])
+        if groups and groups[-1][0] == size:
+            groups[-1][2].append(storage)
+        else:
+            groups.append((size, int(instance.slots[entry]), [storage]))
+    return groups
+
+
+def _immediate(direct: IntArray, closed: BoolArray) -> int:
+    """The one of ``direct`` that all others come before (``closed[v, u]``: u before v); -1 when there is none."""
+    for v in direct.tolist():
+        if closed[v, direct].sum() == len(direct) - 1:
+            return v
+    return -1
+
+
+def _forward(steps: _Steps, u: int, v: int) -> bool:
+    """v may move up to right after u, whose successor it is: all its other predecessors come before u.
+
+    It then frees no less than it takes, so no later step grows; and its own step stays within that of u, or adds nothing.
+    """
+    if steps.delta_max[v] > 0:
+        return False
+    within = steps.delta_max[u] + steps.inc_max[v] <= steps.inc_min[u]
+    return bool(within or steps.inc_max[v] == 0)
+
+
+def _backward(steps: _Steps, u: int, v: int) -> bool:
+    """u may move down to right before v, whose predecessor it is: all its other successors come after v."""
+    if steps.delta_min[u] < 0:
+        return False
+    return bool(steps.inc_max[u] - steps.delta_min[u] <= steps.inc_min[v])
+
+
+def _chains(following: IntArray, preceding: IntArray, forward: BoolArray) -> tuple[list[list[int]], list[int]]:
+    """Follow the pairs: members of every chain, and its centre (the operator that no rule moved)."""
+    chains: list[list[int]] = []
+    centres: list[int] = []
+    for first in np.flatnonzero(preceding < 0).tolist():
+        chain = [first]
+        while following[chain[-1]] >= 0:
+            chain.append(int(following[chain[-1]]))
+        chains.append(chain)
+        centres.append(next((chain[k] for k in range(len(chain) - 1) if forward[chain[k + 1]]), chain[-1]))
+    return chains, centres
+
+
+def _partition(instance: OrderingInstance, chains: list[list[int]], centres: list[int]) -> Groups:
+    members = Adjacency.from_lists(chains)
+    group = np.empty(instance.operators, dtype=np.int64)
+    group[members.items] = members.heads()
+    place = np.empty(instance.operators, dtype=np.int64)
+    place[members.items] = np.arange(instance.operators) - members.start[members.heads()]
+    source, target = group[instance.after.heads()], group[instance.after.items]
+    outer = source != target
+    after = Adjacency.from_pairs(len(chains), source[outer], target[outer])
+    return Groups(members, group, place, np.asarray(centres, dtype=np.int64), after.reversed(len(chains)), after)

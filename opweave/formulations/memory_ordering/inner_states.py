@@ -1,0 +1,196 @@
+"""The states that a small group of operators can be in: how little they hold, and the best way through them."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+
+
+@dataclass(frozen=True, slots=True)
+class InnerStorage:
+    """A storage that dies inside the group.
+
+    Attributes
+    ----------
+    size
+        Bytes.
+    maker
+        Operator of the group that makes it, -1 for one that is live before the group runs.
+    readers
+        Operators of the group that read it, as a bitset.
+    """
+
+    size: int
+    maker: int
+    readers: int
+
+
+@dataclass(frozen=True)
+class InnerStates:
+    """Down-sets of a group as bitsets of its operators; bytes are relative to those live before the group runs.
+
+    Attributes
+    ----------
+    before
+        Predecessors of every operator within the group, as bitsets. Operators are in topological order.
+    made
+        Bytes that every operator adds to what stays live.
+    stay
+        Bytes that it adds while it runs: ``made``, its workspace, and results that nobody reads.
+    reads
+        Storages that it reads and that die inside the group.
+    overwrites
+        Storages among ``reads`` that it may write over, and the sizes of its results.
+    most_states
+        States that may be visited by each of the searches.
+    """
+
+    before: tuple[int, ...]
+    made: tuple[int, ...]
+    stay: tuple[int, ...]
+    reads: tuple[tuple[InnerStorage, ...], ...]
+    overwrites: tuple[tuple[tuple[InnerStorage, ...], tuple[int, ...]], ...]
+    most_states: int
+
+    @property
+    def all(self) -> int:
+        """The state in which every operator has run."""
+        return (1 << len(self.before)) - 1
+
+    @cached_property
+    def end(self) -> int:
+        """Bytes live after the group."""
+        dead = {id(storage): storage.size for row in self.reads for storage in row}
+        return sum(self.made) - sum(dead.values())
+
+    def ready(self, state: int) -> list[int]:
+        """Operators that can run next."""
+        return [v for v, before in enumerate(self.before) if not state >> v & 1 and before & ~state == 0]
+
+    def step(self, state: int, live: int, v: int) -> tuple[int, int]:
+        """Bytes needed while ``v`` runs after ``state``, and bytes live afterwards."""
+        done = state | 1 << v
+        dying = sum(storage.size for storage in self.reads[v] if storage.readers & ~done == 0)
+        return live + self.stay[v] - self._overwritten(done, v), live + self.made[v] - dying
+
+    def _overwritten(self, done: int, v: int) -> int:
+        storages, results = self.overwrites[v]
+        if not storages:
+            return 0
+        dying = Counter(storage.size for storage in storages if storage.readers & ~done == 0)
+        return sum(size * count for size, count in (dying & Counter(results)).items())
+
+    def first_cost(self, v: int) -> int:
+        """Bytes needed while ``v`` runs first."""
+        return self.step(0, 0, v)[0]
+
+    def last_cost(self, v: int) -> int:
+        """Bytes needed while ``v`` runs last."""
+        live_before = self.end - self.made[v] + sum(storage.size for storage in self.reads[v])
+        return self.step(self.all & ~(1 << v), live_before, v)[0]
+
+    def holds_at_least(self, floor: int) -> bool:
+        """Whether every state other than the first and the last is known to hold ``floor`` bytes or more."""
+        if not self._one_order_holds(floor):
+            return False
+        answer = self._all_states_hold(floor)
+        return self._cuts_hold(floor) if answer is None else answer
+
+    def _one_order_holds(self, floor: int) -> bool:
+        """A quick way to say no."""
+        state, live = 0, 0
+        for v in range(len(self.before) - 1):
+            live = self.step(state, live, v)[1]
+            state |= 1 << v
+            if live < floor:
+                return False
+        return True
+
+    def _all_states_hold(self, floor: int) -> bool | None:
+        """Visit all states; None when there are too many."""
+        seen = {0}
+        work = [(0, 0)]
+        while work:
+            state, live = work.pop()
+            for v in self.ready(state):
+                child = state | 1 << v
+                if child in seen or child == self.all:
+                    continue
+                if len(seen) >= self.most_states:
+                    return None
+                after = self.step(state, live, v)[1]
+                if after < floor:
+                    return False
+                seen.add(child)
+                work.append((child, after))
+        return True
+
+    def _cuts_hold(self, floor: int) -> bool:
+        """Find the emptiest state that has run a given source and not a given sink, for all of them, by minimum cuts."""
+        fed = 0
+        for before in self.before:
+            fed |= before
+        sources = [v for v, before in enumerate(self.before) if before == 0]
+        sinks = [v for v in range(len(self.before)) if not fed >> v & 1]
+        return all(self.least_live(v, w) >= floor for v in sources for w in sinks if v != w)
+
+    def least_live(self, has_run: int, has_not_run: int) -> int:
+        """Fewest bytes live in any state after ``has_run`` and before ``has_not_run``: a minimum closure.
+
+        A storage costs its size where its maker has run and one of its readers has not; the rest of what an operator
+        makes costs its size where the operator has run. Sizes are exact integers of any size.
+        """
+        import networkx as nx
+
+        network: nx.DiGraph[object] = nx.DiGraph()
+        network.add_edge("start", has_run)  # no capacity: unbounded
+        network.add_edge(has_not_run, "end")
+        lasting = list(self.made)
+        storages = {id(storage): storage for row in self.reads for storage in row}
+        for key, storage in storages.items():
+            if storage.maker >= 0:
+                lasting[storage.maker] -= storage.size
+            network.add_edge(storage.maker if storage.maker >= 0 else "start", ("storage", key), capacity=storage.size)
+            for v in range(len(self.before)):
+                if storage.readers >> v & 1:
+                    network.add_edge(("storage", key), v)
+        for v, before in enumerate(self.before):
+            network.add_edge(v, "end", **({} if v == has_not_run else {"capacity": lasting[v]}))
+            network.add_edges_from((v, u) for u in range(v) if before >> u & 1)
+        live_before = sum(storage.size for storage in storages.values() if storage.maker < 0)
+        return int(nx.maximum_flow_value(network, "start", "end")) - live_before
+
+    def best_order(self) -> tuple[list[int], int] | None:
+        """An order with the least peak, and that peak; None when too many states had to be visited.
+
+        Best first on the peak so far: the first time that the last state is taken from the heap, its peak is the least.
+        """
+        reached: dict[int, tuple[int, int]] = {0: (0, -1)}
+        heap = [(0, 0, 0)]
+        closed: set[int] = set()
+        while heap:
+            peak, state, live = heapq.heappop(heap)
+            if state == self.all:
+                return self._path(reached), peak
+            if state in closed:
+                continue
+            closed.add(state)
+            if len(reached) > self.most_states:
+                return None
+            for v in self.ready(state):
+                cost, after = self.step(state, live, v)
+                child, worst = state | 1 << v, max(peak, cost)
+                if child not in reached or worst < reached[child][0]:
+                    reached[child] = (worst, v)
+                    heapq.heappush(heap, (worst, child, after))
+        return None
+
+    def _path(self, reached: dict[int, tuple[int, int]]) -> list[int]:
+        order: list[int] = []
+        state = self.all
+        while state:
+            order.append(reached[state][1])
+            state &= ~(1 << order[-1])
+        return order[::-1]

@@ -1,0 +1,202 @@
+"""Memory ordering as arrays over operators and storages: what searches, bounds and formulations work on.
+
+A *storage* is a tensor together with all its aliases. The live bytes after a down-set D of operators are
+
+    f(D) = sum of size[s] over storages s with producer in D (or none) and (kept[s] or a reader outside D)
+
+and do not depend on the order in which D was run; f is submodular. A step that runs v after D needs
+
+    f(D) + made[v] + unread[v] + workspace[v] - overwritten bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.expressions import expression
+from opweave.problems.graph_arrays import Adjacency, IntArray, find_cycle
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderingInstance:
+    """Arrays indexed by operator v (position in ``graph.operators``) or storage s.
+
+    Attributes
+    ----------
+    names
+        Operator ids.
+    size, kept, producer
+        Of every storage: counted bytes; whether it stays to the end; the operator that makes it, -1 for graph inputs.
+    reads, writes
+        Storages that every operator reads and makes.
+    readers
+        Operators that read every storage.
+    before, after
+        Direct predecessors and successors of every operator: data flow and order arcs of side constraints.
+    workspace
+        Scratch bytes of every operator.
+    overwrite
+        Storages that every operator may overwrite if they die in its step, grouped by size.
+    slots
+        For every entry of ``overwrite``: how many of the operator's outputs have that size.
+    """
+
+    names: tuple[str, ...]
+    size: IntArray
+    kept: BoolArray
+    producer: IntArray
+    reads: Adjacency
+    writes: Adjacency
+    readers: Adjacency
+    before: Adjacency
+    after: Adjacency
+    workspace: IntArray
+    overwrite: Adjacency
+    slots: IntArray
+
+    @property
+    def operators(self) -> int:
+        """Number of operators."""
+        return len(self.names)
+
+    @property
+    def storages(self) -> int:
+        """Number of storages."""
+        return len(self.size)
+
+    def unread(self) -> BoolArray:
+        """Storages that nobody reads and nobody keeps: live in their producer's step only (inputs: never)."""
+        return np.logical_and(~self.kept, np.diff(self.readers.start) == 0)
+
+    def start_bytes(self) -> int:
+        """Bytes live before the first step."""
+        return int(self.size[(self.producer < 0) & ~self.unread()].sum())
+
+    def granularity(self) -> int:
+        """Greatest common divisor of all sizes: every footprint is a multiple of it (1 when all are zero)."""
+        return max(1, math.gcd(*(int(x) for x in np.unique(np.concatenate([self.size, self.workspace])))))
+
+    def ordering(self, order: IntArray) -> Ordering:
+        """Operator positions as a solution."""
+        return Ordering(order=tuple(self.names[v] for v in order.tolist()))
+
+    def positions(self, solution: Ordering) -> IntArray:
+        """A solution as operator positions."""
+        index = {name: v for v, name in enumerate(self.names)}
+        return np.asarray([index[name] for name in solution.order], dtype=np.int64)
+
+
+def lower(problem: MemoryOrdering) -> OrderingInstance:
+    """Write a problem as arrays; order arcs of its side constraints become precedences.
+
+    Only constraints with an ``"order_arcs"`` expression are taken in; whoever calls this has to see to the others.
+
+    Raises
+    ------
+    ContradictionError
+        When the order arcs and the data flow close a cycle.
+    """
+    graph, arrays = problem.graph, problem.graph.arrays
+    tensors = len(graph.tensors)
+    owner = np.flatnonzero(arrays.storage == np.arange(tensors))
+    storage_of = np.full(tensors, -1, dtype=np.int64)
+    storage_of[owner] = np.arange(len(owner))
+    storage_of = storage_of[arrays.storage]
+
+    size = arrays.tensor_bytes[owner].copy()
+    producer = arrays.producer[owner]
+    kept = np.zeros(len(owner), dtype=bool)
+    outputs = storage_of[[graph.tensor_index[name] for name in graph.outputs]] if graph.outputs else np.zeros(0, np.int64)
+    kept[outputs] = True
+    if problem.inputs == "kept":
+        kept[producer < 0] = True
+    if problem.inputs == "excluded":
+        size[producer < 0] = 0
+    if problem.outputs == "excluded":
+        size[outputs] = 0
+
+    reads = _storages(arrays.reads, storage_of)
+    owns = arrays.storage[arrays.writes.items] == arrays.writes.items
+    writes = _filtered(arrays.writes, owns, storage_of)
+    before = _with_order_arcs(problem, arrays.predecessors)
+    overwrite, slots = _overwrites(problem, reads, writes, size, kept)
+    return OrderingInstance(
+        names=tuple(op.id for op in graph.operators),
+        size=size,
+        kept=kept,
+        producer=producer,
+        reads=reads,
+        writes=writes,
+        readers=reads.reversed(len(owner)),
+        before=before,
+        after=before.reversed(len(graph.operators)),
+        workspace=np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64),
+        overwrite=overwrite,
+        slots=slots,
+    )
+
+
+class ContradictionError(Exception):
+    """The side constraints leave no order at all; ``cycle`` names operators that would wait for each other."""
+
+    def __init__(self, cycle: list[str]) -> None:
+        self.cycle = cycle
+        super().__init__(f"the order constraints close a cycle: {' -> '.join([*cycle, cycle[0]])}")
+
+
+def _storages(tensors: Adjacency, storage_of: IntArray) -> Adjacency:
+    """Tensors of every operator as storages, each once, first occurrence first."""
+    rows = storage_of[tensors.items].tolist()
+    start = tensors.start.tolist()
+    return Adjacency.from_lists([list(dict.fromkeys(rows[start[v] : start[v + 1]])) for v in range(len(tensors))])
+
+
+def _filtered(tensors: Adjacency, keep: BoolArray, storage_of: IntArray) -> Adjacency:
+    start = np.zeros(len(tensors) + 1, dtype=np.int64)
+    np.cumsum(np.bincount(tensors.heads()[keep], minlength=len(tensors)), out=start[1:])
+    return Adjacency(start, storage_of[tensors.items[keep]])
+
+
+def _with_order_arcs(problem: MemoryOrdering, before: Adjacency) -> Adjacency:
+    index = problem.graph.operator_index
+    arcs: list[tuple[int, int]] = []
+    for constraint in problem.constraints:
+        write = expression(type(constraint), "order_arcs")
+        if write is not None:
+            arcs.extend((index[late], index[early]) for early, late in write(problem, constraint))
+    if not arcs:
+        return before
+    late, early = np.asarray(arcs, dtype=np.int64).T
+    rows = len(before)
+    joined = Adjacency.from_pairs(
+        rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early])
+    )
+    cycle = find_cycle(joined.reversed(rows))
+    if cycle is not None:
+        raise ContradictionError([problem.graph.operators[v].id for v in cycle])
+    return joined
+
+
+def _overwrites(
+    problem: MemoryOrdering, reads: Adjacency, writes: Adjacency, size: IntArray, kept: BoolArray
+) -> tuple[Adjacency, IntArray]:
+    """Candidates for in-place results: inputs with the size of an output, not kept, not empty."""
+    rows: list[list[int]] = []
+    slots: list[int] = []
+    for v, op in enumerate(problem.graph.operators):
+        row: list[int] = []
+        if problem.in_place != "none" and op.inplace_ok:
+            made = size[writes[v]].tolist()
+            candidates = reads[v][:1] if problem.in_place == "first" else reads[v]
+            fits = [s for s in candidates.tolist() if not kept[s] and size[s] > 0 and size[s] in made]
+            row = sorted(fits, key=lambda s: int(size[s]))
+            slots.extend(made.count(size[s]) for s in row)
+        rows.append(row)
+    return Adjacency.from_lists(rows), np.asarray(slots, dtype=np.int64)

@@ -1,0 +1,242 @@
+"""What is live while an operator runs, in terms of who runs before whom.
+
+For operator v, ``before(a, v)`` is 1 when a runs before v. A storage s with producer p and readers C is live during v's
+step iff ``before(p, v) - before(c, v) = 1`` for some c in C. Most of it is settled by precedence alone; the rest are the
+terms of a linear row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.groups import overwrite_groups
+from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
+from opweave.problems.graph_arrays import IntArray
+
+Literal01 = tuple[int, int, int]
+"""``constant + sign * column`` as (constant, column, sign); column -1 and sign 0 for a constant."""
+
+
+@dataclass(slots=True)
+class Affine:
+    """``constant + sum of coefficient * column``, whole numbers (bytes or counts)."""
+
+    constant: int = 0
+    terms: dict[int, int] = field(default_factory=dict)
+
+    def add(self, literal: Literal01, factor: int) -> None:
+        """Add ``factor`` times a literal."""
+        constant, column, sign = literal
+        self.constant += factor * constant
+        if sign:
+            total = self.terms.get(column, 0) + factor * sign
+            if total:
+                self.terms[column] = total
+            else:
+                self.terms.pop(column, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A column that equals max(0, every one of ``over``) in an optimum; at most ``upper``."""
+
+    column: int
+    upper: int
+    over: tuple[Affine, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Footprints:
+    """What precedence alone says about every operator's step.
+
+    Attributes
+    ----------
+    lower, upper
+        Least and most bytes live during every operator's step.
+    """
+
+    instance: OrderingInstance
+    closed: BoolArray
+    lower: IntArray
+    upper: IntArray
+
+    @classmethod
+    def of(cls, instance: OrderingInstance, closed: BoolArray) -> Footprints:
+        """``closed[v, u]`` says that u must run before v."""
+        lower = np.zeros(instance.operators, dtype=np.int64)
+        upper = np.zeros(instance.operators, dtype=np.int64)
+        view = cls(instance, closed, lower, upper)
+        start = instance.overwrite.start.tolist()
+        for v in range(instance.operators):
+            live, open_ = view.live(v)
+            own = int(instance.size[instance.writes[v]].sum() + instance.workspace[v])
+            lower[v] = upper[v] = own + int(instance.size[live].sum())
+            upper[v] += int(instance.size[open_].sum())
+            if start[v] < start[v + 1]:
+                most, least = view.savings(v)
+                lower[v] -= most
+                upper[v] -= least
+        return view
+
+    def live(self, v: int) -> tuple[BoolArray, BoolArray]:
+        """Storages not made by v that are live during its step in every order, and in some but not all orders."""
+        instance = self.instance
+        earlier, later = self.closed[v], self.closed[:, v]
+        late_or_v = later.copy()
+        late_or_v[v] = True
+        producer = instance.producer
+        made = (producer < 0) | earlier[producer]
+        never_made = (producer >= 0) & late_or_v[producer]
+        wanted = instance.kept | (_count(instance, late_or_v) > 0)
+        finished = ~instance.kept & (_count(instance, earlier) == np.diff(instance.readers.start))
+        sure = made & wanted
+        return sure, ~(sure | never_made | finished)
+
+    def savings(self, v: int) -> tuple[int, int]:
+        """Most and least bytes that v can write over inputs that die in its step."""
+        most = least = 0
+        begin, end = int(self.instance.overwrite.start[v]), int(self.instance.overwrite.start[v + 1])
+        for size, slots, candidates in overwrite_groups(self.instance, begin, end):
+            states = [self.dying(s, v) for s in candidates]
+            most += size * min(slots, sum(state is not False for state in states))
+            least += size * min(slots, sum(state is True for state in states))
+        return most, least
+
+    def dying(self, s: int, v: int) -> bool | None:
+        """Whether v is the last reader of s: always, never, or (None) it depends on the order."""
+        others = self.instance.readers[s]
+        others = others[others != v]
+        if self.closed[others, v].any():
+            return False
+        return True if self.closed[v, others].all() else None
+
+
+def _count(instance: OrderingInstance, mask: BoolArray) -> IntArray:
+    """Readers of every storage that are in ``mask``."""
+    running = np.zeros(len(instance.readers.items) + 1, dtype=np.int64)
+    np.cumsum(mask[instance.readers.items], out=running[1:])
+    return running[instance.readers.start[1:]] - running[instance.readers.start[:-1]]
+
+
+class Loads:
+    """Writes operators' footprints as affine expressions of pair columns and new excess columns.
+
+    Parameters
+    ----------
+    footprints
+        What precedence settles.
+    before
+        ``before(a, v)`` as a literal.
+    first_column
+        Number of the first excess column.
+    """
+
+    def __init__(self, footprints: Footprints, before: Callable[[int, int], Literal01], first_column: int) -> None:
+        self._view = footprints
+        self._instance = footprints.instance
+        self._before = before
+        self._first = first_column
+        self._shared: dict[object, Excess] = {}
+        self._last = _last_readers(footprints)
+
+    @property
+    def excesses(self) -> list[Excess]:
+        """The excess columns made so far, by column."""
+        return list(self._shared.values())
+
+    def of(self, v: int) -> Affine:
+        """Bytes live during the step of v."""
+        instance = self._instance
+        sure, open_ = self._view.live(v)
+        load = Affine(int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v]))
+        for s in np.flatnonzero(open_).tolist():
+            if instance.size[s]:
+                self._add_alive(load, s, v)
+        begin, end = int(instance.overwrite.start[v]), int(instance.overwrite.start[v + 1])
+        for size, slots, candidates in overwrite_groups(instance, begin, end):
+            self._subtract_overwritten(load, size, slots, candidates, v)
+        return load
+
+    def _add_alive(self, load: Affine, s: int, v: int) -> None:
+        """Add the bytes of s, if it is live during the step of v."""
+        size, closed = int(self._instance.size[s]), self._view.closed
+        producer = int(self._instance.producer[s])
+        made = (1, -1, 0) if producer < 0 else self._before(producer, v)
+        readers = [c for c in self._last[s] if not closed[v, c]]
+        if self._instance.kept[s] or any(c == v or closed[c, v] for c in readers):
+            load.add(made, size)
+        elif len(readers) == 1:
+            load.add(made, size)
+            load.add(self._before(readers[0], v), -size)
+        else:
+            over = []
+            for c in readers:
+                alive = Affine()
+                alive.add(made, 1)
+                alive.add(self._before(c, v), -1)
+                over.append(alive)
+            load.add((0, self._excess(over, 1), 1), size)
+
+    def _subtract_overwritten(self, load: Affine, size: int, slots: int, candidates: list[int], v: int) -> None:
+        """Subtract ``size`` for every output of that size that overwrites a dying candidate."""
+        dying = 0
+        undecided: list[Literal01] = []
+        for s in candidates:
+            state = self._view.dying(s, v)
+            if state is None:
+                undecided.append(self._outlives(s, v))
+            dying += state is True
+        surely = min(dying, slots)
+        load.constant -= size * surely
+        left = min(slots - surely, len(undecided))
+        if left == 0:
+            return
+        # Undecided inputs that die: min(left, sum(1 - outlives)) = left - max(0, left - sum(1 - outlives)).
+        missed = Affine(left - len(undecided))
+        for literal in undecided:
+            missed.add(literal, 1)
+        load.constant -= size * left
+        if left == len(undecided):
+            for literal in undecided:
+                load.add(literal, size)
+        else:
+            load.add((0, self._excess([missed], left), 1), size)
+
+    def _outlives(self, s: int, v: int) -> Literal01:
+        """1 when some reader of s runs after v, which reads it too."""
+        closed = self._view.closed
+        later = [_negated(self._before(c, v)) for c in self._last[s] if c != v and not closed[v, c]]
+        if len(later) == 1:
+            return later[0]
+        over = []
+        for literal in later:
+            single = Affine()
+            single.add(literal, 1)
+            over.append(single)
+        return (0, self._excess(over, 1), 1)
+
+    def _excess(self, over: list[Affine], upper: int) -> int:
+        """The column that is max(0, ``over``); one column for equal expressions."""
+        key = (upper, frozenset((a.constant, frozenset(a.terms.items())) for a in over))
+        if key not in self._shared:
+            self._shared[key] = Excess(self._first + len(self._shared), upper, tuple(over))
+        return self._shared[key].column
+
+
+def _negated(literal: Literal01) -> Literal01:
+    constant, column, sign = literal
+    return (1 - constant, column, -sign)
+
+
+def _last_readers(view: Footprints) -> list[list[int]]:
+    """Readers of every storage that come before no other reader of it: only they decide how long it lives."""
+    rows = []
+    for s in range(view.instance.storages):
+        readers = view.instance.readers[s]
+        if len(readers) > 1:
+            readers = readers[~view.closed[np.ix_(readers, readers)].any(axis=0)]
+        rows.append(readers.tolist())
+    return rows

@@ -1,0 +1,166 @@
+"""Binary columns "a runs before b" for the pairs of operators that matter, and the cycles that they may close."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.memory_ordering.groups import Groups
+from opweave.formulations.memory_ordering.instance import BoolArray
+from opweave.formulations.memory_ordering.loads import Literal01
+from opweave.problems.graph_arrays import IntArray
+
+Arc = tuple[int, int]
+
+
+@dataclass(eq=False)
+class Pairs:
+    """Which pairs of groups have a column, and which way it points.
+
+    Column k stands for ``first[k]`` before ``second[k]``, with first < second. Pairs whose order precedence settles have
+    none; others get one when somebody asks for it.
+
+    Attributes
+    ----------
+    groups
+        Operators that run back to back.
+    closed
+        Entry [g, h]: group h must run before group g.
+    column
+        Column of a pair [g, h] in both orientations, -1 for none. Shape (groups, groups).
+    first, second
+        Groups of every column.
+    """
+
+    groups: Groups
+    closed: BoolArray
+    column: NDArray[np.int32]
+    first: list[int] = field(default_factory=list)
+    second: list[int] = field(default_factory=list)
+
+    @classmethod
+    def around(cls, groups: Groups, closed: BoolArray, wanted: BoolArray) -> Pairs:
+        """Columns for all unsettled pairs with an end in ``wanted`` (by group)."""
+        unsettled = ~(closed | closed.T)
+        np.fill_diagonal(unsettled, val=False)
+        first, second = np.nonzero(np.triu(unsettled & (wanted[:, None] | wanted[None, :])))
+        column = np.full(closed.shape, -1, dtype=np.int32)
+        column[first, second] = column[second, first] = np.arange(len(first), dtype=np.int32)
+        return cls(groups, closed, column, first.tolist(), second.tolist())
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def free(self, g: int) -> BoolArray:
+        """Groups whose order relative to g is not settled by precedence."""
+        mask = ~(self.closed[g] | self.closed[:, g])
+        mask[g] = False
+        return mask
+
+    def settled(self, a: int, v: int) -> bool | None:
+        """Whether operator a runs before operator v; None when either is possible."""
+        g, h = int(self.groups.group[a]), int(self.groups.group[v])
+        if g == h:
+            return bool(self.groups.place[a] < self.groups.place[v])
+        if self.closed[h, g]:
+            return True
+        return False if self.closed[g, h] else None
+
+    def before(self, a: int, v: int) -> Literal01:
+        """1 when operator a runs before operator v.
+
+        Raises
+        ------
+        KeyError
+            When the pair is not settled and has no column.
+        """
+        settled = self.settled(a, v)
+        if settled is not None:
+            return (int(settled), -1, 0)
+        column = self.column_of(a, v)
+        if column < 0:
+            raise KeyError((a, v))
+        return (0, column, 1) if self.groups.group[a] < self.groups.group[v] else (1, column, -1)
+
+    def column_of(self, a: int, v: int) -> int:
+        """Column of the pair of operators, -1 for none."""
+        return int(self.column[self.groups.group[a], self.groups.group[v]])
+
+    def open_column(self, a: int, v: int) -> int:
+        """Make a column for the pair of operators and return its number."""
+        g, h = sorted((int(self.groups.group[a]), int(self.groups.group[v])))
+        self.column[g, h] = self.column[h, g] = len(self.first)
+        self.first.append(g)
+        self.second.append(h)
+        return len(self.first) - 1
+
+    def chosen(self, values: NDArray[np.float64]) -> BoolArray:
+        """The digraph that precedence and the columns' values make: entry [g, h] says that g runs before h."""
+        digraph = self.closed.T.copy()
+        first, second = np.asarray(self.first, dtype=np.int64), np.asarray(self.second, dtype=np.int64)
+        forward = values > 0.5
+        digraph[first[forward], second[forward]] = True
+        digraph[second[~forward], first[~forward]] = True
+        return digraph
+
+    def order(self, values: NDArray[np.float64]) -> IntArray:
+        """Groups in an order that obeys precedence, and the columns too where they close no cycle."""
+        digraph = self.chosen(values)
+        waiting = digraph.sum(axis=0)
+        blocked = self.closed.sum(axis=1)
+        order = np.empty(len(waiting), dtype=np.int64)
+        for step in range(len(waiting)):
+            g = int(np.argmin(np.where(blocked == 0, waiting, len(waiting))))
+            order[step] = g
+            waiting -= digraph[g]
+            blocked -= self.closed[:, g]
+            blocked[g] = -1
+        return order
+
+    def values_of(self, order: IntArray) -> NDArray[np.float64]:
+        """Values of all columns for groups in this order."""
+        position = np.empty(len(order), dtype=np.int64)
+        position[order] = np.arange(len(order))
+        return (position[self.first] < position[self.second]).astype(np.float64)
+
+    def cycles(self, values: NDArray[np.float64]) -> list[list[Arc]]:
+        """For every group on a cycle, a shortest one: its arcs (g, h) that columns chose. Empty for an order."""
+        from scipy.sparse import csr_array
+        from scipy.sparse.csgraph import connected_components
+
+        digraph = self.chosen(values)
+        count, label = connected_components(csr_array(digraph), directed=True, connection="strong")
+        if count == len(digraph):
+            return []
+        found: dict[frozenset[Arc], list[Arc]] = {}
+        for component in np.flatnonzero(np.bincount(label) > 1).tolist():
+            inside = np.flatnonzero(label == component)
+            part = digraph[np.ix_(inside, inside)]
+            follow = [np.flatnonzero(row).tolist() for row in part]
+            for source in range(len(inside)):
+                walk = inside[_shortest_cycle(follow, source)].tolist()
+                steps = zip(walk, walk[1:] + walk[:1], strict=True)
+                arcs = [(g, h) for g, h in steps if not self.closed[h, g]]
+                found.setdefault(frozenset(arcs), arcs)
+        return list(found.values())
+
+
+def _shortest_cycle(follow: list[list[int]], source: int) -> list[int]:
+    """Nodes of a shortest cycle through ``source`` in a strongly connected digraph, by breadth-first search."""
+    parent = {source: source}
+    queue = deque([source])
+    while queue:
+        node = queue.popleft()
+        for after in follow[node]:
+            if after == source:
+                walk = [node]
+                while walk[-1] != source:
+                    walk.append(parent[walk[-1]])
+                return walk[::-1]
+            if after not in parent:
+                parent[after] = node
+                queue.append(after)
+    raise AssertionError("a strongly connected component without a cycle")

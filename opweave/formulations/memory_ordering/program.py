@@ -1,0 +1,77 @@
+"""What the integer programs of memory ordering share: units, the peak's range, reasons."""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, ClassVar
+
+from opweave.formulations.formulation import Formulation, InfeasibleError
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.scale import Scale
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+
+if TYPE_CHECKING:
+    from pyomo.core.expr.relational_expr import RelationalExpression
+    from pyomo.environ import ConcreteModel
+
+
+class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
+    """A memory-ordering problem as an integer program; footprints are in units of :class:`Scale`."""
+
+    problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
+
+    def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
+        """Units of the model as bytes, rounded so that a lower bound stays one."""
+        return scale_of(lower(problem)).bound(value)
+
+    def why_infeasible(self, problem: MemoryOrdering) -> str:
+        """Name the limit or the side constraints."""
+        rows = "side constraint or an added row" if self.circumstances.extended else "side constraint"
+        if problem.limit_bytes is None:
+            return f"every order breaks some {rows}"
+        limited = f"every order needs more than the limit of {problem.limit_bytes:,} bytes"
+        return f"{limited} or breaks some {rows}" if problem.constraints or self.circumstances.extended else limited
+
+    def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
+        """Add one row of a side constraint, such as ``model.before("a", "b") + model.before("a", "c") >= 1``."""
+        from pyomo.environ import ConstraintList
+
+        if not hasattr(model, "side_constraints"):
+            model.side_constraints = ConstraintList()
+        model.side_constraints.add(row)
+
+
+def scale_of(instance: OrderingInstance) -> Scale:
+    """The unit of an instance: no footprint exceeds all storages and the largest workspace together."""
+    workspace = int(instance.workspace.max(initial=0))
+    return Scale.of(instance.granularity(), int(instance.size.sum()) + workspace)
+
+
+def instance_of(problem: MemoryOrdering) -> OrderingInstance:
+    """The problem as arrays.
+
+    Raises
+    ------
+    InfeasibleError
+        When its order constraints contradict each other.
+    """
+    try:
+        return lower(problem)
+    except ContradictionError as error:
+        raise InfeasibleError(str(error)) from error
+
+
+def least_peak(problem: MemoryOrdering, floor: int) -> int:
+    """``floor`` bytes, unless they already exceed the limit.
+
+    Raises
+    ------
+    InfeasibleError
+        When they do.
+    """
+    if problem.limit_bytes is not None and floor > problem.limit_bytes:
+        raise InfeasibleError(
+            f"every order needs at least {floor:,} bytes, {floor - problem.limit_bytes:,} more than the limit of "
+            f"{problem.limit_bytes:,}"
+        )
+    return floor

@@ -1,0 +1,47 @@
+"""Bytes as the numbers that an engine computes with, and back, rounded so that bounds stay bounds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+LARGEST = 2**30
+"""Largest coefficient: beyond it, an engine's absolute tolerances would be coarser than one unit."""
+
+SLACK = 0.01
+RELATIVE_SLACK = 1e-10
+"""How far below an engine's bound the truth may lie, in units and relative to the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """One unit of the model is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
+
+    Examples
+    --------
+    >>> scale = Scale.of(step=1024, largest=1024 * 6368)
+    >>> scale.units(2048), scale.bound(6367.3)
+    (2.0, 6520832)
+    """
+
+    step: int
+    unit: int
+
+    @classmethod
+    def of(cls, step: int, largest: int) -> Scale:
+        """Units of ``step`` bytes, or larger ones when ``largest`` bytes would be too many of them."""
+        return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every footprint is a whole number of units."""
+        return self.unit == self.step
+
+    def units(self, count: int | float) -> float:
+        """Bytes as units."""
+        return count / self.unit
+
+    def bound(self, value: float) -> int:
+        """An engine's lower bound (units) as bytes: less its possible error, then up to the next multiple of ``step``."""
+        safe = value - SLACK - RELATIVE_SLACK * abs(value)
+        return math.ceil(safe * (self.unit / self.step)) * self.step

@@ -1,0 +1,59 @@
+"""Reductions: a problem rewritten as a smaller one, and the way back for its solutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
+
+ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction(Generic[ProblemT, SolutionT]):
+    """A smaller problem and how its solutions become solutions of the original.
+
+    A lifted solution is valid whenever the solution of the smaller problem is, and has the same objective.
+
+    Attributes
+    ----------
+    problem
+        The smaller problem, for any solver of its kind.
+    lift
+        Turns a solution of the smaller problem into one of the original.
+    exact
+        Whether both problems have the same optimum: then every lower bound of the smaller problem holds for the
+        original, and if the smaller one has no solution, neither has the original.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+    >>> graph = OpGraph(tensors=[Tensor(id="x", bytes=4)], operators=[Operator(id="make", outputs=["x"])])
+    >>> same = identity(MemoryOrdering(graph=graph))
+    >>> same.exact, same.lift(Ordering(order=["make"])).order
+    (True, ('make',))
+    """
+
+    problem: ProblemT
+    lift: Callable[[SolutionT], SolutionT]
+    exact: bool
+
+    def then(self, further: Callable[[ProblemT], Reduction[ProblemT, SolutionT]]) -> Reduction[ProblemT, SolutionT]:
+        """Reduce the smaller problem once more; exact when both steps are."""
+        second = further(self.problem)
+        first_lift, second_lift = self.lift, second.lift
+        return Reduction(
+            problem=second.problem,
+            lift=lambda solution: first_lift(second_lift(solution)),
+            exact=self.exact and second.exact,
+        )
+
+
+def identity(problem: ProblemT) -> Reduction[ProblemT, Any]:
+    """The reduction that changes nothing."""
+    return Reduction(problem=problem, lift=lambda solution: solution, exact=True)

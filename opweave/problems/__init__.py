@@ -1,0 +1,1 @@
+"""What is decided: graphs, clusters, costs, constraints, problems, solutions and their referees."""

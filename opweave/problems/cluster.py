@@ -1,0 +1,303 @@
+"""The machines: devices with their memory and speeds, and the links between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Seconds, Spec
+
+if TYPE_CHECKING:
+    from typing import Self
+
+FloatMatrix = NDArray[np.float64]
+
+Speed = Annotated[Amount, Field(gt=0.0)]
+"""A finite number above 0, per second."""
+
+
+def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
+    if len(set(sizes)) < len(sizes):
+        raise ValueError("a batch size is listed more than once")
+    return tuple(sorted(sizes))
+
+
+def _number_or_matrix(value: object) -> str:
+    is_matrix = isinstance(value, list | tuple) or (isinstance(value, np.ndarray) and value.ndim > 0)
+    return "matrix" if is_matrix else "number"
+
+
+Latency = Annotated[
+    Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
+    Discriminator(_number_or_matrix),
+]
+"""Seconds before the first byte arrives: the same for all links, or a matrix [from][to]."""
+
+
+class Device(Spec):
+    """One machine, accelerator or core that runs operators.
+
+    Attributes
+    ----------
+    name
+        Unique in the cluster.
+    memory_bytes
+        What it can hold; None for no limit.
+    flops_per_second
+        Floating-point operations per second at best; None when unknown (a roofline then cannot be drawn).
+    memory_bandwidth
+        Bytes per second between its memory and its cores; None when unknown.
+    launch_seconds
+        Fixed cost of starting one operator.
+    batch_sizes
+        Batch sizes that it supports, ascending; None for any.
+    group
+        Name of the hardware type. Devices that share one must be alike in everything but their name.
+
+    Examples
+    --------
+    >>> Device(name="a", memory_bytes=8 * 2**30, batch_sizes=[4, 1]).batch_sizes
+    (1, 4)
+    """
+
+    name: Name
+    memory_bytes: Bytes | None = None
+    flops_per_second: Speed | None = None
+    memory_bandwidth: Speed | None = None
+    launch_seconds: Seconds = 0.0
+    batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
+    group: Name | None = None
+
+    def alike(self, other: Device) -> bool:
+        """Whether two devices agree in everything but their name."""
+        return all(getattr(self, field) == getattr(other, field) for field in Device.model_fields if field != "name")
+
+
+class Cluster(Spec):
+    """Devices and the links between them.
+
+    With several devices the links are described in exactly one way: ``bandwidth``, ``rates`` or ``shared``.
+
+    Attributes
+    ----------
+    devices
+        At least one.
+    bandwidth
+        Matrix of bytes per second, ``bandwidth[from][to]``; the two directions may differ, 0 means no direct link, and
+        the diagonal is ignored.
+    rates
+        Bytes per second of each device's own connection to one router; two devices talk at the smaller of their rates.
+    shared
+        Bytes per second of one channel that all devices share. What several transfers at a time do to each other is
+        the problem's choice, not the cluster's.
+    latency
+        Seconds before the first byte arrives, for all links or as a matrix ``latency[from][to]``.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        For duplicate names, a matrix of the wrong size, no description or several of the links, and devices that share
+        a group but differ.
+
+    Notes
+    -----
+    Devices without a direct link talk over the path whose slowest link is fastest. Data streams through the devices in
+    between, so the slowest link alone sets the rate: 100 MB over 10 MB/s and then 5 MB/s take 20 s. The latencies along
+    the path add up; among the paths of that rate the one with the smallest sum counts. A direct link is always
+    used as it is, even where a detour would be wider.
+
+    Examples
+    --------
+    >>> cluster = Cluster(
+    ...     devices=[Device(name="a"), Device(name="b"), Device(name="c")],
+    ...     bandwidth=[[0, 10e6, 0], [10e6, 0, 5e6], [0, 5e6, 0]],
+    ... )
+    >>> cluster.transfer_seconds(100_000_000, "a", "c")
+    20.0
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    devices: Annotated[Many[Device], Field(min_length=1)]
+    bandwidth: Many[Many[Amount]] | None = None
+    rates: Many[Amount] | None = None
+    shared: Amount | None = None
+    latency: Latency = 0.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        names = [device.name for device in self.devices]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"device name {name!r} is used more than once; names must be unique")
+        self._check_links()
+        first: dict[str, Device] = {}
+        for device in self.devices:
+            if device.group is not None and not first.setdefault(device.group, device).alike(device):
+                raise ValueError(
+                    f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
+                    "differ; a group's devices are alike in everything but their name"
+                )
+        return self
+
+    def _check_links(self) -> None:
+        count = len(self.devices)
+        given = [name for name in ("bandwidth", "rates", "shared") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"the links are described by {' and '.join(given)}; give one of them")
+        if count > 1 and not given:
+            raise ValueError(f"{count} devices need a description of their links: bandwidth, rates or shared")
+        if self.bandwidth is not None:
+            _check_square("bandwidth", self.bandwidth, count)
+        if self.rates is not None and len(self.rates) != count:
+            raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
+        if isinstance(self.latency, tuple):
+            _check_square("latency", self.latency, count)
+
+    @cached_property
+    def device_index(self) -> dict[str, int]:
+        """Position of every device name in ``devices``."""
+        return {device.name: index for index, device in enumerate(self.devices)}
+
+    @cached_property
+    def direct_bandwidth(self) -> FloatMatrix:
+        """Bytes per second of the direct links, [from, to], read-only; 0 without a link and on the diagonal."""
+        count = len(self.devices)
+        if self.bandwidth is not None:
+            matrix = np.array(self.bandwidth, dtype=np.float64)
+        elif self.rates is not None:
+            rates = np.array(self.rates, dtype=np.float64)
+            matrix = np.minimum(rates[:, None], rates[None, :])
+        else:
+            matrix = np.full((count, count), self.shared or 0.0)
+        np.fill_diagonal(matrix, 0.0)
+        return _read_only(matrix)
+
+    @cached_property
+    def direct_latency(self) -> FloatMatrix:
+        """Seconds before the first byte arrives over the direct links, [from, to], read-only.
+
+        Infinite without a link, 0 on the diagonal.
+        """
+        direct = self.direct_bandwidth
+        matrix = np.where(direct > 0, np.array(self.latency, dtype=np.float64), np.inf)
+        np.fill_diagonal(matrix, 0.0)
+        return _read_only(matrix)
+
+    @cached_property
+    def effective_bandwidth(self) -> FloatMatrix:
+        """Bytes per second from each device to each other over the path that is used, [from, to], read-only.
+
+        0 where no path exists. The diagonal is infinite: what a device holds it has at once.
+        """
+        matrix = _widest(self.direct_bandwidth)
+        np.fill_diagonal(matrix, np.inf)
+        return _read_only(matrix)
+
+    @cached_property
+    def effective_latency(self) -> FloatMatrix:
+        """Seconds before the first byte arrives over the path that is used, [from, to], read-only.
+
+        Infinite where no path exists, 0 on the diagonal.
+        """
+        direct, hop, rate = self.direct_bandwidth, self.direct_latency, self.effective_bandwidth
+        matrix = hop.copy()
+        indirect = (direct == 0) & (rate > 0) & np.isfinite(rate)
+        for slowest in np.unique(rate[indirect]):
+            pairs = indirect & (rate == slowest)
+            matrix[pairs] = _shortest(np.where(direct >= slowest, hop, np.inf))[pairs]
+        return _read_only(matrix)
+
+    @cached_property
+    def unreachable_pairs(self) -> tuple[tuple[str, str], ...]:
+        """(from, to) names between which no data can travel, directly or through others."""
+        names = [device.name for device in self.devices]
+        pairs = zip(*np.nonzero(self.effective_bandwidth == 0), strict=True)
+        return tuple((names[source], names[target]) for source, target in pairs)
+
+    @cached_property
+    def identical_groups(self) -> tuple[tuple[str, ...], ...]:
+        """Names of the devices that can be swapped without changing the cluster; every device is in one group.
+
+        Swapped devices are alike in everything but their name, and their links are too. Measured costs may still tell
+        them apart.
+        """
+        groups: list[list[int]] = []
+        for index, device in enumerate(self.devices):
+            for group in groups:
+                if device.alike(self.devices[group[0]]) and self._swappable(group[0], index):
+                    group.append(index)
+                    break
+            else:
+                groups.append([index])
+        return tuple(tuple(self.devices[index].name for index in group) for group in groups)
+
+    def transfer_seconds(self, size: int, source: str, target: str) -> float:
+        """Seconds to move ``size`` bytes when nothing else uses the links: latency + size / bandwidth.
+
+        Nothing moves when source and target are the same device: 0 seconds.
+
+        Raises
+        ------
+        InvalidInputError
+            For a negative size, an unknown device, or a pair that no path joins.
+        """
+        if size < 0:
+            raise InvalidInputError(f"{size} bytes cannot be moved; a size is 0 or more")
+        start, end = self._position(source), self._position(target)
+        rate = float(self.effective_bandwidth[start, end])
+        if rate == 0.0:
+            raise InvalidInputError(f"no link or chain of links leads from device {source!r} to {target!r}")
+        return float(self.effective_latency[start, end]) + size / rate
+
+    def _position(self, name: str) -> int:
+        if name not in self.device_index:
+            known = ", ".join(map(repr, self.device_index))
+            raise InvalidInputError(f"the cluster has no device {name!r}; it has {known}")
+        return self.device_index[name]
+
+    def _swappable(self, first: int, second: int) -> bool:
+        if self.rates is not None and self.rates[first] != self.rates[second]:
+            return False  # a port may be wider than any single transfer through it
+        others = np.ones(len(self.devices), dtype=bool)
+        others[[first, second]] = False
+        return all(
+            matrix[first, second] == matrix[second, first]
+            and np.array_equal(matrix[first, others], matrix[second, others])
+            and np.array_equal(matrix[others, first], matrix[others, second])
+            for matrix in (self.direct_bandwidth, self.direct_latency)
+        )
+
+
+def _check_square(what: str, matrix: Sequence[Sequence[float]], count: int) -> None:
+    if len(matrix) != count:
+        raise ValueError(f"{what} has {len(matrix)} rows for {count} devices")
+    for index, row in enumerate(matrix):
+        if len(row) != count:
+            raise ValueError(f"row {index} of {what} has {len(row)} entries for {count} devices")
+
+
+def _read_only(matrix: FloatMatrix) -> FloatMatrix:
+    matrix.setflags(write=False)
+    return matrix
+
+
+def _widest(direct: FloatMatrix) -> FloatMatrix:
+    """Rate of the widest path for pairs without a direct link; the others keep theirs."""
+    rate = direct.copy()
+    for middle in range(len(rate)):
+        np.maximum(rate, np.minimum(rate[:, middle, None], rate[None, middle, :]), out=rate)
+    return np.where(direct > 0, direct, rate)
+
+
+def _shortest(hop: FloatMatrix) -> FloatMatrix:
+    """Smallest sum of hops between all pairs (Floyd and Warshall)."""
+    total = hop.copy()
+    for middle in range(len(total)):
+        np.minimum(total, total[:, middle, None] + total[None, middle, :], out=total)
+    return total

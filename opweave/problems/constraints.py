@@ -1,0 +1,238 @@
+"""Side constraints that every problem can carry, each with its meaning in one place: ``violations``.
+
+A constraint of your own is a subclass of :class:`Constraint`. The referee needs nothing but its ``violations``; solvers
+learn to honour it by registration (see :mod:`opweave.formulations.expressions`) and refuse it otherwise.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_checkable
+
+from pydantic import BeforeValidator, Field, SerializeAsAny
+
+from opweave.problems.solution import Solution, Violation
+from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+
+if TYPE_CHECKING:
+    from opweave.problems.cluster import Cluster
+    from opweave.problems.problem import Problem
+
+    AnyProblemType = Problem[Any, Any]
+
+
+@runtime_checkable
+class OrdersOperators(Protocol):
+    """A solution that says when every operator runs."""
+
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """Begin and end of every operator, in steps or seconds."""
+        ...
+
+
+@runtime_checkable
+class PlacesOperators(Protocol):
+    """A solution that says on which devices every operator runs."""
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """Names of the devices that run a part of each operator."""
+        ...
+
+
+@runtime_checkable
+class MeasuresMemory(Protocol):
+    """A problem that has devices and can say how full a solution makes each of them."""
+
+    cluster: Cluster
+
+    def memory_by_device(self, solution: Any) -> Mapping[str, int]:
+        """Peak bytes in use on every device."""
+        ...
+
+
+class Constraint(Tagged, ABC):
+    """A rule that a solution must obey beyond those of its problem.
+
+    Examples
+    --------
+    A rule of one's own, known to the referee at once:
+
+    >>> class NotFirst(Constraint):
+    ...     op: str
+    ...     def violations(self, problem, solution):
+    ...         if solution.intervals()[self.op][0] == 0:
+    ...             yield self.broken(f"{self.op} runs first")
+    """
+
+    def check(self, problem: AnyProblemType) -> None:
+        """Refuse a problem that the constraint does not fit.
+
+        Raises
+        ------
+        ValueError
+            When the constraint names an operator or device that the problem does not have, or needs something that
+            the problem does not decide.
+        """
+
+    @abstractmethod
+    def violations(self, problem: AnyProblemType, solution: Any) -> Iterable[Violation]:
+        """Every way in which ``solution`` breaks this rule; empty when it does not."""
+
+    def broken(self, message: str, excess: float | None = None) -> Violation:
+        """A violation of this rule."""
+        return Violation(rule=self.kind, message=message, excess=excess)
+
+    def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
+        for name in names:
+            if name not in problem.graph.operator_index:
+                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have")
+
+    def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
+        if not isinstance(problem, MeasuresMemory):
+            raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
+        known = [device.name for device in problem.cluster.devices]
+        for name in names:
+            if name not in known:
+                raise ValueError(
+                    f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
+                )
+
+
+class Precede(Constraint):
+    """``before`` ends before ``after`` begins, whether or not data flows between them."""
+
+    before: Name
+    after: Name
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_operators(problem, self.before, self.after)
+        if self.before == self.after:
+            raise ValueError(f"Precede asks operator {self.before!r} to run before itself")
+
+    def violations(self, problem: AnyProblemType, solution: OrdersOperators) -> Iterable[Violation]:
+        when = solution.intervals()
+        if self.before in when and self.after in when and when[self.before][1] > when[self.after][0]:
+            yield self.broken(
+                f"{self.before!r} must end before {self.after!r} begins, but it does not",
+                excess=float(when[self.before][1] - when[self.after][0]),
+            )
+
+
+class _OnDevices(Constraint):
+    """A rule about where operators run."""
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_devices(problem)
+
+
+class Pin(_OnDevices):
+    """``op`` runs on ``device`` and nowhere else."""
+
+    op: Name
+    device: Name
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_operators(problem, self.op)
+        self._need_devices(problem, self.device)
+
+    def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
+        where = solution.devices_by_operator().get(self.op)
+        if where is not None and where != {self.device}:
+            yield self.broken(f"{self.op!r} is pinned to {self.device!r} but runs on {_listed(where)}")
+
+
+class Forbid(_OnDevices):
+    """``op`` does not run on ``device``."""
+
+    op: Name
+    device: Name
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_operators(problem, self.op)
+        self._need_devices(problem, self.device)
+
+    def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
+        if self.device in solution.devices_by_operator().get(self.op, frozenset()):
+            yield self.broken(f"{self.op!r} is forbidden on {self.device!r} but runs there")
+
+
+class Colocate(_OnDevices):
+    """All ``ops`` run on the same devices."""
+
+    ops: Annotated[Many[Name], Field(min_length=2)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_operators(problem, *self.ops)
+        self._need_devices(problem)
+
+    def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
+        where = solution.devices_by_operator()
+        first = self.ops[0]
+        for other in self.ops[1:]:
+            if where.get(first) != where.get(other):
+                yield self.broken(f"{first!r} and {other!r} must share a device but do not")
+
+
+class Separate(_OnDevices):
+    """No two of ``ops`` run on a common device."""
+
+    ops: Annotated[Many[Name], Field(min_length=2)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_operators(problem, *self.ops)
+        self._need_devices(problem)
+
+    def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
+        where = solution.devices_by_operator()
+        for index, first in enumerate(self.ops):
+            for other in self.ops[index + 1 :]:
+                shared = where.get(first, frozenset()) & where.get(other, frozenset())
+                if shared:
+                    yield self.broken(f"{first!r} and {other!r} must be apart but share {_listed(shared)}")
+
+
+class MaxDevices(_OnDevices):
+    """At most ``count`` devices are used."""
+
+    count: Count
+
+    def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
+        used = frozenset().union(*solution.devices_by_operator().values())
+        if len(used) > self.count:
+            yield self.broken(
+                f"at most {self.count} devices may be used, but {len(used)} are: {_listed(used)}",
+                excess=float(len(used) - self.count),
+            )
+
+
+class MemoryCap(_OnDevices):
+    """``device`` never holds more than ``bytes``, by the problem's own way of counting memory."""
+
+    device: Name
+    bytes: Bytes
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_devices(problem, self.device)
+
+    def violations(self, problem: AnyProblemType, solution: Solution) -> Iterable[Violation]:
+        assert isinstance(problem, MeasuresMemory)
+        used = problem.memory_by_device(solution).get(self.device, 0)
+        if used > self.bytes:
+            yield self.broken(
+                f"{self.device!r} may hold {self.bytes:,} bytes but holds {used:,}", excess=float(used - self.bytes)
+            )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in sorted(names))
+
+
+def _read_constraint(data: object) -> object:
+    return read_tagged(Constraint, data)  # type: ignore[type-abstract]  # only its registered subclasses are built
+
+
+AnyConstraint = Annotated[SerializeAsAny[Constraint], BeforeValidator(_read_constraint)]
+"""Any side constraint, told apart in JSON by its ``kind``."""
+
+ConstraintT = TypeVar("ConstraintT", bound=Constraint)

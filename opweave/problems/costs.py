@@ -1,0 +1,303 @@
+"""How long every operator takes on every device, for every batch size that was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Literal, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Spec
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from opweave.problems.cluster import Cluster, Device
+    from opweave.problems.graph import Operator, OpGraph
+
+MAX_SECONDS = 1e15
+
+Entry = float | None
+"""Seconds; None where nothing is known."""
+
+
+class Costs(Spec):
+    """Seconds for (operator, device, batch size), as one compact table.
+
+    Build it with :meth:`from_table` or :meth:`roofline`. What the table lacks is unknown, never free: problems refuse
+    to plan with unknown times.
+
+    Attributes
+    ----------
+    operators, devices, batches
+        What the rows and columns stand for; batch sizes ascend.
+    table
+        One row of seconds for each operator. By position, entry ``device * len(batches) + batch`` of a row is the time
+        for one whole batch; None where it is not known.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        For duplicate names, a table of the wrong size, and times that are no finite numbers of 0 or more.
+
+    Examples
+    --------
+    >>> costs = Costs.from_table({"conv1": {"a": {1: 0.001, 4: 0.003}, "b": 0.002}})
+    >>> costs.seconds("conv1", "a", batch=4)
+    0.003
+    >>> costs.missing(["conv1"], ["a", "b"], batch=4)
+    (('conv1', 'b'),)
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    operators: Many[Name]
+    devices: Many[Name]
+    batches: Annotated[Many[Count], Field(min_length=1)] = (1,)
+    table: tuple[tuple[Entry, ...], ...]
+
+    @field_validator("table", mode="before")
+    @classmethod
+    def _name_bad_entries(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse what is no duration in a sentence that names operator and device, and make every row a tuple."""
+        operators, devices, batches = (info.data.get(name) for name in ("operators", "devices", "batches"))
+        if operators is None or devices is None or batches is None:
+            return ()  # those fields have errors of their own
+        labels = [(device, batch) for device in devices for batch in batches]
+        rows = _listed(value, "table")
+        if len(rows) != len(operators):
+            raise ValueError(f"table has {len(rows)} rows for {len(operators)} operators")
+        return tuple(_checked_row(row, operator, labels) for operator, row in zip(operators, rows, strict=True))
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for what, names in (("operator", self.operators), ("device", self.devices)):
+            seen: set[str] = set()
+            for name in names:
+                if name in seen:
+                    raise ValueError(f"{what} {name!r} is listed more than once")
+                seen.add(name)
+        if list(self.batches) != sorted(set(self.batches)):
+            raise ValueError(f"batches must ascend, each size once, but are {list(self.batches)}")
+        return self
+
+    @classmethod
+    def from_table(cls, table: Mapping[str, Mapping[str, float | Mapping[int, float | None] | None]]) -> Costs:
+        """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
+
+        A plain number is the time for batch size 1. Entries that are None or left out are unknown.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            For times that are no finite numbers of 0 or more, naming operator and device.
+
+        Examples
+        --------
+        >>> Costs.from_table({"conv1": {"a": 0.0013, "b": 0.0021}}).seconds("conv1", "b")
+        0.0021
+        """
+        times: dict[str, dict[str, Mapping[int, float | None]]] = {}
+        for operator, row in table.items():
+            if not isinstance(row, Mapping):
+                raise InvalidInputError(f"operator {operator!r} needs a mapping of devices to seconds, not {row!r}")
+            times[operator] = {
+                device: entry if isinstance(entry, Mapping) else {1: entry} for device, entry in row.items()
+            }
+        devices = tuple(dict.fromkeys(device for row in times.values() for device in row))
+        sizes = dict.fromkeys(batch for row in times.values() for entry in row.values() for batch in entry)
+        for size in sizes:
+            if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
+                raise InvalidInputError(f"{size!r} is no batch size; a batch size is a whole number from 1")
+        batches = tuple(sorted(sizes)) or (1,)
+        return cls(
+            operators=tuple(times),
+            devices=devices,
+            batches=batches,
+            table=tuple(
+                tuple(row.get(device, {}).get(batch) for device in devices for batch in batches)
+                for row in times.values()
+            ),
+        )
+
+    @classmethod
+    def roofline(
+        cls,
+        graph: OpGraph,
+        cluster: Cluster,
+        *,
+        efficiency: Mapping[str, float] | None = None,
+        default_efficiency: float = 1.0,
+        batches: Iterable[int] = (1,),
+    ) -> Costs:
+        """Estimate: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
+
+        seconds = max(flops / flops_per_second, bytes / memory_bandwidth) / efficiency + launch_seconds. The bytes are
+        those of every tensor read and written and of the parameters, each once. FLOPs and tensors grow with the batch,
+        parameters do not. Making a view (only aliases written, no FLOPs) moves nothing.
+
+        Parameters
+        ----------
+        graph, cluster
+            The model, for one input; the devices.
+        efficiency
+            Share of a device's best that operators of a kind reach, over 0 and up to 1.
+        default_efficiency
+            The same for kinds that ``efficiency`` does not list.
+        batches
+            Batch sizes; those that a device does not support are unknown on it.
+
+        Raises
+        ------
+        InvalidInputError
+            For a device without ``flops_per_second`` or ``memory_bandwidth``, and a share outside (0, 1].
+
+        Examples
+        --------
+        >>> from opweave.problems.cluster import Cluster, Device
+        >>> from opweave.problems.graph import Operator, OpGraph, Tensor
+        >>> graph = OpGraph(
+        ...     tensors=[Tensor(id="x", bytes=100), Tensor(id="y", bytes=100)],
+        ...     operators=[Operator(id="relu", kind="Relu", inputs=["x"], outputs=["y"], flops=25)],
+        ... )
+        >>> cluster = Cluster(devices=[Device(name="a", flops_per_second=100.0, memory_bandwidth=50.0)])
+        >>> Costs.roofline(graph, cluster, efficiency={"Relu": 0.5}).seconds("relu", "a")
+        8.0
+        """
+        shares = efficiency or {}
+        for kind, share in (*shares.items(), ("default", default_efficiency)):
+            if not 0.0 < share <= 1.0:
+                raise InvalidInputError(f"the efficiency of {kind!r} is {share!r}; it takes a fraction over 0, up to 1")
+        share_of = np.array([shares.get(op.kind, default_efficiency) for op in graph.operators], dtype=np.float64)
+        flops = np.array([op.flops for op in graph.operators], dtype=np.float64)
+        activations, parameters = _traffic(graph)
+        sizes = tuple(sorted(set(batches)))
+        columns = []
+        for device in cluster.devices:
+            speed, bandwidth = _speeds(device)
+            for size in sizes:
+                if device.batch_sizes is not None and size not in device.batch_sizes:
+                    columns.append([None] * len(graph.operators))
+                    continue
+                busy = np.maximum(size * flops / speed, (size * activations + parameters) / bandwidth)
+                columns.append((busy / share_of + device.launch_seconds).tolist())
+        return cls(
+            operators=tuple(op.id for op in graph.operators),
+            devices=tuple(device.name for device in cluster.devices),
+            batches=sizes,
+            table=tuple(zip(*columns, strict=True)),
+        )
+
+    @cached_property
+    def operator_index(self) -> dict[str, int]:
+        """Row of every operator."""
+        return {name: index for index, name in enumerate(self.operators)}
+
+    @cached_property
+    def device_index(self) -> dict[str, int]:
+        """Position of every device name in ``devices``."""
+        return {name: index for index, name in enumerate(self.devices)}
+
+    @cached_property
+    def values(self) -> NDArray[np.float64]:
+        """The whole table in seconds, shape (operators, devices, batches), read-only; NaN where unknown."""
+        shape = (len(self.operators), len(self.devices), len(self.batches))
+        values = np.array(self.table, dtype=np.float64).reshape(shape)
+        values.setflags(write=False)
+        return values
+
+    def seconds(self, operator: str, device: str, batch: int = 1) -> float:
+        """Seconds that an operator takes on a device for one batch.
+
+        Raises
+        ------
+        InvalidInputError
+            When the time is not known; names operator, device and batch size.
+        """
+        row, column = self.operator_index.get(operator), self.device_index.get(device)
+        if row is not None and column is not None and batch in self.batches:
+            entry = self.table[row][column * len(self.batches) + self.batches.index(batch)]
+            if entry is not None:
+                return entry
+        raise InvalidInputError(
+            f"the time of operator {operator!r} on device {device!r} for batch {batch} is not known"
+        )
+
+    def array(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> NDArray[np.float64]:
+        """Seconds for some operators and devices, shape (operators, devices), read-only; NaN where unknown.
+
+        Operators, devices and batch sizes that the table does not list are unknown too.
+        """
+        # one row and one column of NaN at the end stand for whatever is not listed
+        known = np.full((len(self.operators) + 1, len(self.devices) + 1), np.nan)
+        if batch in self.batches:
+            known[:-1, :-1] = self.values[:, :, self.batches.index(batch)]
+        rows = np.array([self.operator_index.get(name, -1) for name in operators], dtype=np.intp)
+        columns = np.array([self.device_index.get(name, -1) for name in devices], dtype=np.intp)
+        chosen = known[np.ix_(rows, columns)]
+        chosen.setflags(write=False)
+        return chosen
+
+    def missing(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> tuple[tuple[str, str], ...]:
+        """(operator, device) pairs whose time is unknown, in the order given."""
+        rows, columns = tuple(operators), tuple(devices)
+        unknown = np.argwhere(np.isnan(self.array(rows, columns, batch))).tolist()
+        return tuple((rows[row], columns[column]) for row, column in unknown)
+
+
+def _listed(value: object, what: str) -> Sequence[object]:
+    if isinstance(value, np.ndarray):
+        return cast("Sequence[object]", value.tolist())
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return value
+    raise ValueError(f"{what} must be a list, not {type(value).__name__}")
+
+
+def _checked_row(row: object, operator: str, labels: Sequence[tuple[str, int]]) -> tuple[Entry, ...]:
+    entries = _listed(row, f"the row of operator {operator!r}")
+    if len(entries) != len(labels):
+        raise ValueError(
+            f"the row of operator {operator!r} has {len(entries)} entries for {len(labels)} devices and batches"
+        )
+    return tuple(
+        None if entry is None else _duration(entry, operator, label)
+        for entry, label in zip(entries, labels, strict=True)
+    )
+
+
+def _duration(entry: object, operator: str, label: tuple[str, int]) -> float:
+    is_number = isinstance(entry, int | float | np.integer | np.floating) and not isinstance(entry, bool)
+    if is_number and 0.0 <= cast("float", entry) <= MAX_SECONDS:
+        return float(cast("float", entry))
+    raise ValueError(
+        f"the time of operator {operator!r} on device {label[0]!r} for batch {label[1]} is {entry!r}; "
+        "it takes finite seconds of 0 or more, or None for unknown"
+    )
+
+
+def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Bytes of tensors and bytes of parameters that every operator moves, two arrays of shape (operators,)."""
+    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
+    aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
+    weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
+
+    def moved(op: Operator) -> int:
+        if op.outputs and op.flops == 0 and aliases.issuperset(op.outputs):
+            return 0
+        return sum(size[name] for name in {*op.inputs, *op.outputs})
+
+    activations = np.array([moved(op) for op in graph.operators], dtype=np.float64)
+    parameters = np.array(
+        [sum(weight[name] for name in set(op.parameters)) for op in graph.operators], dtype=np.float64
+    )
+    return activations, parameters
+
+
+def _speeds(device: Device) -> tuple[float, float]:
+    for field in ("flops_per_second", "memory_bandwidth"):
+        if getattr(device, field) is None:
+            raise InvalidInputError(f"device {device.name!r} has no {field}; a roofline needs it")
+    return cast("float", device.flops_per_second), cast("float", device.memory_bandwidth)

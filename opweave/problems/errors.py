@@ -1,0 +1,35 @@
+"""The one exception tree: whatever opweave raises on purpose is an :class:`OpweaveError`."""
+
+from __future__ import annotations
+
+
+class OpweaveError(Exception):
+    """Base of every error that opweave raises on purpose."""
+
+
+class InvalidInputError(OpweaveError, ValueError):
+    """A file, spec or argument is wrong; the message says what, where, and what to do."""
+
+
+class LimitExceededError(InvalidInputError):
+    """The input is larger than :class:`~opweave.problems.limits.Limits` allows."""
+
+
+class UnknownSolverError(InvalidInputError):
+    """No solver of that name is registered for the problem."""
+
+
+class SolverNotAvailableError(OpweaveError):
+    """The solver is known, but what it needs is not installed or not licensed here."""
+
+
+class UnsupportedFeatureError(OpweaveError):
+    """The solver cannot do what was asked of it (a warm start, a gap, a callback, ...)."""
+
+
+class UnsupportedConstraintError(UnsupportedFeatureError):
+    """The solver or formulation cannot express one of the problem's side constraints."""
+
+
+class EngineError(OpweaveError):
+    """An engine died, or returned something that cannot be true."""

@@ -1,0 +1,273 @@
+"""The model graph: operators that read and write tensors, and the parameters that they hold."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import model_validator
+
+from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
+from opweave.problems.limits import DEFAULT_LIMITS
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spec
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+
+class Tensor(Spec):
+    """A piece of memory that operators read and write.
+
+    Attributes
+    ----------
+    id
+        Unique among the graph's tensors.
+    bytes
+        Size. An alias allocates nothing: its ``bytes`` only say how much travels when it is sent.
+    alias_of
+        The tensor whose storage this one shares (a view, an in-place result). The storage lives as long as any of
+        its aliases is needed.
+    shape, dtype
+        For people and adapters; no planner reads them.
+    """
+
+    id: Name
+    bytes: Bytes
+    alias_of: Name | None = None
+    shape: Many[Bytes] | None = None
+    dtype: str | None = None
+
+
+class Parameter(Spec):
+    """Weights or a constant, ``bytes`` large; several operators may share one."""
+
+    id: Name
+    bytes: Bytes
+
+
+class Operator(Spec):
+    """One step of the model.
+
+    Attributes
+    ----------
+    id
+        Unique among the graph's operators.
+    kind
+        The operator type as its framework names it ("Conv", "aten.add.Tensor").
+    inputs, outputs
+        Tensor ids; several of each allowed, an input may be named twice (``x * x``).
+    workspace_bytes
+        Scratch memory needed only while the operator runs.
+    parameters
+        Ids of the parameters that it reads.
+    flops
+        Floating-point operations, two for a multiply-accumulate.
+    inplace_ok
+        Whether the operator can write its output over an input of the same size.
+    module
+        Path of the module it belongs to ("encoder.layer.3"); empty when unknown.
+    """
+
+    id: Name
+    kind: str = ""
+    inputs: Many[Name] = ()
+    outputs: Many[Name] = ()
+    workspace_bytes: Bytes = 0
+    parameters: Many[Name] = ()
+    flops: Amount = 0.0
+    inplace_ok: bool = False
+    module: str = ""
+
+
+class OpGraph(Spec):
+    """A model as an acyclic graph of operators and tensors.
+
+    A tensor that no operator writes is a graph input; ``outputs`` names the tensors that the caller receives.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        For duplicate ids, unknown tensors or parameters, two producers of one tensor, an alias that its operator could
+        not have made, and cycles (named). A ``ValueError`` like all of pydantic's.
+
+    Examples
+    --------
+    >>> graph = OpGraph(
+    ...     name="two steps",
+    ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8), Tensor(id="z", bytes=4)],
+    ...     operators=[Operator(id="up", inputs=["x"], outputs=["y"]), Operator(id="down", inputs=["y"], outputs=["z"])],
+    ...     outputs=["z"],
+    ... )
+    >>> graph.inputs, len(graph.operators)
+    (('x',), 2)
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    name: str = "graph"
+    operators: Many[Operator]
+    tensors: Many[Tensor]
+    parameters: Many[Parameter] = ()
+    outputs: Many[Name] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> OpGraph:
+        _check_sizes(self)
+        _refuse_duplicates("operator", (op.id for op in self.operators))
+        _refuse_duplicates("tensor", (tensor.id for tensor in self.tensors))
+        _refuse_duplicates("parameter", (parameter.id for parameter in self.parameters))
+        _refuse_duplicates("graph output", self.outputs)
+        _check_references(self)
+        _check_aliases(self)
+        cycle = find_cycle(self.arrays.successors)
+        if cycle is not None:
+            names = [self.operators[index].id for index in cycle]
+            shown = names if len(names) <= 8 else [*names[:7], "...", names[-1]]
+            raise ValueError(f"the graph has a cycle: {' -> '.join([*shown, names[0]])}")
+        return self
+
+    @cached_property
+    def operator_index(self) -> dict[str, int]:
+        """Position of every operator id in ``operators``."""
+        return {op.id: index for index, op in enumerate(self.operators)}
+
+    @cached_property
+    def tensor_index(self) -> dict[str, int]:
+        """Position of every tensor id in ``tensors``."""
+        return {tensor.id: index for index, tensor in enumerate(self.tensors)}
+
+    @cached_property
+    def producer(self) -> dict[str, str]:
+        """Operator id that writes each tensor; graph inputs are absent."""
+        return {tensor: op.id for op in self.operators for tensor in op.outputs}
+
+    @cached_property
+    def storage(self) -> dict[str, str]:
+        """Tensor id at the root of each tensor's aliases: the one that owns the bytes."""
+        return _storage_roots(self.tensors)
+
+    @cached_property
+    def inputs(self) -> tuple[str, ...]:
+        """Tensors that no operator writes."""
+        return tuple(tensor.id for tensor in self.tensors if tensor.id not in self.producer)
+
+    @cached_property
+    def arrays(self) -> GraphArrays:
+        """The graph as index arrays, for algorithms."""
+        tensor_of = self.tensor_index
+        return GraphArrays.build(
+            operators=len(self.operators),
+            tensor_bytes=[tensor.bytes for tensor in self.tensors],
+            storage=[tensor_of[self.storage[tensor.id]] for tensor in self.tensors],
+            reads=[[tensor_of[name] for name in op.inputs] for op in self.operators],
+            writes=[[tensor_of[name] for name in op.outputs] for op in self.operators],
+        )
+
+    @cached_property
+    def digraph(self) -> nx.DiGraph[str]:
+        """Operators as a networkx graph; each edge lists its ``tensors`` and their total ``bytes``."""
+        import networkx as nx
+
+        size = {tensor.id: tensor.bytes for tensor in self.tensors}
+        graph: nx.DiGraph[str] = nx.DiGraph(name=self.name)
+        graph.add_nodes_from(op.id for op in self.operators)
+        for op in self.operators:
+            for tensor in dict.fromkeys(op.inputs):
+                source = self.producer.get(tensor)
+                if source is None:
+                    continue
+                if not graph.has_edge(source, op.id):
+                    graph.add_edge(source, op.id, tensors=(), bytes=0)
+                edge = graph.edges[source, op.id]
+                edge["tensors"] += (tensor,)
+                edge["bytes"] += size[tensor]
+        return graph
+
+    def predecessors(self) -> Adjacency:
+        """Operator indices that each operator waits for."""
+        return self.arrays.predecessors
+
+
+def _refuse_duplicates(what: str, ids: Iterable[str]) -> None:
+    repeated = [name for name, count in Counter(ids).items() if count > 1]
+    if repeated:
+        raise ValueError(f"{what} id {repeated[0]!r} is used more than once; ids must be unique")
+
+
+def _check_sizes(graph: OpGraph) -> None:
+    edges = sum(len(op.inputs) + len(op.outputs) for op in graph.operators)
+    for what, count, cap in (
+        ("operators", len(graph.operators), DEFAULT_LIMITS.operators),
+        ("tensors", len(graph.tensors), DEFAULT_LIMITS.tensors),
+        ("edges", edges, DEFAULT_LIMITS.edges),
+    ):
+        if count > cap:
+            raise ValueError(f"the graph has {count:,} {what}; opweave takes at most {cap:,}")
+
+
+def _check_references(graph: OpGraph) -> None:
+    tensors = {tensor.id for tensor in graph.tensors}
+    parameters = {parameter.id for parameter in graph.parameters}
+    writer: dict[str, str] = {}
+    for op in graph.operators:
+        for role, names, known in (
+            ("reads", op.inputs, tensors),
+            ("writes", op.outputs, tensors),
+            ("uses parameter", op.parameters, parameters),
+        ):
+            for name in names:
+                if name not in known:
+                    raise ValueError(f"operator {op.id!r} {role} {name!r}, which the graph does not define")
+        for name in op.outputs:
+            if name in writer:
+                raise ValueError(f"tensor {name!r} is written by both {writer[name]!r} and {op.id!r}")
+            writer[name] = op.id
+    for name in graph.outputs:
+        if name not in tensors:
+            raise ValueError(f"graph output {name!r} is not among the tensors")
+    for tensor in graph.tensors:
+        if tensor.alias_of is not None and tensor.alias_of not in tensors:
+            raise ValueError(
+                f"tensor {tensor.id!r} is an alias of {tensor.alias_of!r}, which the graph does not define"
+            )
+
+
+def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:
+    parent = {tensor.id: tensor.alias_of for tensor in tensors}
+    root: dict[str, str] = {}
+    for tensor in tensors:
+        chain = []
+        name = tensor.id
+        while name not in root:
+            chain.append(name)
+            above = parent[name]
+            if above is None:
+                root[name] = name
+                break
+            if above == tensor.id:
+                raise ValueError(f"tensor {tensor.id!r} is an alias of itself")
+            if len(chain) > len(parent):
+                raise ValueError(f"the aliases of tensor {tensor.id!r} run in a circle")
+            name = above
+        for link in chain:
+            root[link] = root[name]
+    return root
+
+
+def _check_aliases(graph: OpGraph) -> None:
+    """An alias must be made by an operator that reads the storage, else the storage could be gone by then."""
+    aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
+    if not aliases:
+        return
+    for op in graph.operators:
+        read = {graph.storage[name] for name in op.inputs}
+        for name in op.outputs:
+            if name in aliases and graph.storage[name] not in read:
+                raise ValueError(
+                    f"operator {op.id!r} writes {name!r}, an alias of storage {graph.storage[name]!r}, without reading "
+                    "that storage; add it to the operator's inputs or drop alias_of"
+                )
+    for name in aliases - graph.producer.keys():
+        if graph.storage[name] in graph.producer:
+            raise ValueError(f"graph input {name!r} is an alias of {graph.storage[name]!r}, which an operator writes")

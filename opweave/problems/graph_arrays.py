@@ -1,0 +1,156 @@
+"""A model graph as NumPy index arrays: what algorithms loop over instead of dicts of objects."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+IntArray = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Adjacency:
+    """Lists of indices in compressed sparse rows: row ``i`` is ``items[start[i]:start[i + 1]]``.
+
+    Attributes
+    ----------
+    start
+        Shape (rows + 1,).
+    items
+        Shape (entries,).
+    """
+
+    start: IntArray
+    items: IntArray
+
+    @classmethod
+    def from_lists(cls, rows: Sequence[Sequence[int]]) -> Adjacency:
+        """Compress a list of lists."""
+        start = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum([len(row) for row in rows], out=start[1:])
+        return cls(start, np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(start[-1])))
+
+    @classmethod
+    def from_pairs(cls, rows: int, heads: IntArray, tails: IntArray) -> Adjacency:
+        """Row ``heads[k]`` receives ``tails[k]``; repeated pairs are kept once, rows come out sorted."""
+        if heads.size == 0:
+            return cls(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
+        pairs = np.unique(np.stack([heads, tails]), axis=1)
+        start = np.zeros(rows + 1, dtype=np.int64)
+        np.cumsum(np.bincount(pairs[0], minlength=rows), out=start[1:])
+        return cls(start, np.ascontiguousarray(pairs[1]))
+
+    def __len__(self) -> int:
+        return len(self.start) - 1
+
+    def __getitem__(self, row: int) -> IntArray:
+        return self.items[self.start[row] : self.start[row + 1]]
+
+    def heads(self) -> IntArray:
+        """Row of every entry, shape (entries,)."""
+        return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
+
+    def reversed(self, rows: int) -> Adjacency:
+        """Entry ``j`` of row ``i`` becomes entry ``i`` of row ``j``."""
+        return Adjacency.from_pairs(rows, self.items, self.heads())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GraphArrays:
+    """Operators and tensors by position in the graph's tuples.
+
+    Attributes
+    ----------
+    tensor_bytes
+        Shape (tensors,).
+    storage
+        Tensor that owns each tensor's bytes, shape (tensors,).
+    reads, writes
+        Tensors of every operator, repeated inputs kept once, in the operator's own order.
+    producer
+        Operator that writes each tensor, -1 for graph inputs, shape (tensors,).
+    consumers
+        Operators that read each tensor.
+    predecessors, successors
+        Operators directly before and after each operator.
+    """
+
+    tensor_bytes: IntArray
+    storage: IntArray
+    reads: Adjacency
+    writes: Adjacency
+    producer: IntArray
+    consumers: Adjacency
+    predecessors: Adjacency
+    successors: Adjacency
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        operators: int,
+        tensor_bytes: Sequence[int],
+        storage: Sequence[int],
+        reads: Sequence[Sequence[int]],
+        writes: Sequence[Sequence[int]],
+    ) -> GraphArrays:
+        """Derive producers, consumers and operator adjacency from what every operator reads and writes."""
+        read = Adjacency.from_lists([list(dict.fromkeys(row)) for row in reads])
+        write = Adjacency.from_lists(writes)
+        producer = np.full(len(tensor_bytes), -1, dtype=np.int64)
+        producer[write.items] = write.heads()
+        reader = read.heads()
+        source = producer[read.items]
+        inner = source >= 0
+        successors = Adjacency.from_pairs(operators, source[inner], reader[inner])
+        return cls(
+            tensor_bytes=np.asarray(tensor_bytes, dtype=np.int64),
+            storage=np.asarray(storage, dtype=np.int64),
+            reads=read,
+            writes=write,
+            producer=producer,
+            consumers=Adjacency.from_pairs(len(tensor_bytes), read.items, reader),
+            predecessors=successors.reversed(operators),
+            successors=successors,
+        )
+
+
+def topological_order(successors: Adjacency) -> IntArray:
+    """Operators before their successors, lowest position first among the ready (Kahn); shorter when there is a cycle."""
+    import heapq
+
+    start, items = successors.start.tolist(), successors.items.tolist()
+    waiting = np.bincount(successors.items, minlength=len(successors)).tolist()
+    ready = [index for index, count in enumerate(waiting) if count == 0]
+    order: list[int] = []
+    while ready:
+        index = heapq.heappop(ready)
+        order.append(index)
+        for after in items[start[index] : start[index + 1]]:
+            waiting[after] -= 1
+            if waiting[after] == 0:
+                heapq.heappush(ready, after)
+    return np.asarray(order, dtype=np.int64)
+
+
+def find_cycle(successors: Adjacency) -> list[int] | None:
+    """Positions of one cycle in order, or None when the graph is acyclic. Iterative, O(n log n + edges)."""
+    order = topological_order(successors)
+    if len(order) == len(successors):
+        return None
+    stuck = np.ones(len(successors), dtype=bool)
+    stuck[order] = False
+    # Every stuck operator has a stuck predecessor, so walking backwards must close a loop.
+    before = successors.reversed(len(successors))
+    position = int(np.flatnonzero(stuck)[0])
+    seen: dict[int, int] = {}
+    walk: list[int] = []
+    while position not in seen:
+        seen[position] = len(walk)
+        walk.append(position)
+        position = next(int(p) for p in before[position] if stuck[p])
+    return walk[seen[position] :][::-1]

@@ -1,0 +1,46 @@
+"""The caps that keep hostile or mistaken input from exhausting the machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MAX_BYTES = 2**53
+"""Largest byte count: every integer up to it is exact in a double, which engines compute with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Caps on what is read and built; pass your own to a loader to raise or lower them.
+
+    Attributes
+    ----------
+    file_bytes
+        Largest file that is opened, in bytes.
+    unpacked_bytes
+        Largest size of a compressed file after unpacking, in bytes.
+    nesting
+        Deepest nesting of arrays and objects in a JSON file.
+    operators, tensors, edges
+        Largest model graph.
+    id_characters
+        Longest operator, tensor or device id.
+    model_rows
+        Most rows of a mathematical program that is built for an engine.
+
+    Examples
+    --------
+    >>> Limits(operators=10).operators
+    10
+    """
+
+    file_bytes: int = 2**31
+    unpacked_bytes: int = 2**30
+    nesting: int = 64
+    operators: int = 1_000_000
+    tensors: int = 2_000_000
+    edges: int = 10_000_000
+    id_characters: int = 1024
+    model_rows: int = 3_000_000
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,90 @@
+"""What the five problems share: problem, solution, evaluation, violation."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Generic, TypeVar
+
+from pydantic import PlainValidator, SerializeAsAny
+
+from opweave.problems.constraints import AnyConstraint, Constraint
+from opweave.problems.graph import OpGraph
+from opweave.problems.solution import Details, Evaluation, Solution, Violation
+from opweave.problems.spec import Many, Tagged, read_tagged
+
+SolutionT = TypeVar("SolutionT", bound=Solution)
+DetailsT = TypeVar("DetailsT", bound=Details)
+
+
+class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
+    """What is to be decided, as pure data; ``evaluate`` is its definition.
+
+    Attributes
+    ----------
+    graph
+        The model.
+    constraints
+        Side constraints that every solution must satisfy.
+    """
+
+    solution_type: ClassVar[type[Solution]]
+    unit: ClassVar[str]
+
+    graph: OpGraph
+    constraints: Many[AnyConstraint] = ()
+
+    def evaluate(self, solution: SolutionT) -> Evaluation[DetailsT]:
+        """Replay a solution from the spec alone and judge it.
+
+        Parameters
+        ----------
+        solution
+            Any solution of this problem's type, right or wrong.
+
+        Returns
+        -------
+        Evaluation
+            Objective (None when the plan cannot be replayed), every violation found, and details.
+
+        Raises
+        ------
+        TypeError
+            When ``solution`` is not of this problem's solution type.
+        """
+        if not isinstance(solution, self.solution_type):
+            needed, given = self.solution_type.__name__, type(solution).__name__
+            raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")
+        replayed = self._replay(solution)
+        broken = [violation for constraint in self.constraints for violation in constraint.violations(self, solution)]
+        return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
+
+    @abstractmethod
+    def reading(self) -> str:
+        """The named choices that a figure holds for, in one line."""
+
+    @abstractmethod
+    def _replay(self, solution: SolutionT) -> Evaluation[DetailsT]:
+        """Judge everything but the side constraints."""
+
+
+def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:
+    """Let every side constraint object to names that the problem does not know.
+
+    Raises
+    ------
+    ValueError
+        From the first constraint that does not fit the problem.
+    """
+    for constraint in constraints:
+        constraint.check(problem)
+
+
+def _read_problem(data: object) -> object:
+    return read_tagged(Problem, data)  # type: ignore[type-abstract]  # only its registered subclasses are built
+
+
+AnyProblem = Annotated[Problem[Any, Any], PlainValidator(_read_problem), SerializeAsAny()]
+"""Any problem, told apart in JSON by its ``kind``."""
+
+__all__ = ["AnyProblem", "Details", "Evaluation", "Problem", "Solution", "Violation", "check_constraints"]

@@ -1,0 +1,140 @@
+"""A solution with its objective, bound, status, and how it was found."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Annotated, Generic, Literal, TypeVar
+
+import numpy as np
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+
+from opweave.problems.solution import Solution, Violation, _read_solution
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
+
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+OPTIMAL_GAP = 1e-5
+"""Largest gap that may still be called optimal: room for an engine's tolerance, nothing more."""
+
+
+def _plain_scalar(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+OptionValue = Annotated[bool | int | float | str | None, BeforeValidator(_plain_scalar)]
+
+
+class Status(str, Enum):
+    """What we have."""
+
+    OPTIMAL = "optimal"
+    FEASIBLE = "feasible"
+    INFEASIBLE = "infeasible"
+    UNKNOWN = "unknown"
+
+
+class Termination(str, Enum):
+    """Why the solver stopped."""
+
+    COMPLETED = "completed"
+    TIME_LIMIT = "time_limit"
+    GAP_REACHED = "gap_reached"
+    INTERRUPTED = "interrupted"
+    BUDGET = "budget"
+    ENGINE_ERROR = "engine_error"
+
+
+class Timings(Spec):
+    """Wall seconds spent in each stage."""
+
+    reduce: Seconds = 0.0
+    build: Seconds = 0.0
+    solve: Seconds = 0.0
+    verify: Seconds = 0.0
+
+    @property
+    def total(self) -> float:
+        """All stages together."""
+        return self.reduce + self.build + self.solve + self.verify
+
+
+class Incumbent(Spec):
+    """One improvement of the best solution or of the bound.
+
+    Attributes
+    ----------
+    seconds
+        Since the solve began.
+    objective, bound
+        The best known at that moment; None when there was none.
+    """
+
+    seconds: Seconds
+    objective: Number | None = None
+    bound: Number | None = None
+
+
+class Result(Spec, Generic[SolutionT]):
+    """What a solve brought, judged by the referee.
+
+    Attributes
+    ----------
+    problem
+        The problem's kind.
+    status, termination
+        What we have, and why the solver stopped.
+    objective, bound
+        In the problem's unit; None when unknown. ``bound`` is a proved lower bound of the optimum.
+    bound_source
+        What proved the bound.
+    solution
+        The best solution; None when there is none.
+    verified, violations
+        Whether the referee replayed the solution and found every rule obeyed; what it objected to.
+    reason
+        Why there is no solution, or what went wrong on the way, in the problem's words.
+    solver, solver_version, seed, options
+        How it was found.
+    model
+        The reading of the problem that the figures hold for, in one line.
+    incumbents
+        How objective and bound moved over time.
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    problem: str
+    status: Annotated[Status, Field(strict=False)]
+    termination: Annotated[Termination, Field(strict=False)]
+    objective: Number | None = None
+    bound: Number | None = None
+    bound_source: str | None = None
+    solution: Annotated[SerializeAsAny[SolutionT], BeforeValidator(_read_solution)] | None = None
+    verified: bool = False
+    violations: Many[Violation] = ()
+    reason: str | None = None
+    solver: str
+    solver_version: str | None = None
+    seed: int = 0
+    options: FrozenDict[str, OptionValue] = FrozenDict()
+    model: str = ""
+    timings: Timings = Timings()
+    incumbents: Many[Incumbent] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Result[SolutionT]:
+        if self.verified and (self.solution is None or self.objective is None or self.violations):
+            raise ValueError("'verified' needs a solution and its objective, and no violations")
+        if self.verified != (self.status in (Status.OPTIMAL, Status.FEASIBLE)):
+            there = "there" if self.verified else "not there"
+            raise ValueError(f"status {self.status.value!r} does not fit: a verified solution is {there}")
+        if self.status is Status.OPTIMAL and (self.gap is None or self.gap > OPTIMAL_GAP):
+            raise ValueError("status 'optimal' needs an objective and a bound that meet")
+        return self
+
+    @property
+    def gap(self) -> float | None:
+        """(objective - bound) / objective, between 0 and 1; None when either is unknown."""
+        if self.objective is None or self.bound is None:
+            return None
+        bound = max(self.bound, 0)  # neither bytes nor seconds can be negative
+        return 0.0 if self.objective <= bound else (self.objective - bound) / self.objective

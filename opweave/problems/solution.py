@@ -1,0 +1,69 @@
+"""A decision in the problem's own words, and what the referee says of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Generic, TypeVar
+
+from pydantic import BeforeValidator, SerializeAsAny
+
+from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
+
+
+class Solution(Tagged):
+    """A decision in the problem's own words; each problem has its subclass."""
+
+
+class Details(Spec):
+    """What a referee measured on the way; each problem has its subclass."""
+
+
+class Violation(Spec):
+    """One way in which a solution breaks the rules.
+
+    Attributes
+    ----------
+    rule
+        Short word for the rule: "precedence", "missing", "memory", or a side constraint's kind.
+    message
+        One sentence for people: what is wrong and where.
+    excess
+        By how much, in the rule's unit (bytes, seconds); None where that has no meaning.
+    """
+
+    rule: str
+    message: str
+    excess: float | None = None
+
+
+DetailsT = TypeVar("DetailsT", bound=Details)
+
+
+class Evaluation(Spec, Generic[DetailsT]):
+    """The referee's judgement.
+
+    Attributes
+    ----------
+    objective
+        In the problem's unit; None when the solution cannot be replayed at all.
+    violations
+        Empty for a valid solution.
+    details
+        Measurements of the replay; None when there was none.
+    """
+
+    objective: Number | None
+    violations: Many[Violation] = ()
+    details: DetailsT | None = None
+
+    @property
+    def feasible(self) -> bool:
+        """Whether the solution obeys every rule."""
+        return not self.violations
+
+
+def _read_solution(data: object) -> object:
+    return read_tagged(Solution, data)
+
+
+AnySolution = Annotated[SerializeAsAny[Solution], BeforeValidator(_read_solution)]
+"""Any solution, told apart in JSON by its ``kind``."""

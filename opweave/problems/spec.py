@@ -1,0 +1,234 @@
+"""What all data has in common: strict numbers, easy containers, immutability, a kind in JSON.
+
+:class:`Spec` is the base of everything a user builds. :class:`Tagged` adds a ``kind`` word to the JSON of
+those families that are open to users' own subclasses (constraints) or read back by name (problems, solutions).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from inspect import isabstract
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import CoreSchema, core_schema
+
+from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
+
+SCHEMA_VERSION: Literal[1] = 1
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+Item = TypeVar("Item")
+
+
+def _plain_number(value: object) -> object:
+    """Turn NumPy's integers and floats into Python's own, and refuse what else could pass for a float.
+
+    A strict float field takes whatever has ``__float__``: NumPy's bool, decimals, arrays with one entry.
+    """
+    if isinstance(value, np.integer | np.floating):
+        return value.item()
+    if not isinstance(value, int | float):
+        raise ValueError(f"a number is needed here, not {type(value).__name__}")
+    return value
+
+
+def _as_tuple(value: object) -> object:
+    """Lists, arrays, sets' sorted items and iterators as a tuple; strings and mappings unchanged."""
+    if isinstance(value, str | bytes | Mapping | tuple):
+        return value
+    if isinstance(value, np.ndarray):
+        return tuple(value.tolist())
+    if isinstance(value, set | frozenset):
+        return tuple(sorted(value))
+    return tuple(value) if isinstance(value, Iterable) else value
+
+
+class FrozenDict(Mapping[Key, Value]):
+    """An immutable, hashable, picklable mapping that keeps insertion order.
+
+    Examples
+    --------
+    >>> ports = FrozenDict({"in": 1})
+    >>> ports["in"], hash(ports) == hash(FrozenDict({"in": 1}))
+    (1, True)
+    """
+
+    __slots__ = ("_items",)
+
+    def __init__(self, items: Mapping[Key, Value] | Iterable[tuple[Key, Value]] = ()) -> None:
+        self._items = dict(items)
+
+    def __getitem__(self, key: Key) -> Value:
+        return self._items[key]
+
+    def __iter__(self) -> Iterator[Key]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type, handler: GetCoreSchemaHandler) -> CoreSchema:
+        key_type, value_type = getattr(source, "__args__", (str, object))
+        inner = core_schema.dict_schema(handler.generate_schema(key_type), handler.generate_schema(value_type))
+        return core_schema.chain_schema(
+            [
+                core_schema.no_info_plain_validator_function(_as_dict),
+                inner,
+                core_schema.no_info_plain_validator_function(cls),
+            ],
+            serialization=core_schema.plain_serializer_function_ser_schema(dict, return_schema=inner),
+        )
+
+
+def _as_dict(value: object) -> dict[object, object]:
+    if not isinstance(value, Mapping):
+        raise ValueError("a mapping is needed here")
+    return dict(value)
+
+
+Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
+"""Any iterable given, a tuple kept."""
+
+Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
+"""An id: a non-empty string."""
+
+Bytes = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
+"""A size in bytes, 0 to 2**53."""
+
+Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)]
+"""A whole number of things, at least one."""
+
+Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
+"""A finite number, 0 or more: FLOPs, rates, bandwidths in bytes per second."""
+
+Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15)]
+"""A duration in seconds, 0 or more."""
+
+Share = Annotated[float, BeforeValidator(_plain_number), Field(gt=0.0, le=1.0)]
+"""A fraction, over 0 and up to 1."""
+
+
+Number = Annotated[int | float, BeforeValidator(_plain_number)]
+"""A finite number of any sign; whole ones stay whole."""
+
+
+class Spec(BaseModel):
+    """Immutable, strict data: unknown fields, NaN, infinities and numbers of the wrong type are refused."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+
+    # Cached views (arrays, indices) live in __dict__ beside the fields but are no part of the data: arrays cannot be
+    # compared with ==, would lose their write protection in a pickle, and grow stale when a copy changes a field.
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Spec):
+            return NotImplemented
+        return self._origin() is other._origin() and self._data() == other._data()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._data().values()))
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__dict__": self._data()}
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """Copy with some fields replaced, unchecked; see pydantic's method of this name."""
+        copied = super().model_copy(update=update, deep=deep)
+        for cached in copied.__dict__.keys() - type(self).model_fields.keys():
+            del copied.__dict__[cached]
+        return copied
+
+    def _data(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in type(self).model_fields}
+
+    def _origin(self) -> type[BaseModel]:
+        return self.__pydantic_generic_metadata__["origin"] or type(self)
+
+
+class Tagged(Spec):
+    """A :class:`Spec` whose JSON names its class under ``kind``, so that it can be read back.
+
+    The word is the class name in snake case. Subclasses register themselves; ``kinds()`` lists those that are known
+    within one family (a family is a direct subclass of ``Tagged``).
+    """
+
+    kind: ClassVar[str] = "tagged"
+    _family: ClassVar[dict[str, type[Tagged]]] = {}
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
+        super().__pydantic_init_subclass__()
+        if "[" in cls.__name__:  # a parametrised generic is no kind of its own
+            return
+        if "kind" not in cls.__dict__:
+            cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
+        if Tagged in cls.__bases__:
+            cls._family = {}
+        elif not isabstract(cls):  # neither a family's head nor a half-made class can be read back
+            cls._family[cls.kind] = cls
+
+    @classmethod
+    def kinds(cls) -> Mapping[str, type[Tagged]]:
+        """Known classes of this family by their JSON word."""
+        return FrozenDict(cls._family)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _accept_own_kind(cls, data: object) -> object:
+        if isinstance(data, Mapping) and "kind" in data:
+            if data["kind"] != cls.kind:
+                raise ValueError(f"kind is {data['kind']!r}, but {cls.kind!r} is needed here")
+            return {key: value for key, value in data.items() if key != "kind"}
+        return data
+
+    @model_serializer(mode="wrap")
+    def _name_kind(self, handler: SerializerFunctionWrapHandler) -> dict[str, object]:
+        return {"kind": self.kind, **handler(self)}
+
+
+TaggedT = TypeVar("TaggedT", bound=Tagged)
+
+
+def read_tagged(family: type[TaggedT], data: object) -> TaggedT:
+    """Build the member of a family that ``data["kind"]`` names; an instance passes through.
+
+    Raises
+    ------
+    ValueError
+        When ``kind`` is missing or names no known class.
+    """
+    if isinstance(data, family):
+        return data
+    if not isinstance(data, Mapping) or "kind" not in data:
+        raise ValueError(f"a {family.__name__.lower()} is an object with a 'kind', one of: {', '.join(family.kinds())}")
+    word = data["kind"]
+    found = family.kinds().get(word) if isinstance(word, str) else None
+    if found is None:
+        raise ValueError(
+            f"unknown {family.__name__.lower()} kind {word!r}; known: {', '.join(family.kinds())} "
+            "(a class of your own must be imported before it can be read)"
+        )
+    member = found.model_validate(data, strict=None)
+    assert isinstance(member, family)
+    return member

@@ -1,0 +1,1 @@
+"""Who finds the answer: ``solve``, algorithms, engines, bounds."""

@@ -1,0 +1,1 @@
+"""Engines: programs that run a formulation, in this process or in a child process."""

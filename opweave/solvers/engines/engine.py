@@ -1,0 +1,279 @@
+"""Running an engine on a formulation: the same road for every problem and every engine."""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.expressions import expression
+from opweave.formulations.formulation import Circumstances, Formulation, InfeasibleError, find_formulation
+from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.problems.solution import Solution
+from opweave.solvers.engines.matrix import (
+    Block,
+    Compiled,
+    FloatArray,
+    MatrixModel,
+    TriviallyInfeasibleError,
+    compile_model,
+)
+from opweave.solvers.run import Outcome, Run
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+logger = logging.getLogger("opweave")
+
+CLAIM_TOLERANCE = 1e-6
+"""How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
+
+
+class Verdict(Enum):
+    """How an engine ended."""
+
+    SOLVED = "solved"
+    INFEASIBLE = "infeasible"
+    STOPPED = "stopped"
+
+
+class Engine(ABC):
+    """Something that solves mixed-integer linear models.
+
+    Attributes
+    ----------
+    name
+        As in ``solve(..., solver=name)``.
+    separates
+        Whether it asks :meth:`Task.missing_rows` and so can do with formulations that leave rows out.
+    """
+
+    name: ClassVar[str]
+    separates: ClassVar[bool] = False
+
+    @abstractmethod
+    def solve(self, task: Task) -> Verdict:
+        """Solve the task's model; report to the task what is found on the way.
+
+        Raises
+        ------
+        EngineError
+            When the engine fails or returns what cannot be true.
+        """
+
+    @abstractmethod
+    def missing(self) -> str | None:
+        """How to install what is missing; None when the engine can run."""
+
+    @abstractmethod
+    def version(self) -> str | None:
+        """The engine's version, if it is known before a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aids:
+    """Cheap knowledge about a problem that helps any engine.
+
+    Attributes
+    ----------
+    initial
+        A solution, or None when none is found quickly. The referee judges it before it is used.
+    floor
+        A proved lower bound of the objective, or None.
+    """
+
+    initial: Callable[[Any], Solution | None] = lambda _: None
+    floor: Callable[[Any], int | float | None] = lambda _: None
+
+
+@dataclass(eq=False)
+class Task:
+    """A model to solve, and where its engine reports to.
+
+    Attributes
+    ----------
+    matrix
+        The model; never changed.
+    start
+        Values by column to begin from, NaN where unknown; None when there are none.
+    run
+        Limits, seed, threads, options.
+    """
+
+    engine: str
+    problem: Problem[Any, Any]
+    formulation: Formulation[Any, Any]
+    model: ConcreteModel
+    compiled: Compiled
+    run: Run
+    start: FloatArray | None
+    own_objective: bool
+
+    @property
+    def matrix(self) -> MatrixModel:
+        """The model as arrays."""
+        return self.compiled.matrix
+
+    def incumbent(self, values: FloatArray) -> bool:
+        """Report a solution of the model; returns whether it obeys the rows that the formulation left out, too.
+
+        Raises
+        ------
+        EngineError
+            When the values break the model.
+        """
+        complaint = self.matrix.broken(values)
+        if complaint is not None:
+            raise EngineError(f"{self.engine} returned {complaint}")
+        self.compiled.load(values)
+        whole = self.formulation.separate(self.model) == 0
+        if whole or self.run.extend is None:  # only the model knows the rows that the user added
+            self._offer(values, claimed=whole)
+        return whole
+
+    def _offer(self, values: FloatArray, *, claimed: bool) -> None:
+        """Report what the values say as a solution, with the referee's objective unless the engine claims less."""
+        solution = self.formulation.extract(self.model)
+        judged = self.problem.evaluate(solution)
+        real = judged.objective
+        if claimed and self.own_objective:
+            claim = self.formulation.objective_bound(self.problem, self.matrix.objective(values))
+            if real is None or not judged.feasible or real > claim + CLAIM_TOLERANCE * abs(claim):
+                self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
+                return
+        if real is not None and judged.feasible:
+            self.run.found(solution, real)
+
+    def bound(self, value: float) -> None:
+        """Report a lower bound of the model's objective."""
+        if self.own_objective and np.isfinite(value):
+            bound = self.formulation.objective_bound(self.problem, float(value))
+            self.run.proved(bound, f"{self.engine} ({self.formulation.name})")
+
+    def missing_rows(self) -> Block:
+        """Rows that reported solutions broke and the engine has not been given yet."""
+        return self.compiled.new_rows()
+
+    def remaining(self) -> float | None:
+        """Seconds left; None without a limit."""
+        return self.run.remaining()
+
+    def should_stop(self) -> bool:
+        """Whether to stop now and keep what was found."""
+        return self.run.should_stop()
+
+
+def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids = Aids()) -> Outcome:  # noqa: B008
+    """Write a problem as a model, let an engine solve it, and report what it finds.
+
+    Parameters
+    ----------
+    problem
+        Any problem that has a formulation.
+    run
+        Receives solutions and bounds.
+    engine
+        Solves the model.
+    aids
+        A first solution and bound.
+
+    Raises
+    ------
+    EngineError
+        When the engine fails; what it found before is in ``run``.
+    UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
+        When the problem cannot be written as a model that the engine takes.
+    """
+    written = find_formulation(problem, run.formulation)
+    if not engine.separates and written.whole is not None:
+        written = written.whole
+    _collect(problem, run, aids)
+    if run.closed():
+        return Outcome(run.termination())
+    formulation = written(_circumstances(problem, run))
+    try:
+        task = _task(problem, run, engine, formulation)
+    except InfeasibleError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    except TriviallyInfeasibleError:
+        return Outcome(infeasible=True, reason=formulation.why_infeasible(problem))
+    if run.should_stop():
+        return Outcome(run.termination())
+    run.enter(f"{engine.name}: {task.matrix.columns:,} variables, {len(task.matrix.rows):,} rows")
+    verdict = engine.solve(task)
+    if verdict is Verdict.INFEASIBLE:
+        return Outcome(infeasible=True, reason=formulation.why_infeasible(problem))
+    termination = run.termination()
+    if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
+        termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
+    return Outcome(termination)
+
+
+def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> None:
+    """Take in a first bound and solution, unless rows may come that only the model knows."""
+    floor = aids.floor(problem)
+    if floor is not None:
+        run.proved(floor, "bound before the engine")
+    if run.extend is not None:
+        run.candidates.clear()  # the start counts once it has been seen to obey the added rows
+        return
+    initial = aids.initial(problem)
+    if initial is not None:
+        judged = problem.evaluate(initial)
+        if judged.feasible and judged.objective is not None:
+            run.found(initial, judged.objective)
+
+
+def _circumstances(problem: Problem[Any, Any], run: Run) -> Circumstances:
+    extended = run.extend is not None or any(
+        expression(type(constraint), "order_arcs") is None for constraint in problem.constraints
+    )
+    return Circumstances(floor=run.bound, ceiling=None if extended else run.objective, extended=extended)
+
+
+def _task(problem: Problem[Any, Any], run: Run, engine: Engine, formulation: Formulation[Any, Any]) -> Task:
+    """Build, extend and compile the model."""
+    run.enter(f"writing the {formulation.name} model")
+    began = run.elapsed()
+    model = formulation.build(problem)
+    objective = _active_objective(model)
+    if run.extend is not None:
+        run.extend(model, problem)
+    known = run.best if run.extend is None else run.start
+    if known is not None:
+        formulation.start(model, known)
+    compiled = compile_model(model)
+    own = _active_objective(model) == objective
+    task = Task(engine.name, problem, formulation, model, compiled, run, None, own)
+    if known is not None:
+        _begin_with(task, known)
+    run.build_seconds += run.elapsed() - began
+    return task
+
+
+def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
+    """What tells the formulation's objective from one that a user put in its place."""
+    from pyomo.environ import Objective
+
+    return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]
+
+
+def _begin_with(task: Task, known: Solution) -> None:
+    """Make a known solution the start, if it obeys the model."""
+    values = task.compiled.current()
+    complaint = None if np.isnan(values).any() else task.matrix.broken(values)
+    if complaint is None:
+        task.start = values
+        if task.run.extend is not None and not np.isnan(values).any():
+            task.incumbent(values)
+    elif known is task.run.start:
+        raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+    else:
+        logger.info("%s starts from nothing: the known solution gives %s", task.engine, complaint)

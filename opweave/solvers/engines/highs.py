@@ -1,0 +1,311 @@
+"""HiGHS, fed with arrays: every status and count checked, warm starts, incumbents and bounds as they come.
+
+HiGHS drops rows with extreme coefficients and goes on, so data is checked before (:mod:`.matrix`) and counted after. Its
+thread pool belongs to the calling thread and keeps its first size; every solve gets a fresh worker thread, which also
+leaves the main thread free to notice Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from dataclasses import dataclass, field
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from opweave.problems.errors import EngineError
+from opweave.solvers.engines.engine import Engine, Task, Verdict
+from opweave.solvers.engines.matrix import Block, FloatArray, MatrixModel
+
+if TYPE_CHECKING:
+    import highspy
+
+POLL_SECONDS = 0.05
+LARGEST_SEED = 2**31 - 1
+
+STATUS: dict[str, Verdict | None] = {
+    "kOptimal": Verdict.SOLVED,
+    "kInfeasible": Verdict.INFEASIBLE,
+    "kTimeLimit": Verdict.STOPPED,
+    "kInterrupt": Verdict.STOPPED,
+    "kHighsInterrupt": Verdict.STOPPED,
+    "kIterationLimit": Verdict.STOPPED,
+    "kSolutionLimit": Verdict.STOPPED,
+    "kMemoryLimit": Verdict.STOPPED,
+    "kObjectiveBound": None,
+    "kObjectiveTarget": None,
+    "kUnbounded": None,
+    "kUnboundedOrInfeasible": None,
+    "kModelEmpty": None,
+    "kLoadError": None,
+    "kModelError": None,
+    "kPresolveError": None,
+    "kSolveError": None,
+    "kPostsolveError": None,
+    "kNotset": None,
+    "kUnknown": None,
+}
+"""Model status of HiGHS -> how it ended; None for what must not happen with our models."""
+
+
+@dataclass(eq=False)
+class _Events:
+    """What the worker thread tells the main thread, and the other way round."""
+
+    incumbents: queue.SimpleQueue[FloatArray] = field(default_factory=queue.SimpleQueue)
+    bound: float = -np.inf
+    stop: bool = False
+
+    def note_bound(self, value: float) -> None:
+        """Keep the best bound seen."""
+        if np.isfinite(value):
+            self.bound = max(self.bound, value)
+
+
+class Highs(Engine):
+    """The embedded engine; cuts off what formulations leave out in rounds."""
+
+    name: ClassVar[str] = "highs"
+    separates: ClassVar[bool] = True
+
+    def missing(self) -> str | None:
+        """Highspy comes with opweave."""
+        return None if self.version() else "pip install highspy"
+
+    def version(self) -> str | None:
+        """Version of highspy."""
+        try:
+            return installed_version("highspy")
+        except PackageNotFoundError:
+            return None
+
+    def solve(self, task: Task) -> Verdict:
+        """Solve; while the best solution breaks rows that were left out, add them and solve again."""
+        if task.matrix.columns == 0:
+            task.incumbent(np.zeros(0))
+            task.bound(task.matrix.offset)
+            return Verdict.SOLVED
+        solver = load_highs(task.matrix)
+        set_options(solver, task)
+        start = task.start
+        while True:
+            if start is not None:
+                _begin(solver, start)
+            remaining = task.remaining()
+            if remaining is not None:
+                _option(solver, "time_limit", remaining + solver.getRunTime())
+            events = _Events()
+            run_in_thread(solver, task, events)
+            verdict = _verdict(solver)
+            values = _values(solver, task)
+            whole = values is not None and task.incumbent(values)
+            if verdict is not Verdict.INFEASIBLE:
+                task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
+            if verdict is not Verdict.SOLVED or whole or task.run.closed():
+                return verdict
+            if task.should_stop():
+                return Verdict.STOPPED
+            add_block(solver, task.missing_rows(), self.name)
+
+
+def load_highs(matrix: MatrixModel) -> highspy.Highs:
+    """Pass a model in one piece and count what arrived.
+
+    Raises
+    ------
+    EngineError
+        When HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
+    """
+    import highspy
+
+    solver = highspy.Highs()
+    _option(solver, "output_flag", value=False)
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
+    lp.col_cost_, lp.offset_ = matrix.cost, matrix.offset
+    lp.col_lower_, lp.col_upper_ = matrix.lower, matrix.upper
+    lp.row_lower_, lp.row_upper_ = matrix.rows.lower, matrix.rows.upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = matrix.columns, len(matrix.rows)
+    lp.a_matrix_.start_ = matrix.rows.start
+    lp.a_matrix_.index_ = matrix.rows.index
+    lp.a_matrix_.value_ = matrix.rows.value
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    lp.integrality_ = [kinds[whole] for whole in matrix.whole.tolist()]
+    _checked(solver.passModel(lp), "passModel")
+    _count(solver, matrix.columns, len(matrix.rows), len(matrix.rows.value))
+    return solver
+
+
+def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
+    """Add rows and count them.
+
+    Raises
+    ------
+    EngineError
+        When there are none although the last solution broke some, or not all arrive.
+    """
+    if len(block) == 0:
+        raise EngineError(f"{engine} returned a solution that breaks rows which it was given")
+    rows, entries = solver.getNumRow() + len(block), solver.getNumNz() + len(block.value)
+    _checked(
+        solver.addRows(
+            len(block), block.lower, block.upper, len(block.value), block.start[:-1], block.index, block.value
+        ),
+        "addRows",
+    )
+    _count(solver, solver.getNumCol(), rows, entries)
+
+
+def set_options(solver: highspy.Highs, task: Task) -> None:
+    """Gap, seed, threads and tolerances of a solve."""
+    _option(solver, "mip_rel_gap", task.run.gap)
+    _option(solver, "random_seed", task.run.seed % LARGEST_SEED)
+    _option(solver, "threads", task.run.threads)
+    _option(solver, "parallel", "on" if task.run.threads > 1 else "off")
+
+
+def _option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
+    _checked(solver.setOptionValue(name, value), f"option {name}")
+
+
+def _checked(status: highspy.HighsStatus, what: str) -> None:
+    """HiGHS says "warning" when it changed or dropped something: that is an error here."""
+    if status.name != "kOk":
+        raise EngineError(f"highs answered {status.name} to {what}")
+
+
+def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None:
+    held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
+    if held != (columns, rows, entries):
+        raise EngineError(
+            f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
+            f"{columns:,}, {rows:,} and {entries:,}"
+        )
+
+
+def _begin(solver: highspy.Highs, start: FloatArray) -> None:
+    """Pass a start, whole or in part."""
+    import highspy
+
+    if not np.isnan(start).any():
+        solution = highspy.HighsSolution()
+        solution.col_value = start.tolist()
+        solution.value_valid = True
+        _checked(solver.setSolution(solution), "setSolution")
+        return
+    known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
+    _checked(solver.setSolution(len(known), known, start[known]), "setSolution")
+
+
+def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
+    """Run HiGHS in a thread of its own; meanwhile report its incumbents and bounds, and stop it when asked to.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        After HiGHS has stopped and its last solutions are reported.
+    """
+    _listen(solver, events, task.matrix)
+    failures: list[BaseException] = []
+    done = threading.Event()
+    worker = threading.Thread(target=_work, args=(solver, failures, done), daemon=True)
+    interrupted: KeyboardInterrupt | None = None
+    worker.start()
+    try:
+        while not done.wait(POLL_SECONDS):
+            _report(task, events)
+            events.stop = events.stop or task.should_stop()
+    except KeyboardInterrupt as error:
+        interrupted = error
+    finally:
+        events.stop = True
+        worker.join()
+    _report(task, events)
+    if interrupted is not None:
+        raise interrupted
+    if failures:
+        raise EngineError(f"highs failed: {failures[0]}") from failures[0]
+
+
+def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.Event) -> None:
+    import highspy
+
+    try:
+        _checked_run(solver.run())
+    except BaseException as error:  # noqa: BLE001 - handed to the main thread
+        failures.append(error)
+    finally:
+        highspy.Highs.resetGlobalScheduler(True)
+        done.set()
+
+
+def _checked_run(status: highspy.HighsStatus) -> None:
+    """A warning is what HiGHS says at a limit."""
+    if status.name == "kError":
+        raise EngineError("highs answered kError to run")
+
+
+def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None:
+    """Have HiGHS call back at new solutions and whenever it may be interrupted."""
+    from highspy import cb
+
+    kinds = cb.HighsCallbackType
+
+    def hear(kind: int, _: str, out: cb.HighsCallbackOutput, answer: cb.HighsCallbackInput | None, __: object) -> None:
+        if kind == kinds.kCallbackMipImprovingSolution:
+            events.incumbents.put(np.array(out.mip_solution, dtype=np.float64))
+        elif matrix.whole.any():
+            events.note_bound(out.mip_dual_bound)
+        if answer is not None and events.stop:
+            answer.user_interrupt = True
+
+    _checked(solver.setCallback(hear, None), "setCallback")
+    for kind in (
+        kinds.kCallbackMipImprovingSolution,
+        kinds.kCallbackMipInterrupt,
+        kinds.kCallbackSimplexInterrupt,
+        kinds.kCallbackIpmInterrupt,
+    ):
+        _checked(solver.startCallback(kind), "startCallback")
+
+
+def _report(task: Task, events: _Events) -> None:
+    """Hand on the incumbents and the bound that have come in."""
+    while True:
+        try:
+            values = events.incumbents.get_nowait()
+        except queue.Empty:
+            break
+        task.incumbent(values)
+    task.bound(events.bound)
+
+
+def _verdict(solver: highspy.Highs) -> Verdict:
+    status = solver.getModelStatus()
+    verdict = STATUS.get(status.name)
+    if verdict is None:
+        raise EngineError(f"highs ended with model status {status.name}")
+    return verdict
+
+
+def _values(solver: highspy.Highs, task: Task) -> FloatArray | None:
+    """The solution that HiGHS holds, or None."""
+    import highspy
+
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        if solver.getModelStatus().name == "kOptimal":
+            raise EngineError("highs calls the model solved but has no solution")
+        return None
+    return np.array(solver.getSolution().col_value, dtype=np.float64)
+
+
+def _lp_bound(solver: highspy.Highs) -> float:
+    """Objective of a model without whole columns, once it is solved."""
+    solved = solver.getModelStatus().name == "kOptimal"
+    return float(solver.getInfo().objective_function_value) if solved else -np.inf
+
+

@@ -1,0 +1,79 @@
+"""The default plan for memory ordering: floors and greedy orders, bounds, local search, then exact search.
+
+It contains every named order, so it is never worse than any of them.
+"""
+
+from __future__ import annotations
+
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering.btsearch import solve_btsearch
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, end_of_peak_search, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.net import net_of
+from opweave.solvers.memory_ordering.totals import improve_total, total_bound
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+UNTIMED_STATES = 1 << 18
+"""Largest search when there is no time limit: some seconds, then the best order and its bound are returned."""
+
+
+def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Minimise peak or total by all means that apply."""
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    if not only_arcs(problem):
+        return solve_btsearch(problem, run)
+    most_states = UNTIMED_STATES if run.time_limit is None else MOST_STATES
+    if problem.objective == "peak":
+        return minimise_peak(problem, instance, run, most_states)
+    return _minimise_total(problem, instance, run, most_states)
+
+
+def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+    if problem.limit_bytes is not None:
+        under = _under_the_limit(problem, instance, run, most_states)
+        if under.infeasible or run.best is None:
+            return under
+    improve_total(problem, instance, run)
+    bound, source = total_bound(net_of(instance))
+    run.proved(bound, source)
+    if run.closed() or run.should_stop():
+        return Outcome(run.termination())
+    return solve_btsearch(problem, run)
+
+
+def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+    """Find any order under the limit, or prove that there is none; the order becomes the run's first incumbent."""
+    limit = problem.limit_bytes
+    assert limit is not None
+    scout = Run(
+        time_limit=run.remaining(),
+        callback=lambda progress: run.should_stop() or progress.objective is not None,
+        stage="orders under the limit",
+    )
+    outcome = minimise_peak(problem, instance, scout, most_states)
+    if scout.best is not None:
+        judged = problem.evaluate(scout.best)  # type: ignore[arg-type]
+        if judged.objective is not None:
+            run.found(scout.best, judged.objective)
+    elif not outcome.infeasible and outcome.termination is Termination.COMPLETED:
+        return end_of_peak_search(PeakSearch(problem, instance, scout))
+    return outcome
+
+
+register(
+    Solver(
+        name="auto",
+        problem=MemoryOrdering.kind,
+        kind="plan",
+        run=solve_auto,
+        about="all of the below as far as they help, in the order of their cost",
+        proves="optimum",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=("order_arcs", "step_rule"),
+    )
+)

@@ -1,0 +1,281 @@
+"""BTSearch: depth-first search over the states of the graph, with a dictionary of states seen.
+
+Source: "MemoriaNova", section 3.2. A state is the set of operators that have run. The search tries every ready operator
+in turn, remembers for every state the best metric with which it was reached, and goes no further when it is reached with
+one that is no better; what can run in a state, and what it needs, is worked out once. The paper's metric, the sum of the
+memory left free, is maximised; here the memory used is minimised, which is the same: its largest stable footprint for
+objective "peak", the sum of them for "total". The search is exact once it ends, and exponential in the graph's width.
+
+Added to the paper's form, and left out by the option ``plain``: cheap operators first, and no further once the metric
+plus the least that the remaining steps can add reaches the best order known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound
+from opweave.solvers.memory_ordering.net import net_of
+from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
+from opweave.solvers.memory_ordering.totals import CUT_OPERATORS, FORCED_OPERATORS
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+STATE_BYTES = 1_000
+"""About what one remembered state takes, beside its bits."""
+
+MOST_BYTES = 1 << 29
+"""Memory that sets the default of ``max_states``."""
+
+EXPLAINING_STATES = 20_000
+"""States that may be searched to say how far a limit is out of reach."""
+
+STOP_INTERVAL = 256
+"""Moves between two looks at the clock."""
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A state on the path, with what is still to be tried there.
+
+    ``owed`` is the least that the remaining steps add to the metric.
+    """
+
+    ready: Sequence[int]
+    moves: Sequence[Move]
+    metric: int
+    owed: int
+    live: int
+    tried: int = 0
+
+
+Combine = Callable[[int, int], int]
+
+
+def _larger(metric: int, cost: int) -> int:
+    return max(metric, cost)
+
+
+def _sum(metric: int, cost: int) -> int:
+    return metric + cost
+
+
+@dataclass(eq=False)
+class _Search:
+    """The search; :meth:`complete` runs it.
+
+    Attributes
+    ----------
+    walk
+        The state.
+    combine
+        Metric of a path from that of its beginning and the bytes of its last step.
+    metric
+        Metric of the empty path.
+    least
+        What every operator adds to the metric at least; None for the plain form.
+    ceiling
+        Metric that an order must stay below to be of interest; None when any is.
+    max_states
+        Most states to remember.
+    should_stop
+        Asked now and then.
+    found
+        Receives every better order as operator positions, and its metric.
+    """
+
+    walk: StateWalk
+    combine: Combine
+    metric: int
+    least: list[int] | None
+    ceiling: int | None
+    max_states: int
+    operators: int
+    should_stop: Callable[[], bool]
+    found: Callable[[list[int], int], None]
+
+    def __post_init__(self) -> None:
+        self._seen: dict[int, int] = {}
+        self._parsed: dict[int, tuple[Sequence[int], Sequence[Move]]] = {}
+
+    def complete(self) -> bool:
+        """Search until every order is covered (True) or it has to stop (False)."""
+        if self.operators == 0:
+            self._keep(self.metric)
+            return True
+        frames = [self._frame(self.walk.first_ready(), self.metric, sum(self.least or ()))]
+        moved = 0
+        while frames:
+            frame = frames[-1]
+            if frame.tried == len(frame.moves):
+                frames.pop()
+                if frames:
+                    self.walk.undo(frames[-1].live)
+                continue
+            moved += 1
+            if (moved % STOP_INTERVAL == 0 and self.should_stop()) or len(self._seen) >= self.max_states:
+                return False
+            child = self._child(frame)
+            if child is not None:
+                frames.append(child)
+        return True
+
+    def _child(self, frame: _Frame) -> _Frame | None:
+        """Make the next move of a state; the state that it leads to, or None when that is of no interest."""
+        move = frame.moves[frame.tried]
+        frame.tried += 1
+        metric = self.combine(frame.metric, move.cost)
+        owed = frame.owed - self.least[move.operator] if self.least else 0
+        if self.least is not None and self.ceiling is not None and metric + owed >= self.ceiling:
+            return None
+        # A state with one way into it comes up again only when the state before it does, which is remembered.
+        if not self.walk.crowns(move.operator) and not self._improves(self.walk.state | 1 << move.operator, metric):
+            return None
+        enabled = self.walk.run(move)
+        if len(self.walk.path) == self.operators:
+            self._keep(metric)
+            self.walk.undo(frame.live)
+            return None
+        return self._frame([v for v in frame.ready if v != move.operator] + enabled, metric, owed)
+
+    def _improves(self, state: int, metric: int) -> bool:
+        """Whether a state is new or reached with a better metric than before; remembers it."""
+        known = self._seen.get(state)
+        if known is not None and metric >= known:
+            return False
+        self._seen[state] = metric
+        return True
+
+    def _frame(self, ready: Sequence[int], metric: int, owed: int) -> _Frame:
+        parsed = self._parsed.get(self.walk.state)
+        if parsed is None:
+            moves = self.walk.moves(ready)
+            if self.least is not None:
+                moves.sort(key=lambda move: (move.cost, move.live))
+            parsed = ready, moves
+            if self.walk.state in self._seen:
+                self._parsed[self.walk.state] = parsed
+        return _Frame(*parsed, metric, owed, self.walk.live)
+
+    def _keep(self, metric: int) -> None:
+        if self.ceiling is None or metric < self.ceiling:
+            self.ceiling = metric
+            self.found(list(self.walk.path), metric)
+
+
+def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Search all states, both objectives, under limit, order arcs and step rules."""
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    limit, rules = problem.limit_bytes, step_rules(problem)
+    if limit is not None and instance.start_bytes() > limit:
+        return Outcome(infeasible=True, reason=_inputs_too_large(instance.start_bytes(), limit))
+    run.enter("search over states")
+    search = _search_for(problem, instance, rules, run)
+    if run.closed():
+        return Outcome(run.termination())
+    if not search.complete():
+        return Outcome(run.termination() if run.should_stop() else Termination.BUDGET)
+    if run.objective is None:
+        return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, run))
+    run.proved(run.objective, "btsearch")
+    return Outcome(run.termination())
+
+
+def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> _Search:
+    peak = problem.objective == "peak"
+    start = instance.start_bytes() if peak else 0
+    least: list[int] | None = None
+    if not run.option("plain", default=False):
+        footprints, source = _least_footprints(instance, problem.objective)
+        run.proved(max(start, int(footprints.max(initial=0))) if peak else int(footprints.sum()), source)
+        least = [0] * instance.operators if peak else footprints.tolist()
+    max_states = run.option("max_states", MOST_BYTES // (STATE_BYTES + instance.operators // 8))
+    assert isinstance(max_states, int)
+    return _Search(
+        walk=StateWalk(instance, rules, problem.limit_bytes),
+        combine=_larger if peak else _sum,
+        metric=start,
+        least=least,
+        ceiling=None if run.objective is None else int(run.objective),
+        max_states=max_states,
+        operators=instance.operators,
+        should_stop=run.should_stop,
+        found=lambda path, metric: _report(instance, run, path, metric),
+    )
+
+
+def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) -> None:
+    run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric)
+
+
+def _least_footprints(instance: OrderingInstance, objective: str) -> tuple[IntArray, str]:
+    """What every step needs in any order, and the bound that says so: the better, the smaller the graph."""
+    net = net_of(instance)
+    if objective == "total" and instance.operators <= CUT_OPERATORS:
+        return np.asarray([step_bound(net, v).value for v in range(instance.operators)], dtype=np.int64), "sum of L2"
+    if instance.operators <= FORCED_OPERATORS:
+        return forced_footprints(net), "L1" if objective == "peak" else "sum of L1"
+    return np.zeros(instance.operators, dtype=np.int64), "the graph inputs"
+
+
+def _inputs_too_large(start: int, limit: int) -> str:
+    return (
+        f"the graph inputs alone take {start:,} bytes before the first step; that is {start - limit:,} bytes more than "
+        f"the limit of {limit:,}"
+    )
+
+
+def _why_infeasible(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> str:
+    """The least peak without the limit, and the operator that it is found at, if that takes few states to find."""
+    limit = problem.limit_bytes
+    contradiction = f"the side constraints ({', '.join(sorted({c.kind for c in problem.constraints}))}) leave no order"
+    if limit is None:
+        return contradiction
+    best: list[tuple[list[int], int]] = []
+    search = _Search(
+        walk=StateWalk(instance, rules, None),
+        combine=_larger,
+        metric=instance.start_bytes(),
+        least=[0] * instance.operators,
+        ceiling=None,
+        max_states=EXPLAINING_STATES,
+        operators=instance.operators,
+        should_stop=run.should_stop,
+        found=lambda path, metric: best.append((path, metric)),
+    )
+    if not search.complete():
+        return f"no order stays within the limit of {limit:,} bytes"
+    if not best:
+        return contradiction
+    path, peak = best[-1]
+    profile = problem.evaluate(instance.ordering(np.asarray(path, dtype=np.int64))).details
+    assert profile is not None
+    return (
+        f"every order needs at least {peak:,} bytes (the best of them at operator {profile.peak_operator!r}); that is "
+        f"{peak - limit:,} bytes more than the limit of {limit:,}"
+    )
+
+
+register(
+    Solver(
+        name="btsearch",
+        problem=MemoryOrdering.kind,
+        kind="algorithm",
+        run=solve_btsearch,
+        about="depth-first search over all states with a dictionary of states seen (MemoriaNova)",
+        proves="optimum",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=("order_arcs", "step_rule"),
+        options=frozenset({"plain", "max_states"}),
+    )
+)

@@ -1,0 +1,270 @@
+"""The emptiest state between two others: a minimum closure, by one maximum flow.
+
+Live bytes f are a submodular function of the set of executed operators, each storage contributing one term
+size * [producer in D] * [kept, or a reader outside D]. Its minimum over all down-sets between two fixed ones is a
+minimum cut (Dinic's algorithm, https://doi.org/10.1007/11685654_10) on the operators that are still free.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.memory_ordering.net import Net
+
+INSIDE = 1
+FREE = 0
+OUTSIDE = -1
+
+SideArray = NDArray[np.int8]
+"""Per operator: INSIDE, FREE or OUTSIDE."""
+
+UNBOUNDED = 1 << 60
+SOURCE = 0
+SINK = 1
+
+
+def sides_around(net: Net, v: int) -> SideArray:
+    """Sides of the states in which v is the next operator: ancestors inside, v and its descendants outside."""
+    side = np.zeros(len(net.made), dtype=np.int8)
+    work = len(net.before) + len(net.made)
+    spread.sized(work)(net.before_start, net.before, v, INSIDE, side)
+    spread.sized(work)(net.after_start, net.after, v, OUTSIDE, side)
+    side[v] = OUTSIDE
+    return side
+
+
+@kernel
+def spread(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray) -> None:
+    """Mark v and everything reachable from it."""
+    stack = np.empty(len(side), dtype=np.int64)
+    stack[0] = v
+    top = 1
+    side[v] = mark
+    while top > 0:
+        top -= 1
+        at = stack[top]
+        for k in range(start[at], start[at + 1]):
+            w = items[k]
+            if side[w] != mark:
+                side[w] = mark
+                stack[top] = w
+                top += 1
+
+
+def least_live(net: Net, side: SideArray) -> tuple[int, SideArray, SideArray]:
+    """The least live bytes of any state that respects ``side``, with the smallest and the largest such state.
+
+    ``side`` must be closed: predecessors of INSIDE operators are INSIDE, successors of OUTSIDE ones OUTSIDE. The states
+    come as arrays that hold 1 for the operators that have run.
+    """
+    smallest = np.zeros(len(side), dtype=np.int8)
+    largest = np.zeros(len(side), dtype=np.int8)
+    free = int((side == FREE).sum())
+    value = minimum_closure.sized(30 * (len(net.reads) // 4 + free * 4))(net, side, smallest, largest)
+    return int(value), smallest, largest
+
+
+class Flow(NamedTuple):
+    """A flow network in forward-star form; every arc's residual twin has the number ``arc ^ 1``.
+
+    ``head`` holds the last arc of every node, ``following`` the arc before an arc at the same node, ``to`` and ``room``
+    its end and residual capacity; ``sizes`` counts arcs and nodes.
+    """
+
+    head: IntArray
+    following: IntArray
+    to: IntArray
+    room: IntArray
+    sizes: IntArray
+
+
+ARCS = 0
+NODES = 1
+
+
+@inlined
+def _link(flow: Flow, a: int, b: int, capacity: int) -> None:
+    """Add an arc a -> b and its residual twin."""
+    arc = flow.sizes[ARCS]
+    flow.to[arc], flow.room[arc], flow.following[arc], flow.head[a] = b, capacity, flow.head[a], arc
+    flow.to[arc + 1], flow.room[arc + 1], flow.following[arc + 1], flow.head[b] = a, 0, flow.head[b], arc + 1
+    flow.sizes[ARCS] = arc + 2
+
+
+@inlined
+def _levels(flow: Flow, level: IntArray, queue: IntArray) -> bool:
+    """Breadth-first levels from the source over arcs with room; whether the sink is reached."""
+    level[:] = -1
+    level[SOURCE] = 0
+    queue[0] = SOURCE
+    first, last = 0, 1
+    while first < last:
+        a = queue[first]
+        first += 1
+        e = flow.head[a]
+        while e >= 0:
+            b = flow.to[e]
+            if flow.room[e] > 0 and level[b] < 0:
+                level[b] = level[a] + 1
+                queue[last] = b
+                last += 1
+            e = flow.following[e]
+    return bool(level[SINK] >= 0)
+
+
+@inlined
+def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
+    """Send as much as fits along a path of arcs; returns the amount and the position of the first arc that it fills."""
+    amount = UNBOUNDED
+    for k in range(depth):
+        amount = min(amount, flow.room[path[k]])
+    filled = depth
+    for k in range(depth - 1, -1, -1):
+        flow.room[path[k]] -= amount
+        flow.room[path[k] ^ 1] += amount
+        if flow.room[path[k]] == 0:
+            filled = k
+    return amount, filled
+
+
+@inlined
+def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray) -> int:
+    """Saturate all shortest paths, by an iterative depth-first search; returns the flow that was added."""
+    at[:] = flow.head[: len(at)]
+    total = 0
+    depth = 0
+    node = SOURCE
+    while True:
+        if node == SINK:
+            amount, depth = _push(flow, path, depth)
+            total += amount
+            node = flow.to[path[depth] ^ 1]
+        e = at[node]
+        while e >= 0 and not (flow.room[e] > 0 and level[flow.to[e]] == level[node] + 1):
+            e = flow.following[e]
+        at[node] = e
+        if e >= 0:
+            path[depth] = e
+            depth += 1
+            node = flow.to[e]
+        elif depth == 0:
+            return total
+        else:
+            level[node] = -1
+            depth -= 1
+            node = flow.to[path[depth] ^ 1]
+
+
+@inlined
+def _reach(flow: Flow, start: int, twin: int, mark: IntArray, queue: IntArray) -> None:
+    """Mark the nodes that the residual network leads to from ``start`` (twin 0), or from which it leads there (1)."""
+    mark[start] = 1
+    queue[0] = start
+    first, last = 0, 1
+    while first < last:
+        e = flow.head[queue[first]]
+        first += 1
+        while e >= 0:
+            if flow.room[e ^ twin] > 0 and mark[flow.to[e]] == 0:
+                mark[flow.to[e]] = 1
+                queue[last] = flow.to[e]
+                last += 1
+            e = flow.following[e]
+
+
+@inlined
+def _maximum_flow(flow: Flow, from_source: IntArray, to_sink: IntArray) -> int:
+    """Dinic's algorithm; marks the two extreme minimum cuts."""
+    nodes = flow.sizes[NODES]
+    level = np.empty(nodes, dtype=np.int64)
+    queue = np.empty(nodes, dtype=np.int64)
+    at = np.empty(nodes, dtype=np.int64)
+    path = np.empty(nodes + 1, dtype=np.int64)
+    total = 0
+    while _levels(flow, level, queue):
+        total += _blocking_flow(flow, level, at, path)
+    _reach(flow, SOURCE, 0, from_source, queue)
+    _reach(flow, SINK, 1, to_sink, queue)
+    return total
+
+
+@inlined
+def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) -> int:
+    """Write one storage's term of f into the network; returns the part of it that is constant."""
+    size = net.size[s]
+    p = net.producer[s]
+    if size == 0 or not net.counts[s] or (p >= 0 and side[p] == OUTSIDE):
+        return 0
+    maker = SOURCE if p < 0 or side[p] == INSIDE else node[p]
+    free_readers = 0
+    reader = -1
+    held = net.kept[s]
+    for k in range(net.readers_start[s], net.readers_start[s + 1]):
+        if side[net.readers[k]] == OUTSIDE:
+            held = True
+        elif side[net.readers[k]] == FREE:
+            free_readers += 1
+            reader = net.readers[k]
+    if held and maker == SOURCE:
+        return int(size)
+    if held:
+        _link(flow, maker, SINK, size)
+    elif free_readers == 1:
+        _link(flow, maker, node[reader], size)
+    elif free_readers > 1:
+        joint = flow.sizes[NODES]
+        flow.sizes[NODES] = joint + 1
+        _link(flow, maker, joint, size)
+        for k in range(net.readers_start[s], net.readers_start[s + 1]):
+            if side[net.readers[k]] == FREE:
+                _link(flow, joint, node[net.readers[k]], UNBOUNDED)
+    return 0
+
+
+@kernel
+def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
+    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the fixed sides; returns the minimum.
+
+    An operator on the source's side of the cut has run. A storage with several free readers gets a node of its own, which
+    is on the source's side only when all its readers are.
+    """
+    count = len(side)
+    storages = len(net.size)
+    node = np.full(count, -1, dtype=np.int64)
+    free = 2
+    for v in range(count):
+        smallest[v] = largest[v] = 1 if side[v] == INSIDE else 0
+        if side[v] == FREE:
+            node[v] = free
+            free += 1
+    most_arcs = 2 * (len(net.before) + len(net.reads) + 2 * storages)
+    flow = Flow(
+        head=np.full(free + storages, -1, dtype=np.int64),
+        following=np.empty(most_arcs, dtype=np.int64),
+        to=np.empty(most_arcs, dtype=np.int64),
+        room=np.empty(most_arcs, dtype=np.int64),
+        sizes=np.array([0, free]),
+    )
+    for v in range(count):
+        if side[v] == FREE:
+            for k in range(net.before_start[v], net.before_start[v + 1]):
+                if side[net.before[k]] == FREE:
+                    _link(flow, node[v], node[net.before[k]], UNBOUNDED)
+    value = 0
+    for s in range(storages):
+        value += _add_storage(net, side, node, flow, s)
+    if free == 2:
+        return value
+    from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
+    to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
+    value += _maximum_flow(flow, from_source, to_sink)
+    for v in range(count):
+        if side[v] == FREE:
+            smallest[v] = from_source[node[v]]
+            largest[v] = 1 - to_sink[node[v]]
+    return value

@@ -1,0 +1,274 @@
+"""The smallest peak, proved: greedy orders, minimum cuts, and a search over states from both ends.
+
+The road, each step only if the ones before left a gap between incumbent and bound:
+
+1. every named order and the greedy portfolio from both ends;
+2. the largest L2 bound, evaluated lazily;
+3. min-cut local search on the best starts;
+4. in turns with growing budgets: the search at the bound (a refusal lifts the bound to the least footprint refused), at the
+   middle of the gap, and just below the incumbent, there on the graph tightened by forced precedences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.formulations.expressions import expression
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering import btsearch
+from opweave.solvers.memory_ordering.bounds import peak_bound_below, upper_keys
+from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.improve import improve
+from opweave.solvers.memory_ordering.net import BACKWARD, FORWARD, Net, net_of
+from opweave.solvers.memory_ordering.orders import BY_NAME, peak
+from opweave.solvers.memory_ordering.propagation import propagate
+from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+FIRST_BUDGET = 500
+SEARCHED_BYTES = 1 << 30
+"""Memory that the states of one search may take; it bounds the budget."""
+
+MOST_STATES = 1 << 22
+"""Default budget of the last and largest search."""
+
+STATES_PER_SECOND = 200_000
+"""A cautious estimate that keeps a search within the time limit."""
+
+IMPROVED_STARTS = 5
+
+
+@dataclass(eq=False)
+class PeakSearch:
+    """Incumbent and bound of one instance, and the steps that bring them together.
+
+    Attributes
+    ----------
+    granularity
+        Every footprint is a multiple of it.
+    keys
+        Upper bounds of every operator's L2. Shape (operators,).
+    bounding_operator
+        The operator whose step proves the bound, if one does.
+    """
+
+    problem: MemoryOrdering
+    instance: OrderingInstance
+    run: Run
+    net: Net = field(init=False)
+    granularity: int = field(init=False)
+    best: IntArray = field(init=False)
+    peak: int = field(init=False)
+    bound: int = 0
+    bounding_operator: str | None = None
+    keys: IntArray = field(init=False)
+    orders: list[IntArray] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.net = net_of(self.instance)
+        self.granularity = self.instance.granularity()
+        self.best = BY_NAME["definition"](self.instance)
+        self.peak = peak(self.net, self.best)
+        self._report()
+        if self.run.start is not None:
+            self.consider(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+
+    @property
+    def closed(self) -> bool:
+        """Whether the incumbent is proved optimal."""
+        return self.bound >= self.peak
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether no order can respect the problem's limit."""
+        return self.problem.limit_bytes is not None and self.bound > self.problem.limit_bytes
+
+    def consider(self, order: IntArray) -> None:
+        """Keep an order if it is the best so far."""
+        value = peak(self.net, order)
+        if value < self.peak:
+            self.best, self.peak = order, value
+            self._report()
+
+    def prove(self, bound: int, source: str) -> None:
+        """Lift the bound."""
+        if bound > self.bound:
+            if not source.startswith("L2"):
+                self.bounding_operator = None
+            self.bound = min(bound, self.peak)
+            self.run.proved(self.bound, source)
+
+    def _report(self) -> None:
+        limit = self.problem.limit_bytes
+        if limit is None or self.peak <= limit:
+            self.run.found(self.instance.ordering(self.best), self.peak)
+
+    def start(self) -> None:
+        """Named orders and greedy portfolio."""
+        self.run.enter("greedy orders")
+        for order in self._starts():
+            self.orders.append(order)
+            self.consider(order)
+            if self.run.should_stop():
+                break
+
+    def _starts(self) -> Iterator[IntArray]:
+        yield self.best
+        for sign, rule in PORTFOLIO:
+            yield greedy(self.net, sign, rule)
+        for name in ("rpo", "bfs", "dfs"):
+            yield BY_NAME[name](self.instance)
+
+    def cut(self) -> None:
+        """The largest L2 bound."""
+        self.run.enter("minimum cuts")
+        self.keys = upper_keys(self.net, self.orders)
+        found = peak_bound_below(self.net, self.keys, self.run.should_stop)
+        self.bounding_operator = None if found.operator is None else self.instance.names[found.operator]
+        self.prove(found.value, "the graph inputs" if found.operator is None else f"L2 at {self.bounding_operator!r}")
+
+    def polish(self) -> None:
+        """Min-cut local search on the best starts."""
+        self.run.enter("min-cut local search")
+        for order in sorted(self.orders, key=lambda order: peak(self.net, order))[:IMPROVED_STARTS]:
+            if self.closed or self.run.should_stop():
+                return
+            better = improve(self.net, order)
+            self.orders.append(better)
+            self.consider(better)
+        self.keys = np.minimum(self.keys, upper_keys(self.net, self.orders))
+
+    def search(self, most_states: int) -> bool:
+        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
+        self.run.enter("state search")
+        words = (self.instance.operators + 63) // 64
+        most = min(most_states, SEARCHED_BYTES // (16 * words + 64))
+        budget = min(FIRST_BUDGET, most)
+        while True:
+            self._probe(self.bound, budget)
+            self._bisect(budget)
+            while self._unsettled() and self._tighten(budget):
+                pass
+            if not self._unsettled():
+                return True
+            if budget == most:
+                return False
+            budget = min(2 * budget, most)
+
+    def _unsettled(self) -> bool:
+        return not (self.closed or self.hopeless or self.run.should_stop())
+
+    def _bisect(self, budget: int) -> None:
+        """Probe the middle between the highest floor that is open at this budget and the incumbent."""
+        undecided = self.bound
+        while self._unsettled() and 4 * (self.peak - undecided) > self.peak - self.bound:
+            middle = (undecided + self.peak) // 2
+            undecided = self.bound if self._probe(middle, budget) else middle
+
+    def _probe(self, floor: int, budget: int) -> bool:
+        """Search at a floor from both ends; whether it was decided."""
+        decision = self._decide(self.net, floor, budget)
+        if decision.answer == REFUTED:
+            self.prove(self.peak if decision.least_refused is None else decision.least_refused, "state search")
+        return decision.answer != UNDECIDED
+
+    def _tighten(self, budget: int) -> bool:
+        """Decide the floor just below the incumbent with the precedences that it forces; whether that succeeded."""
+        floor = self.peak - self.granularity
+        if floor < self.bound:
+            self.prove(self.peak, "granularity of the sizes")
+            return True
+        tightened = propagate(self.net, floor, self.keys, budget, self.run.should_stop)
+        if tightened.net is None:
+            self.prove(self.peak, "forced precedences")
+            return True
+        decision = self._decide(tightened.net, floor, budget)
+        if decision.answer == REFUTED:
+            self.prove(self.peak, "state search with forced precedences")
+        return decision.answer != UNDECIDED
+
+    def _decide(self, net: Net, floor: int, budget: int) -> Decision:
+        """Search from both ends; an order that is found becomes the incumbent."""
+        decision = Decision(UNDECIDED, None, None, 0)
+        for sign in (BACKWARD, FORWARD):
+            left = self.run.remaining()
+            most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
+            if decision.answer == UNDECIDED and not self.run.should_stop():
+                decision = decide(net, floor, sign, most)
+        if decision.order is not None:
+            self.consider(decision.order)
+        return decision
+
+
+def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Minimise the peak to proven optimality; solver "exact"."""
+    if problem.objective == "total" or not only_arcs(problem):
+        return btsearch.solve_btsearch(problem, run)
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    return minimise_peak(problem, instance, run, int(run.option("max_states", MOST_STATES)))  # type: ignore[arg-type]
+
+
+def only_arcs(problem: MemoryOrdering) -> bool:
+    """Whether all side constraints are precedences, which every search on the net obeys."""
+    return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
+
+
+def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+    """Run the whole road on an instance.
+
+    Parameters
+    ----------
+    problem, instance
+        The problem and its arrays.
+    run
+        Where incumbents and bounds go.
+    most_states
+        Largest number of states that one search may expand.
+    """
+    peaks = PeakSearch(problem, instance, run)
+    for stage in (peaks.start, peaks.cut, peaks.polish):
+        stage()
+        if peaks.closed or peaks.hopeless or run.should_stop():
+            return end_of_peak_search(peaks)
+    if not peaks.search(most_states):
+        return Outcome(Termination.BUDGET)
+    return end_of_peak_search(peaks)
+
+
+def end_of_peak_search(peaks: PeakSearch) -> Outcome:
+    """How a peak search ended: infeasible when its bound exceeds the limit, else as its run says."""
+    limit = peaks.problem.limit_bytes
+    if limit is None or not peaks.hopeless:
+        return Outcome(peaks.run.termination())
+    needed = "exactly" if peaks.closed else "at least"
+    where = "" if peaks.bounding_operator is None else f" (operator {peaks.bounding_operator!r} cannot run with less)"
+    return Outcome(
+        infeasible=True,
+        reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; that is {peaks.bound - limit:,} bytes more than "
+        f"the limit of {limit:,}",
+    )
+
+
+register(
+    Solver(
+        name="exact",
+        problem=MemoryOrdering.kind,
+        kind="algorithm",
+        run=solve_exact,
+        about="greedy orders, minimum cuts and a two-way search over states; proves the smallest peak",
+        proves="optimum",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=("order_arcs", "step_rule"),
+        options=frozenset({"max_states"}),
+    )
+)

@@ -1,0 +1,99 @@
+"""Orders that frameworks and compilers use, by name: what a better plan is compared with.
+
+No one of them looks at the whole graph, and none proves anything; each is linear or nearly so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.solvers.memory_ordering.greedy import LEAST_PEAK, PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.net import BACKWARD, FORWARD, Net, footprints, net_of
+
+Order = Callable[[OrderingInstance], IntArray]
+
+
+def definition(instance: OrderingInstance) -> IntArray:
+    """The order in which the model file lists the operators; repaired, first listed first, where it is no order."""
+    return topological_order(instance.after)
+
+
+def rpo(instance: OrderingInstance) -> IntArray:
+    """Reverse post-order of a depth-first search from the first operators, successors in the order of the file."""
+    return _post_order(instance.before, instance.after)[::-1].copy()
+
+
+def lpmf(instance: OrderingInstance) -> IntArray:
+    """Least peak memory first: of the ready operators the one with the smallest footprint, then the most freed."""
+    return greedy(net_of(instance), FORWARD, LEAST_PEAK)
+
+
+def bfs(instance: OrderingInstance) -> IntArray:
+    """Breadth first: operators run in the order in which they became ready."""
+    waiting = np.diff(instance.before.start).tolist()
+    queue = deque(v for v, count in enumerate(waiting) if count == 0)
+    order: list[int] = []
+    while queue:
+        v = queue.popleft()
+        order.append(v)
+        for w in instance.after[v].tolist():
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                queue.append(w)
+    return np.asarray(order, dtype=np.int64)
+
+
+def dfs(instance: OrderingInstance) -> IntArray:
+    """Depth first by size: every operator right after its inputs, the input with the largest results first."""
+    made = np.zeros(instance.operators, dtype=np.int64)
+    np.add.at(made, instance.writes.heads(), instance.size[instance.writes.items])
+    rows = [sorted(instance.before[v].tolist(), key=lambda u: (-made[u], u)) for v in range(instance.operators)]
+    return _post_order(instance.after, Adjacency.from_lists(rows))
+
+
+def reverse(instance: OrderingInstance) -> IntArray:
+    """The best of the greedy orders that are built from the last operator to the first."""
+    net = net_of(instance)
+    orders = [greedy(net, sign, rule) for sign, rule in PORTFOLIO if sign == BACKWARD]
+    return min(orders, key=lambda order: peak(net, order))
+
+
+BY_NAME: dict[str, Order] = {"definition": definition, "rpo": rpo, "lpmf": lpmf, "bfs": bfs, "dfs": dfs, "reverse": reverse}
+
+
+def peak(net: Net, order: IntArray) -> int:
+    """Largest footprint of an order, or the bytes live before its first step."""
+    cost = footprints.sized(10 * len(net.reads))(net, order)
+    return max(net.start_bytes, int(cost.max(initial=0)))
+
+
+def total(net: Net, order: IntArray) -> int:
+    """Sum of the footprints of an order."""
+    return int(footprints.sized(10 * len(net.reads))(net, order).sum())
+
+
+def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:
+    """Depth-first post-order along ``leaving``, from the operators where nothing arrives. Iterative."""
+    start, items = leaving.start.tolist(), leaving.items.tolist()
+    following = list(start[:-1])
+    seen = [False] * len(leaving)
+    order: list[int] = []
+    for root in np.flatnonzero(np.diff(arriving.start) == 0).tolist():
+        stack = [root]
+        seen[root] = True
+        while stack:
+            v = stack[-1]
+            while following[v] < start[v + 1] and seen[items[following[v]]]:
+                following[v] += 1
+            if following[v] == start[v + 1]:
+                order.append(v)
+                stack.pop()
+            else:
+                seen[items[following[v]]] = True
+                stack.append(items[following[v]])
+    return np.asarray(order, dtype=np.int64)

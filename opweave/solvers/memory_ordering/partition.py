@@ -1,0 +1,201 @@
+"""The partition scheme: exact only where the peak is (Zhong et al., section IV-C, Algorithm 2).
+
+Operators are fused, ordered by reverse post-order (RPO), and cut into parts that follow each other; only parts that hold
+an operator at RPO's peak are ordered exactly. The paper leaves the cutting to a partitioner of acyclic hypergraphs. Here
+the cut between two parts is the emptiest state of a window of the RPO order, one minimum cut: live bytes are the weight of
+the hyper-edges across it. A heuristic: what it finds proves nothing, and the peak may move to a part left in RPO.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.fusion import fuse
+from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.problems.constraints import Precede
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
+from opweave.solvers.memory_ordering.exact import solve_exact
+from opweave.solvers.memory_ordering.named import report
+from opweave.solvers.memory_ordering.net import Net, footprints, net_of
+from opweave.solvers.memory_ordering.orders import peak, rpo
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+PARTS = 4
+"""Default of the option ``parts`` (k in Algorithm 2)."""
+
+PartSolver = Callable[[MemoryOrdering, Run], Outcome]
+
+
+def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Outcome:
+    """Fuse, cut, order exactly the parts with a peak operator, and put all parts behind each other.
+
+    Parameters
+    ----------
+    exact
+        Orders one part.
+    problem
+        With objective "peak".
+    run
+        Option ``parts``: how many parts to cut the fused graph into.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        For the objective "total", to which every step contributes wherever the peak is.
+    InvalidInputError
+        When ``parts`` is not at least 1.
+    """
+    if problem.objective == "total":
+        raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' take 'auto' or 'btsearch'")
+    parts = run.option("parts", PARTS)
+    if not isinstance(parts, int) or parts < 1:
+        raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    reduction = fuse(problem)
+    small = lower(reduction.problem)
+    order = rpo(small)
+    report(problem, instance, instance.positions(reduction.lift(small.ordering(order))), run)
+    run.enter("parts that hold the peak")
+    order = _reordered(reduction.problem, small, order, parts, exact, run)
+    lifted = instance.positions(reduction.lift(small.ordering(order)))
+    report(problem, instance, lifted, run)
+    if run.best is None:
+        needed = peak(net_of(instance), lifted)
+        return Outcome(run.termination(), reason=f"its order needs {needed:,} bytes, more than the limit")
+    return Outcome(run.termination())
+
+
+def _reordered(
+    problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
+) -> IntArray:
+    """The order with those of its parts ordered exactly that hold an operator at its peak."""
+    net = net_of(instance)
+    cost = footprints.sized(10 * len(net.reads))(net, order)
+    busiest = order[cost == cost.max(initial=0)]
+    pieces = cut_into_parts(net, order, parts)
+    chosen = [k for k, piece in enumerate(pieces) if np.isin(busiest, piece).any()]
+    for count, k in enumerate(chosen):
+        if run.should_stop():
+            break
+        left = run.remaining()
+        pieces[k] = _ordered_exactly(
+            part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]),
+            exact,
+            Run(
+                time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
+                callback=lambda progress: run.should_stop(),  # noqa: ARG005 - the part's progress is not the run's
+            ),
+            instance,
+            pieces[k],
+        )
+    return np.concatenate(pieces) if pieces else order
+
+
+def _ordered_exactly(
+    part: MemoryOrdering, exact: PartSolver, run: Run, instance: OrderingInstance, piece: IntArray
+) -> IntArray:
+    run.start = instance.ordering(piece)
+    exact(part, run)
+    if not isinstance(run.best, Ordering):
+        return piece
+    position = {instance.names[int(v)]: int(v) for v in piece}
+    return np.asarray([position[name] for name in run.best.order], dtype=np.int64)
+
+
+def cut_into_parts(net: Net, order: IntArray, parts: int) -> list[IntArray]:
+    """Cut an order into parts that can run one after the other, with few bytes live between them.
+
+    Cut i is the emptiest state between the prefixes of ``order`` that end half a part before and half a part after i
+    equal parts. The prefixes are nested, hence the states are too.
+
+    Parameters
+    ----------
+    net
+        The graph.
+    order
+        Operator positions. Shape (operators,).
+    parts
+        How many parts to make; fewer come out when some are empty.
+
+    Returns
+    -------
+    list of arrays
+        The operators of each part, in the sequence of ``order``.
+    """
+    count = len(order)
+    part = np.full(count, parts - 1, dtype=np.int64)
+    for index in range(parts - 1, 0, -1):
+        low, high = ((2 * index + shift) * count // (2 * parts) for shift in (-1, 1))
+        side = np.full(count, FREE, dtype=np.int8)
+        side[order[:low]] = INSIDE
+        side[order[high:]] = OUTSIDE
+        _, smallest, _ = least_live(net, side)
+        part[smallest == 1] = index - 1
+    return [order[part[order] == index] for index in range(parts) if (part == index).any()]
+
+
+def part_problem(problem: MemoryOrdering, instance: OrderingInstance, done: IntArray, part: IntArray) -> MemoryOrdering:
+    """The ordering problem of some operators that run in one go.
+
+    What they read from earlier parts is a graph input; what later parts read, or the whole graph keeps, is an output.
+    Bytes that stay live all through the part are left out: they move its peak, but not its best order.
+
+    Parameters
+    ----------
+    problem, instance
+        The whole problem and its arrays.
+    done
+        Operators that have run when the part ends, including its own.
+    part
+        Operators of the part.
+    """
+    inside, finished = np.zeros(instance.operators, dtype=bool), np.zeros(instance.operators, dtype=bool)
+    inside[part], finished[done] = True, True
+    names, operators = instance.names, problem.graph.operators
+    touched = sorted({int(s) for v in part for s in (*instance.reads[v], *instance.writes[v])})
+    arcs = {
+        (int(u), int(v)) for v in part for u in instance.before[v] if inside[u]
+    } - {(int(instance.producer[s]), int(v)) for v in part for s in instance.reads[v]}
+    return MemoryOrdering(
+        graph=OpGraph(
+            operators=[
+                Operator(
+                    id=names[v],
+                    inputs=[f"s{s}" for s in instance.reads[v]],
+                    outputs=[f"s{s}" for s in instance.writes[v]],
+                    workspace_bytes=instance.workspace[v],
+                    inplace_ok=operators[v].inplace_ok,
+                )
+                for v in part.tolist()
+            ],
+            tensors=[Tensor(id=f"s{s}", bytes=instance.size[s]) for s in touched],
+            outputs=[f"s{s}" for s in touched if instance.kept[s] or not finished[instance.readers[s]].all()],
+        ),
+        constraints=[Precede(before=names[u], after=names[v]) for u, v in sorted(arcs)],
+        in_place=problem.in_place,
+    )
+
+
+register(
+    Solver(
+        name="partition",
+        problem=MemoryOrdering.kind,
+        kind="algorithm",
+        run=partial(solve_partition, solve_exact),
+        about="reverse post-order, with the parts that hold its peak ordered exactly (Zhong et al., Algorithm 2)",
+        features=frozenset({Feature.CALLBACK}),
+        targets=("order_arcs",),
+        options=frozenset({"parts"}),
+    )
+)

@@ -1,0 +1,112 @@
+"""Local search on the total: move one operator at a time to its best place between its neighbours in the graph."""
+
+from __future__ import annotations
+
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.memory_ordering.net import Net, initial_bytes, initial_left, pass_over, step
+
+
+def shift(net: Net, order: IntArray, ceiling: int, sweeps: int) -> IntArray:
+    """An order with a total no higher, and no footprint above ``ceiling`` unless the given order had one.
+
+    Parameters
+    ----------
+    net
+        The problem.
+    order
+        Where to start. Shape (operators,).
+    ceiling
+        Bytes that no moved step may exceed.
+    sweeps
+        Most passes over the operators; a pass without a move ends the search.
+    """
+    better = order.copy()
+    shift_all.sized(20 * len(order) ** 2)(net, better, ceiling, sweeps)
+    return better
+
+
+@inlined
+def _best_place(net: Net, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int) -> tuple[int, int]:
+    """Best gain and position for moving the operator at ``at`` in direction ``sign``; restores ``left``.
+
+    ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one by
+    one; after k of them the operator's own step is priced in the state that they leave.
+    """
+    u = order[at]
+    enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)
+    cost, far = step(net, u, live, left, sign)
+    old = cost
+    with_live = far
+    new = 0
+    best_gain, best_at = 0, at
+    near = live
+    moved = 0
+    i = at + sign
+    count = len(order)
+    while 0 <= i < count:
+        v = order[i]
+        blocked = False
+        for k in range(enters_start[u], enters_start[u + 1]):
+            if enters[k] == v:
+                blocked = True
+                break
+        if blocked:
+            break
+        pass_over(net, u, left, sign)
+        cost, with_live = step(net, v, with_live, left, sign)
+        old += cost
+        pass_over(net, u, left, -sign)
+        cost, near = step(net, v, near, left, sign)
+        if cost > ceiling:
+            break
+        new += cost
+        pass_over(net, v, left, sign)
+        moved += 1
+        cost, _ = step(net, u, near, left, sign)
+        if cost <= ceiling and old - new - cost > best_gain:
+            best_gain, best_at = old - new - cost, i
+        i += sign
+    for k in range(moved):
+        pass_over(net, order[at + sign * (k + 1)], left, -sign)
+    return best_gain, best_at
+
+
+@kernel
+def shift_all(net: Net, order: IntArray, ceiling: int, sweeps: int) -> int:
+    """Improve ``order`` in place; returns the bytes gained in total."""
+    count = len(order)
+    gained = 0
+    for _ in range(sweeps):
+        gained_before = gained
+        left = initial_left(net, 1)
+        live = initial_bytes(net, 1)
+        at = 0
+        while at < count:
+            u = order[at]
+            _, far = step(net, u, live, left, 1)
+            gain, place = _best_place(net, order, at, 1, live, left, ceiling)
+            pass_over(net, u, left, 1)
+            back_gain, back_place = _best_place(net, order, at, -1, far, left, ceiling)
+            if gain == 0 and back_gain == 0:
+                live = far
+                at += 1
+                continue
+            pass_over(net, u, left, -1)
+            if gain >= back_gain:
+                gained += gain
+                for i in range(at, place):
+                    order[i] = order[i + 1]
+                order[place] = u
+                continue
+            gained += back_gain
+            for i in range(at - 1, back_place - 1, -1):
+                w = order[i]
+                _, live = step(net, w, live, left, -1)
+                pass_over(net, w, left, -1)
+                order[i + 1] = w
+            order[back_place] = u
+            at = back_place
+        if gained == gained_before:
+            break
+    return gained

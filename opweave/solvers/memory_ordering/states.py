@@ -1,0 +1,144 @@
+"""States of the graph as whole numbers: which operators have run, what can run next, and what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from opweave.formulations.expressions import expression
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.memory_ordering import MemoryOrdering
+
+StepRule = Callable[[frozenset[str], str], bool]
+"""``rule(done, op)``: whether ``op`` may run next when exactly ``done`` have run."""
+
+
+class Move(NamedTuple):
+    """One operator that can run next: its position, the bytes that its step needs, the bytes live after it."""
+
+    operator: int
+    cost: int
+    live: int
+
+
+def step_rules(problem: MemoryOrdering) -> list[StepRule]:
+    """The rules of those side constraints that are no mere order arcs, which ``lower`` takes in."""
+    rules: list[StepRule] = []
+    for constraint in problem.constraints:
+        write = expression(type(constraint), "step_rule")
+        if write is not None and expression(type(constraint), "order_arcs") is None:
+            rules.append(write(problem, constraint))
+    return rules
+
+
+class StateWalk:
+    """A state that operators are added to and taken from, last in first out.
+
+    Attributes
+    ----------
+    state
+        The operators that have run, as a bitset.
+    live
+        Bytes live in that state.
+    path
+        The operators in the order in which they ran.
+
+    Notes
+    -----
+    Counters are kept instead of bitsets for each operator, so that 100,000 operators take little memory.
+    """
+
+    def __init__(self, instance: OrderingInstance, rules: Sequence[StepRule], limit: int | None) -> None:
+        self.state = 0
+        self.live = instance.start_bytes()
+        self.path: list[int] = []
+        self._names = instance.names
+        self._rules = rules
+        self._limit = limit
+        self._reads, self._after = _rows(instance.reads), _rows(instance.after)
+        self._before = _rows(instance.before)
+        self._waiting = [len(row) for row in self._before]
+        self._fed = [0] * instance.operators
+        self._tops = 0
+        self._unread_by: list[int] = [len(row) for row in _rows(instance.readers)]
+        self._size: list[int] = instance.size.tolist()
+        self._mortal: list[bool] = (~instance.kept).tolist()
+        self._overwrite = _overwrites(instance)
+        unread: list[bool] = instance.unread().tolist()
+        writes = _rows(instance.writes)
+        self._made = [sum(self._size[s] for s in row if not unread[s]) for row in writes]
+        workspace: list[int] = instance.workspace.tolist()
+        self._stay = [extra + sum(self._size[s] for s in row) for extra, row in zip(workspace, writes, strict=True)]
+
+    def first_ready(self) -> list[int]:
+        """Operators that wait for nothing."""
+        return [v for v, count in enumerate(self._waiting) if count == 0]
+
+    def moves(self, ready: Sequence[int]) -> list[Move]:
+        """Of the operators whose predecessors have run, those that rules and limit let run next."""
+        if self._rules:
+            done = frozenset(self._names[v] for v in self.path)
+            ready = [v for v in ready if all(rule(done, self._names[v]) for rule in self._rules)]
+        moves = [self._move(v) for v in ready]
+        return moves if self._limit is None else [move for move in moves if move.cost <= self._limit]
+
+    def _move(self, v: int) -> Move:
+        dying = sum(self._size[s] for s in self._reads[v] if self._unread_by[s] == 1 and self._mortal[s])
+        cost = self.live + self._stay[v]
+        for size, slots, storages in self._overwrite[v]:
+            cost -= size * min(slots, sum(self._unread_by[s] == 1 for s in storages))
+        return Move(v, cost, self.live + self._made[v] - dying)
+
+    def crowns(self, v: int) -> bool:
+        """Whether everything that has run comes before ``v``: then the state with ``v`` is reached from this one only."""
+        return self._tops == sum(self._fed[u] == 0 for u in self._before[v])
+
+    def run(self, move: Move) -> list[int]:
+        """Add an operator; returns those that it makes ready."""
+        v = move.operator
+        self._tops += 1 - sum(self._fed[u] == 0 for u in self._before[v])
+        for u in self._before[v]:
+            self._fed[u] += 1
+        self.state |= 1 << v
+        self.live = move.live
+        self.path.append(v)
+        for s in self._reads[v]:
+            self._unread_by[s] -= 1
+        enabled = []
+        for w in self._after[v]:
+            self._waiting[w] -= 1
+            if self._waiting[w] == 0:
+                enabled.append(w)
+        return enabled
+
+    def undo(self, live: int) -> None:
+        """Take the last operator back; ``live`` are the bytes before it."""
+        v = self.path.pop()
+        for u in self._before[v]:
+            self._fed[u] -= 1
+        self._tops -= 1 - sum(self._fed[u] == 0 for u in self._before[v])
+        self.state ^= 1 << v
+        self.live = live
+        for s in self._reads[v]:
+            self._unread_by[s] += 1
+        for w in self._after[v]:
+            self._waiting[w] += 1
+
+
+def _rows(adjacency: Adjacency) -> list[list[int]]:
+    start, items = adjacency.start.tolist(), adjacency.items.tolist()
+    return [items[start[k] : start[k + 1]] for k in range(len(adjacency))]
+
+
+def _overwrites(instance: OrderingInstance) -> list[list[tuple[int, int, list[int]]]]:
+    """For every operator (size, results of that size, inputs of that size that may be written over)."""
+    start, items = instance.overwrite.start.tolist(), instance.overwrite.items.tolist()
+    grouped: list[list[tuple[int, int, list[int]]]] = []
+    for v in range(instance.operators):
+        groups: dict[int, tuple[int, int, list[int]]] = {}
+        for k in range(start[v], start[v + 1]):
+            size = int(instance.size[items[k]])
+            groups.setdefault(size, (size, int(instance.slots[k]), []))[2].append(items[k])
+        grouped.append(list(groups.values()))
+    return grouped

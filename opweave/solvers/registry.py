@@ -1,0 +1,209 @@
+"""Who can solve what: every solver's name, abilities and availability."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal
+
+from opweave.formulations.expressions import expressible
+from opweave.problems.constraints import Constraint
+from opweave.problems.errors import (
+    SolverNotAvailableError,
+    UnknownSolverError,
+    UnsupportedConstraintError,
+    UnsupportedFeatureError,
+)
+from opweave.problems.problem import Problem
+from opweave.solvers.run import Outcome, Run
+
+
+class Feature(str, Enum):
+    """What can be asked of a solver beyond a solution."""
+
+    START = "start"
+    GAP = "gap"
+    THREADS = "threads"
+    EXECUTOR = "executor"
+    CALLBACK = "callback"
+    EXTEND = "extend"
+    FORMULATION = "formulation"
+
+
+Proves = Literal["optimum", "bound", "nothing"]
+SolverKind = Literal["plan", "algorithm", "engine"]
+
+
+@dataclass(frozen=True, slots=True)
+class SolverInfo:
+    """One row of :func:`solvers`.
+
+    Attributes
+    ----------
+    name, problem
+        What to pass to ``solve(..., solver=name)``, and the problem kind that it solves.
+    kind
+        "plan" (several solvers put together), "algorithm" (works on the problem itself) or "engine" (runs a
+        formulation).
+    available, install
+        Whether it can run here; else the command that makes it so.
+    proves
+        "optimum", "bound" or "nothing".
+    features
+        Which of the optional arguments of ``solve`` it honours.
+    about
+        One line on what it does.
+    """
+
+    name: str
+    problem: str
+    kind: SolverKind
+    available: bool
+    install: str | None
+    proves: Proves
+    features: frozenset[Feature]
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """A registered solver.
+
+    Attributes
+    ----------
+    name, problem, kind, proves, features, about
+        As in :class:`SolverInfo`.
+    run
+        Does the work: reports solutions and bounds to the run, returns how it ended.
+    targets
+        Which expressions of side constraints it understands.
+    options
+        Names of the options that it reads.
+    missing
+        Returns the command that would install what is missing, or None when the solver can run.
+    version
+        Returns the version of the engine, if it is one.
+    """
+
+    name: str
+    problem: str
+    kind: SolverKind
+    run: Callable[[Any, Run], Outcome]
+    about: str
+    proves: Proves = "nothing"
+    features: frozenset[Feature] = frozenset()
+    targets: tuple[str, ...] = ()
+    options: frozenset[str] = frozenset()
+    missing: Callable[[], str | None] = lambda: None
+    version: Callable[[], str | None] = lambda: None
+
+    def info(self) -> SolverInfo:
+        """The public row."""
+        install = self.missing()
+        return SolverInfo(
+            self.name, self.problem, self.kind, install is None, install, self.proves, self.features, self.about
+        )
+
+
+_SOLVERS: dict[tuple[str, str], Solver] = {}
+
+_HOMES = ("opweave.solvers.memory_ordering",)
+"""Modules that register solvers; imported on first use, so that ``import opweave`` stays light."""
+
+
+def register(solver: Solver) -> Solver:
+    """Make a solver selectable by name."""
+    _SOLVERS[solver.problem, solver.name] = solver
+    return solver
+
+
+def _load() -> None:
+    for home in _HOMES:
+        importlib.import_module(home)
+
+
+def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
+    """What can be passed to ``solve(..., solver=...)``, and whether it can run here.
+
+    Parameters
+    ----------
+    problem
+        A problem, its class or its kind; None for all.
+
+    Examples
+    --------
+    >>> [row.name for row in solvers("memory_ordering") if row.kind == "plan"]
+    ['auto']
+    """
+    _load()
+    kind = problem if isinstance(problem, str) or problem is None else problem.kind
+    return [solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind]
+
+
+def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
+    """The registered solver of that name.
+
+    Raises
+    ------
+    UnknownSolverError
+        When the problem has no solver of that name.
+    SolverNotAvailableError
+        When it cannot run here; the message has the command that installs it.
+    """
+    _load()
+    solver = _SOLVERS.get((problem.kind, name))
+    if solver is None:
+        known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
+        raise UnknownSolverError(f"{type(problem).__name__} has no solver {name!r}; it has: {known}")
+    install = solver.missing()
+    if install is not None:
+        raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")
+    return solver
+
+
+def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
+    """Refuse what the solver would otherwise have to ignore.
+
+    Raises
+    ------
+    UnsupportedConstraintError
+        For a side constraint that it cannot honour; names the solvers that can.
+    UnsupportedFeatureError
+        For an argument or option that it does not know.
+    """
+    for constraint in problem.constraints:
+        if not expressible(type(constraint), solver.targets):
+            raise UnsupportedConstraintError(_unsupported(problem, solver, constraint))
+    asked = {
+        Feature.START: run.start is not None,
+        Feature.GAP: run.gap > 0,
+        Feature.THREADS: run.threads > 1,
+        Feature.EXECUTOR: run.executor is not None,
+        Feature.CALLBACK: run.callback is not None,
+        Feature.EXTEND: run.extend is not None,
+        Feature.FORMULATION: run.formulation is not None,
+    }
+    for feature, wanted in asked.items():
+        if wanted and feature not in solver.features:
+            able = [row.name for row in solvers(problem) if feature in row.features]
+            raise UnsupportedFeatureError(
+                f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
+            )
+    for option in run.options:
+        if option not in solver.options:
+            known = ", ".join(sorted(solver.options)) or "none"
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}")
+
+
+def _unsupported(problem: Problem[Any, Any], solver: Solver, constraint: Constraint) -> str:
+    able = [
+        name
+        for (kind, name), other in _SOLVERS.items()
+        if kind == problem.kind and expressible(type(constraint), other.targets)
+    ]
+    return (
+        f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
+        f"these can: {', '.join(able) or 'none (register it with express)'}"
+    )

@@ -1,0 +1,198 @@
+"""One run of a solver: what it may use, what it has found so far, and when it has to stop."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Incumbent, OptionValue, Termination
+from opweave.problems.solution import Solution
+
+logger = logging.getLogger("opweave")
+
+LOG_INTERVAL_SECONDS = 2.0
+KEPT_CANDIDATES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What is known at a moment of a run; ``new_best`` marks an improved objective."""
+
+    seconds: float
+    objective: int | float | None
+    bound: int | float | None
+    new_best: bool
+    stage: str
+
+    @property
+    def gap(self) -> float | None:
+        """(objective - bound) / objective; None when either is unknown."""
+        if self.objective is None or self.bound is None:
+            return None
+        return max(0.0, (self.objective - self.bound) / self.objective) if self.objective else 0.0
+
+
+Observer = Callable[[Progress], None]
+StopCallback = Callable[[Progress], bool]
+Extension = Callable[[Any, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a solver ended; what it found is in the :class:`Run`.
+
+    ``infeasible`` is a proof that no solution exists, and then ``reason`` says why in the problem's words.
+    """
+
+    termination: Termination = Termination.COMPLETED
+    infeasible: bool = False
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A solution and the objective that its finder claims for it."""
+
+    solution: Solution
+    objective: int | float
+
+
+@dataclass(eq=False)
+class Run:
+    """The state of one solve: solvers report to it and ask it whether to go on.
+
+    A solver calls :meth:`found` and :meth:`proved` as it goes, so that a time limit, Ctrl-C or a crash loses nothing.
+    """
+
+    time_limit: float | None = None
+    gap: float = 0.0
+    seed: int = 0
+    threads: int = 1
+    executor: Executor | None = None
+    start: Solution | None = None
+    formulation: str | None = None
+    extend: Extension | None = None
+    callback: StopCallback | None = None
+    progress: Observer | None = None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    began: float = field(default_factory=time.perf_counter)
+    stage: str = ""
+    candidates: list[Candidate] = field(default_factory=list)
+    bound: int | float | None = None
+    bound_source: str | None = None
+    incumbents: list[Incumbent] = field(default_factory=list)
+    reduce_seconds: float = 0.0
+    build_seconds: float = 0.0
+    engine_version: str | None = None
+    _stop_asked: bool = False
+    _last_log: float = 0.0
+
+    @property
+    def objective(self) -> int | float | None:
+        """The best objective claimed so far."""
+        return self.candidates[-1].objective if self.candidates else None
+
+    @property
+    def best(self) -> Solution | None:
+        """The solution with the best objective claimed so far."""
+        return self.candidates[-1].solution if self.candidates else None
+
+    def elapsed(self) -> float:
+        """Seconds since the solve began."""
+        return time.perf_counter() - self.began
+
+    def remaining(self) -> float | None:
+        """Seconds left, never negative; None without a limit."""
+        return None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
+
+    def found(self, solution: Solution, objective: int | float) -> bool:
+        """Report a solution; returns whether it is the best so far."""
+        if self.objective is not None and objective >= self.objective:
+            return False
+        self.candidates.append(Candidate(solution, objective))
+        del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
+        self._record(new_best=True)
+        return True
+
+    def proved(self, bound: int | float, source: str) -> None:
+        """Report a lower bound of the optimum and what proved it."""
+        if self.bound is None or bound > self.bound:
+            self.bound, self.bound_source = bound, source
+            self._record(new_best=False)
+
+    def enter(self, stage: str) -> None:
+        """Name what is being done now, for progress displays."""
+        self.stage = stage
+        self._tell(new_best=False)
+
+    def closed(self) -> bool:
+        """Whether objective and bound have met, or are within the asked gap."""
+        if self.objective is None or self.bound is None:
+            return False
+        return self.objective - self.bound <= self.gap * abs(self.objective)
+
+    def should_stop(self) -> bool:
+        """Whether the time is up, the gap is reached, or the callback asked to stop."""
+        self._tell(new_best=False)
+        return self._stop_asked or self.closed() or self.remaining() == 0.0
+
+    def termination(self) -> Termination:
+        """Why the run should stop now: asked to, gap reached, out of time, or simply done."""
+        if self._stop_asked:
+            return Termination.INTERRUPTED
+        if self.closed():
+            exact = self.objective is not None and self.bound is not None and self.objective <= self.bound
+            return Termination.COMPLETED if exact else Termination.GAP_REACHED
+        return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
+
+    def option(self, name: str, default: OptionValue) -> OptionValue:
+        """The value of a solver option, of the default's type.
+
+        Raises
+        ------
+        InvalidInputError
+            When the user gave a value of another type.
+        """
+        value = self.options.get(name, default)
+        if default is not None and type(value) is not type(default):
+            raise InvalidInputError(f"option {name!r} is {value!r}; it takes a {type(default).__name__}")
+        return value
+
+    def _record(self, *, new_best: bool) -> None:
+        self.incumbents.append(Incumbent(seconds=self.elapsed(), objective=self.objective, bound=self.bound))
+        self._tell(new_best=new_best)
+
+    def _tell(self, *, new_best: bool) -> None:
+        if self.callback is None and self.progress is None and not new_best and self.elapsed() < self._last_log:
+            return
+        now = Progress(self.elapsed(), self.objective, self.bound, new_best, self.stage)
+        if new_best or now.seconds - self._last_log >= LOG_INTERVAL_SECONDS:
+            self._last_log = now.seconds
+            mark = "*" if new_best else " "
+            logger.info("%s %8.2f s  %s, bound %s, %s", mark, now.seconds, now.objective, now.bound, now.stage)
+        if self.progress is not None:
+            self.progress(now)
+        if self.callback is not None and self.callback(now):
+            self._stop_asked = True
+
+
+def start_run(problem: Problem[Any, Any], run: Run) -> None:
+    """Judge the user's start and make it the first incumbent.
+
+    Raises
+    ------
+    InvalidInputError
+        When the start is not a valid solution of the problem.
+    """
+    if run.start is None:
+        return
+    judged = problem.evaluate(run.start)
+    if judged.objective is None or not judged.feasible:
+        raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")
+    run.found(run.start, judged.objective)

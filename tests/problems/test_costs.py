@@ -1,0 +1,196 @@
+"""Times of operators on devices: tables, the roofline, and what is not known."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.costs import Costs
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from tests.strategies import clusters, costs, op_graphs
+
+TABLE = Costs.from_table({"conv": {"a": {1: 1.0, 4: 3.0}, "b": 2}, "relu": {"b": None, "c": {4: np.float32(0.5)}}})
+
+
+def test_by_hand():
+    assert TABLE.operators == ("conv", "relu")
+    assert TABLE.devices == ("a", "b", "c")
+    assert TABLE.batches == (1, 4)
+    assert TABLE.table == ((1.0, 3.0, 2.0, None, None, None), (None, None, None, None, None, 0.5))
+    assert TABLE.seconds("conv", "a") == 1.0
+    assert TABLE.seconds("conv", "a", batch=4) == 3.0
+    assert TABLE.seconds("relu", "c", batch=4) == 0.5
+
+
+@pytest.mark.parametrize(
+    ("operator", "device", "batch"),
+    [("relu", "b", 1), ("conv", "b", 4), ("conv", "a", 2), ("ghost", "a", 1), ("conv", "ghost", 1)],
+)
+def test_unknown_times_are_never_free(operator, device, batch):
+    sentence = f"the time of operator '{operator}' on device '{device}' for batch {batch} is not known"
+    with pytest.raises(InvalidInputError, match=sentence):
+        TABLE.seconds(operator, device, batch)
+    assert TABLE.missing([operator], [device], batch) == ((operator, device),)
+    assert np.isnan(TABLE.array([operator], [device], batch)).all()
+
+
+def test_array_follows_the_order_asked_for():
+    asked = TABLE.array(["relu", "conv", "conv", "ghost"], ["c", "a"], batch=4)
+    assert np.array_equal(asked, [[0.5, np.nan], [np.nan, 3.0], [np.nan, 3.0], [np.nan, np.nan]], equal_nan=True)
+    assert TABLE.missing(["conv", "relu"], ["c", "a"], batch=4) == (("conv", "c"), ("relu", "a"))
+    assert TABLE.array([], ["a"]).shape == (0, 1)
+    with pytest.raises(ValueError, match="read-only"):
+        asked[0, 0] = 1
+    with pytest.raises(ValueError, match="read-only"):
+        TABLE.values[0, 0, 0] = 1
+
+
+def test_an_empty_table():
+    empty = Costs.from_table({})
+    assert empty.missing(["conv"], ["a"]) == (("conv", "a"),)
+    assert Costs.model_validate_json(empty.model_dump_json()) == empty
+    assert Costs.from_table({"conv": {}}).missing(["conv"], ["a"]) == (("conv", "a"),)
+
+
+@pytest.mark.parametrize("entry", [True, np.True_, -1e-9, float("nan"), float("inf"), "1", 1e16, [1.0], 1j])
+def test_what_is_no_duration(entry):
+    sentence = "the time of operator 'conv' on device 'b' for batch 1 is"
+    with pytest.raises(ValidationError, match=sentence):
+        Costs.from_table({"conv": {"a": 1.0, "b": entry}})
+    with pytest.raises(ValidationError, match=sentence):
+        Costs(operators=["conv"], devices=["a", "b"], table=[[1.0, entry]])
+
+
+@pytest.mark.parametrize("size", [0, -1, True, 1.5, "4"])
+def test_what_is_no_batch_size(size):
+    with pytest.raises(InvalidInputError, match="is no batch size"):
+        Costs.from_table({"conv": {"a": {size: 1.0}}})
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"operators": ["conv", "conv"], "table": [[1.0], [1.0]]}, "operator 'conv' is listed more than once"),
+        ({"devices": ["a", "a"], "table": [[1.0, 1.0]]}, "device 'a' is listed more than once"),
+        ({"batches": [4, 1], "table": [[1.0, 1.0]]}, "batches must ascend"),
+        ({"batches": []}, "batches"),
+        ({"batches": [0]}, "batches"),
+        ({"table": []}, "table has 0 rows for 1 operators"),
+        ({"table": [[]]}, "the row of operator 'conv' has 0 entries for 1 devices and batches"),
+        ({"table": ["1"]}, "the row of operator 'conv' must be a list, not str"),
+        ({"table": 1.0}, "table must be a list, not float"),
+        ({"operators": [7]}, "operators"),
+    ],
+)
+def test_refused(fields, sentence):
+    with pytest.raises(ValidationError, match=sentence):
+        Costs(**{"operators": ["conv"], "devices": ["a"], "table": [[1.0]]} | fields)
+
+
+def test_a_row_that_is_no_mapping():
+    with pytest.raises(InvalidInputError, match="operator 'conv' needs a mapping of devices to seconds"):
+        Costs.from_table({"conv": 1.0})
+
+
+def test_tables_may_come_as_arrays():
+    given_table = Costs(operators=["conv", "relu"], devices=["a"], table=np.array([[1.0], [2.0]]))
+    assert given_table.seconds("relu", "a") == 2.0
+
+
+def small_net():
+    """A convolution (80 FLOPs, 40 bytes of weights), a view of its result, and a sum that reads it twice."""
+    return OpGraph(
+        tensors=[
+            Tensor(id="x", bytes=10),
+            Tensor(id="y", bytes=30),
+            Tensor(id="v", bytes=30, alias_of="y"),
+            Tensor(id="z", bytes=20),
+        ],
+        parameters=[Parameter(id="w", bytes=40)],
+        operators=[
+            Operator(id="conv", kind="Conv", inputs=["x"], outputs=["y"], parameters=["w", "w"], flops=80),
+            Operator(id="view", kind="Reshape", inputs=["y"], outputs=["v"]),
+            Operator(id="sum", kind="Add", inputs=["v", "v"], outputs=["z"], flops=10),
+        ],
+        outputs=["z"],
+    )
+
+
+def one(**fields):
+    return Cluster(devices=[Device(name="a", **{"flops_per_second": 2, "memory_bandwidth": 10} | fields)])
+
+
+def test_roofline_by_hand():
+    # conv: max(80 / 2, (10 + 30 + 40) / 10) = 40; view: nothing moves; sum: max(10 / 2, (30 + 20) / 10) = 5
+    estimate = Costs.roofline(small_net(), one(launch_seconds=1))
+    assert estimate.array(["conv", "view", "sum"], ["a"])[:, 0].tolist() == [41, 1, 6]
+
+
+def test_efficiency_by_kind():
+    estimate = Costs.roofline(small_net(), one(launch_seconds=1), efficiency={"Conv": 0.5}, default_efficiency=0.25)
+    assert estimate.array(["conv", "view", "sum"], ["a"])[:, 0].tolist() == [81, 1, 21]
+
+
+def test_weights_are_read_once_for_a_batch():
+    # memory bound: conv moves 40 bytes of tensors for each input and 40 bytes of weights once
+    fast = one(flops_per_second=1e9, batch_sizes=[1, 4])
+    estimate = Costs.roofline(small_net(), fast, batches=[4, 1, 2])
+    assert estimate.batches == (1, 2, 4)
+    assert [estimate.seconds("conv", "a", size) for size in (1, 4)] == [8, 20]
+    assert estimate.missing(["conv"], ["a"], batch=2) == (("conv", "a"),)
+
+
+@pytest.mark.parametrize("field", ["flops_per_second", "memory_bandwidth"])
+def test_a_roofline_needs_speeds(field):
+    with pytest.raises(InvalidInputError, match=f"device 'a' has no {field}"):
+        Costs.roofline(small_net(), one(**{field: None}))
+
+
+@pytest.mark.parametrize("share", [0.0, -1.0, 1.5, float("nan")])
+def test_efficiency_is_a_share(share):
+    with pytest.raises(InvalidInputError, match="the efficiency of 'Conv' is"):
+        Costs.roofline(small_net(), one(), efficiency={"Conv": share})
+    with pytest.raises(InvalidInputError, match="the efficiency of 'default' is"):
+        Costs.roofline(small_net(), one(), default_efficiency=share)
+
+
+@given(data=st.data(), graph=op_graphs(), cluster=clusters(speeds=True))
+def test_roofline_prices_everything(data, graph, cluster):
+    names = [op.id for op in graph.operators]
+    devices = [device.name for device in cluster.devices if device.batch_sizes is None or 1 in device.batch_sizes]
+    estimate = Costs.roofline(graph, cluster, efficiency={"Conv": data.draw(st.sampled_from([0.1, 1.0]))})
+    assert estimate.missing(names, devices) == ()
+    assert (estimate.array(names, devices) >= 0).all()
+
+
+@given(data=st.data(), graph=op_graphs(), cluster=clusters())
+def test_json_round_trip(data, graph, cluster):
+    table = data.draw(costs(graph, cluster, complete=False, batches=(1, 2)))
+    again = Costs.model_validate_json(table.model_dump_json())
+    assert again == table
+    names, devices = table.operators, table.devices
+    for batch in (1, 2, 3):
+        lacking = set(again.missing(names, devices, batch))
+        for row, name in enumerate(names):
+            for column, device in enumerate(devices):
+                entry = again.array(names, devices, batch)[row, column]
+                assert np.isnan(entry) == ((name, device) in lacking)
+                if (name, device) not in lacking:
+                    assert table.seconds(name, device, batch) == entry
+
+
+def test_fifty_thousand_operators():
+    began = time.perf_counter()
+    names = [f"layer.{k}.attention" for k in range(50_000)]
+    table = Costs.from_table({name: dict.fromkeys("abcd", 1e-05 * k) for k, name in enumerate(names)})
+    text = table.model_dump_json()
+    assert Costs.model_validate_json(text).array(names, "abcd").shape == (50_000, 4)
+    assert len(text) < 5_000_000
+    assert time.perf_counter() - began < 10
