@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
-from opweave.formulations.formulation import Circumstances, Formulation, InfeasibleError, find_formulation
+from opweave.formulations.expressions import expressible, expression
+from opweave.formulations.formulation import (
+    Circumstances,
+    Formulation,
+    InfeasibleError,
+    find_formulation,
+    formulation_names,
+)
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -170,7 +176,7 @@ class Task:
         return self.run.should_stop()
 
 
-def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids = Aids()) -> Outcome:  # noqa: B008
+def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids = Aids()) -> Outcome:
     """Write a problem as a model, let an engine solve it, and report what it finds.
 
     Parameters
@@ -191,7 +197,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         When the problem cannot be written as a model that the engine takes.
     """
-    written = find_formulation(problem, run.formulation)
+    written = find_formulation(problem, run.formulation or _expressive(problem))
     if not engine.separates and written.whole is not None:
         written = written.whole
     _collect(problem, run, aids)
@@ -214,6 +220,15 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
     return Outcome(termination)
+
+
+def _expressive(problem: Problem[Any, Any]) -> str | None:
+    """The first formulation that can express every side constraint; None leaves the complaint to the default one."""
+    for name in formulation_names(problem.kind):
+        targets = find_formulation(problem, name).targets
+        if all(expressible(type(constraint), targets) for constraint in problem.constraints):
+            return name
+    return None
 
 
 def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> None:

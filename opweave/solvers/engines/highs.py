@@ -1,8 +1,8 @@
 """HiGHS, fed with arrays: every status and count checked, warm starts, incumbents and bounds as they come.
 
-HiGHS drops rows with extreme coefficients and goes on, so data is checked before (:mod:`.matrix`) and counted after. Its
-thread pool belongs to the calling thread and keeps its first size; every solve gets a fresh worker thread, which also
-leaves the main thread free to notice Ctrl-C.
+HiGHS drops rows with extreme coefficients and goes on, so data is checked before (:mod:`.matrix`) and counted after.
+Its thread pool belongs to the calling thread and keeps its first size; every solve gets a fresh worker thread, which
+also leaves the main thread free to notice Ctrl-C.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Highs(Engine):
             events = _Events()
             run_in_thread(solver, task, events)
             verdict = _verdict(solver)
-            values = _values(solver, task)
+            values = _values(solver)
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
@@ -121,7 +121,7 @@ def load_highs(matrix: MatrixModel) -> highspy.Highs:
     """
     import highspy
 
-    solver = highspy.Highs()
+    solver = highspy.Highs()  # type: ignore[no-untyped-call]
     _option(solver, "output_flag", value=False)
     lp = highspy.HighsLp()
     lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
@@ -236,7 +236,7 @@ def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.
 
     try:
         _checked_run(solver.run())
-    except BaseException as error:  # noqa: BLE001 - handed to the main thread
+    except BaseException as error:  # handed to the main thread
         failures.append(error)
     finally:
         highspy.Highs.resetGlobalScheduler(True)
@@ -255,12 +255,14 @@ def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None
 
     kinds = cb.HighsCallbackType
 
-    def hear(kind: int, _: str, out: cb.HighsCallbackOutput, answer: cb.HighsCallbackInput | None, __: object) -> None:
+    def hear(
+        kind: cb.HighsCallbackType, _: str, out: cb.HighsCallbackOutput, answer: cb.HighsCallbackInput, __: object
+    ) -> None:
         if kind == kinds.kCallbackMipImprovingSolution:
             events.incumbents.put(np.array(out.mip_solution, dtype=np.float64))
         elif matrix.whole.any():
             events.note_bound(out.mip_dual_bound)
-        if answer is not None and events.stop:
+        if events.stop and answer is not None:
             answer.user_interrupt = True
 
     _checked(solver.setCallback(hear, None), "setCallback")
@@ -292,7 +294,7 @@ def _verdict(solver: highspy.Highs) -> Verdict:
     return verdict
 
 
-def _values(solver: highspy.Highs, task: Task) -> FloatArray | None:
+def _values(solver: highspy.Highs) -> FloatArray | None:
     """The solution that HiGHS holds, or None."""
     import highspy
 
@@ -307,5 +309,3 @@ def _lp_bound(solver: highspy.Highs) -> float:
     """Objective of a model without whole columns, once it is solved."""
     solved = solver.getModelStatus().name == "kOptimal"
     return float(solver.getInfo().objective_function_value) if solved else -np.inf
-
-

@@ -1,4 +1,4 @@
-"""A linear mixed-integer model as plain arrays: what every engine is given, and what its answers are checked against."""
+"""A linear mixed-integer model as plain arrays: what engines are given, and what their answers are checked against."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def compile_model(model: ConcreteModel) -> Compiled:
         raise UnsupportedFeatureError(f"engines take linear models only: {error}") from error
     except ValueError as error:
         raise _not_compiled(error) from error
-    variables = list(form.columns)
+    variables = _all_variables(model, form.columns)
     # Rows with two different sides come out twice; rows with none, or that hold trivially, not at all.
     side = np.asarray([entry.bound_type for entry in form.rows], dtype=np.int64)
     rhs = np.asarray(form.rhs, dtype=np.float64)
@@ -260,7 +260,7 @@ def compile_model(model: ConcreteModel) -> Compiled:
     )
     lower, upper = _bounds(variables)
     compiled = MatrixModel(
-        cost=form.c.toarray()[0],
+        cost=np.concatenate([form.c.toarray()[0], np.zeros(len(variables) - len(form.columns))]),
         offset=float(form.c_offset[0]),
         lower=lower,
         upper=upper,
@@ -281,6 +281,15 @@ def _not_compiled(error: ValueError) -> Exception:
     return InvalidInputError(f"the model cannot be read: {error}")
 
 
+def _all_variables(model: ConcreteModel, columns: Sequence[Any]) -> list[Any]:
+    """The columns that rows use, then the free variables that none uses yet: later rows may."""
+    from pyomo.environ import Var
+
+    used = {id(variable) for variable in columns}
+    spare = [v for v in model.component_data_objects(Var) if not v.fixed and id(v) not in used]
+    return [*columns, *spare]
+
+
 def _bounds(variables: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
     bounds = [variable.bounds for variable in variables]
     lower = np.asarray([-np.inf if low is None else low for low, _ in bounds], dtype=np.float64)
@@ -293,7 +302,11 @@ def _block(data: Sequence[Any], column: dict[int, int]) -> Block:
     from pyomo.environ import value
     from pyomo.repn import generate_standard_repn
 
-    start, index, coefficients, lower, upper = [0], [], [], [], []
+    start = [0]
+    index: list[int] = []
+    coefficients: list[float] = []
+    lower: list[float] = []
+    upper: list[float] = []
     for row in data:
         low, body, high = row.to_bounded_expression()
         repn = generate_standard_repn(body)

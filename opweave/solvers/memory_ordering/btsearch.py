@@ -1,13 +1,15 @@
 """BTSearch: depth-first search over the states of the graph, with a dictionary of states seen.
 
-Source: "MemoriaNova", section 3.2. A state is the set of operators that have run. The search tries every ready operator
-in turn, remembers for every state the best metric with which it was reached, and goes no further when it is reached with
-one that is no better; what can run in a state, and what it needs, is worked out once. The paper's metric, the sum of the
-memory left free, is maximised; here the memory used is minimised, which is the same: its largest stable footprint for
-objective "peak", the sum of them for "total". The search is exact once it ends, and exponential in the graph's width.
+Source: "MemoriaNova", section 3.2. A state is the set of operators that have run. The search tries every ready
+operator in turn, remembers for every state the best metric with which it was reached, and goes no further when it is
+reached with one that is no better; what can run in a state, and what it needs, is worked out once. The paper's metric,
+the sum of the memory left free, is maximised; here the memory used is minimised, which is the same: its largest stable
+footprint for objective "peak", the sum of them for "total". The search is exact once it ends, and exponential in the
+graph's width.
 
 Added to the paper's form, and left out by the option ``plain``: cheap operators first, and no further once the metric
-plus the least that the remaining steps can add reaches the best order known.
+plus the least that the remaining steps can add reaches the best order known. One deviation in both forms: a state that
+only one other leads to is not remembered, so that long chains take no memory.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from opweave.formulations.memory_ordering.instance import BoolArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_ordering.net import Net
@@ -65,7 +66,7 @@ def least_live(net: Net, side: SideArray) -> tuple[int, SideArray, SideArray]:
     smallest = np.zeros(len(side), dtype=np.int8)
     largest = np.zeros(len(side), dtype=np.int8)
     free = int((side == FREE).sum())
-    value = minimum_closure.sized(30 * (len(net.reads) // 4 + free * 4))(net, side, smallest, largest)
+    value = minimum_closure.sized(8 * len(net.reads) + 100 * free)(net, side, smallest, largest)
     return int(value), smallest, largest
 
 
@@ -161,8 +162,9 @@ def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray) ->
 
 
 @inlined
-def _reach(flow: Flow, start: int, twin: int, mark: IntArray, queue: IntArray) -> None:
+def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
     """Mark the nodes that the residual network leads to from ``start`` (twin 0), or from which it leads there (1)."""
+    queue = np.empty(len(mark), dtype=np.int64)
     mark[start] = 1
     queue[0] = start
     first, last = 0, 1
@@ -178,18 +180,16 @@ def _reach(flow: Flow, start: int, twin: int, mark: IntArray, queue: IntArray) -
 
 
 @inlined
-def _maximum_flow(flow: Flow, from_source: IntArray, to_sink: IntArray) -> int:
-    """Dinic's algorithm; marks the two extreme minimum cuts."""
+def maximum_flow(flow: Flow, enough: int) -> int:
+    """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``."""
     nodes = flow.sizes[NODES]
     level = np.empty(nodes, dtype=np.int64)
     queue = np.empty(nodes, dtype=np.int64)
     at = np.empty(nodes, dtype=np.int64)
     path = np.empty(nodes + 1, dtype=np.int64)
     total = 0
-    while _levels(flow, level, queue):
+    while total <= enough and _levels(flow, level, queue):
         total += _blocking_flow(flow, level, at, path)
-    _reach(flow, SOURCE, 0, from_source, queue)
-    _reach(flow, SINK, 1, to_sink, queue)
     return total
 
 
@@ -226,23 +226,22 @@ def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) 
     return 0
 
 
-@kernel
-def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
-    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the fixed sides; returns the minimum.
+@inlined
+def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> tuple[Flow, int]:
+    """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
-    An operator on the source's side of the cut has run. A storage with several free readers gets a node of its own, which
-    is on the source's side only when all its readers are.
+    An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator; a
+    storage with several free readers gets a node of its own, which is on the source's side only when all its readers
+    are. ``spare`` arcs stay free for the caller.
     """
-    count = len(side)
-    storages = len(net.size)
-    node = np.full(count, -1, dtype=np.int64)
     free = 2
-    for v in range(count):
-        smallest[v] = largest[v] = 1 if side[v] == INSIDE else 0
+    for v in range(len(side)):
+        node[v] = -1
         if side[v] == FREE:
             node[v] = free
             free += 1
-    most_arcs = 2 * (len(net.before) + len(net.reads) + 2 * storages)
+    storages = len(net.size)
+    most_arcs = 2 * (len(net.before) + len(net.reads) + 2 * storages + spare)
     flow = Flow(
         head=np.full(free + storages, -1, dtype=np.int64),
         following=np.empty(most_arcs, dtype=np.int64),
@@ -250,21 +249,114 @@ def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: Sid
         room=np.empty(most_arcs, dtype=np.int64),
         sizes=np.array([0, free]),
     )
-    for v in range(count):
+    for v in range(len(side)):
         if side[v] == FREE:
             for k in range(net.before_start[v], net.before_start[v + 1]):
                 if side[net.before[k]] == FREE:
                     _link(flow, node[v], node[net.before[k]], UNBOUNDED)
-    value = 0
+    constant = 0
     for s in range(storages):
-        value += _add_storage(net, side, node, flow, s)
-    if free == 2:
-        return value
+        constant += _add_storage(net, side, node, flow, s)
+    return flow, constant
+
+
+@kernel
+def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
+    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the fixed sides; returns the minimum."""
+    count = len(side)
+    node = np.empty(count, dtype=np.int64)
+    flow, value = build_flow(net, side, node, 0)
     from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
     to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
-    value += _maximum_flow(flow, from_source, to_sink)
+    value += maximum_flow(flow, UNBOUNDED)
+    reach(flow, SOURCE, 0, from_source)
+    reach(flow, SINK, 1, to_sink)
     for v in range(count):
         if side[v] == FREE:
             smallest[v] = from_source[node[v]]
             largest[v] = 1 - to_sink[node[v]]
+        else:
+            smallest[v] = largest[v] = 1 if side[v] == INSIDE else 0
     return value
+
+
+@kernel
+def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: int, verdict: SideArray) -> int:
+    """Which free operators lie on one side in every state with at most ``room`` live bytes.
+
+    Writes to ``verdict`` INSIDE or OUTSIDE for those, FREE for the others. Returns the number of flows computed, or -1
+    when there is no such state at all. One maximum flow is computed from scratch; asking whether an operator can change
+    sides continues from it, and the states found on the way answer for other operators too. Those whose answer implies
+    the most are asked first: the last in topological ``rank`` whether they can stay out, the first whether they can be in.
+    """
+    count = len(side)
+    node = np.empty(count, dtype=np.int64)
+    flow, constant = build_flow(net, side, node, 2 * count)
+    leave = np.empty(count, dtype=np.int64)
+    for v in range(count):
+        verdict[v] = FREE
+        if side[v] == FREE:
+            leave[v] = flow.sizes[ARCS]
+            _link(flow, node[v], SINK, 0)
+            _link(flow, SOURCE, node[v], 0)
+    base = constant + maximum_flow(flow, room - constant)
+    if base > room:
+        return -1
+    arcs = flow.sizes[ARCS]
+    saved = flow.room[:arcs].copy()
+    can = np.zeros((count, 2), dtype=np.bool_)
+    _witness(flow, side, node, can)
+    flows = 1
+    by_rank = np.argsort(rank)
+    for leaving in (True, False):
+        for position in range(count):
+            v = by_rank[count - 1 - position] if leaving else by_rank[position]
+            column = 0 if leaving else 1
+            if side[v] != FREE or can[v, column] or verdict[v] != FREE:
+                continue
+            if flows >= budget:
+                return flows
+            flows += 1
+            flow.room[:arcs] = saved
+            flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
+            if base + maximum_flow(flow, room - base) <= room:
+                _witness(flow, side, node, can)
+            elif leaving:
+                _spread_verdict(net.before_start, net.before, v, INSIDE, side, verdict)
+            else:
+                _spread_verdict(net.after_start, net.after, v, OUTSIDE, side, verdict)
+    return flows
+
+
+@inlined
+def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> None:
+    """Note what the smallest minimum cut leaves out and what the largest has in: columns 0 and 1 of ``can``."""
+    nodes = flow.sizes[NODES]
+    from_source = np.zeros(nodes, dtype=np.int64)
+    to_sink = np.zeros(nodes, dtype=np.int64)
+    reach(flow, SOURCE, 0, from_source)
+    reach(flow, SINK, 1, to_sink)
+    for v in range(len(side)):
+        if side[v] == FREE:
+            can[v, 0] = can[v, 0] or from_source[node[v]] == 0
+            can[v, 1] = can[v, 1] or to_sink[node[v]] == 0
+
+
+@inlined
+def _spread_verdict(
+    start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, verdict: SideArray
+) -> None:
+    """Pass a verdict on v and on every free operator that shares it by precedence."""
+    stack = np.empty(len(side), dtype=np.int64)
+    stack[0] = v
+    top = 1
+    verdict[v] = mark
+    while top > 0:
+        top -= 1
+        at = stack[top]
+        for k in range(start[at], start[at + 1]):
+            w = items[k]
+            if side[w] == FREE and verdict[w] != mark:
+                verdict[w] = mark
+                stack[top] = w
+                top += 1

@@ -99,7 +99,7 @@ class PeakSearch:
 
     def prove(self, bound: int, source: str) -> None:
         """Lift the bound."""
-        if bound > self.bound:
+        if bound > self.bound or self.run.bound is None:
             if not source.startswith("L2"):
                 self.bounding_operator = None
             self.bound = min(bound, self.peak)
@@ -154,7 +154,7 @@ class PeakSearch:
         while True:
             self._probe(self.bound, budget)
             self._bisect(budget)
-            while self._unsettled() and self._tighten(budget):
+            while self._unsettled() and self._tighten(self.peak - self.granularity, budget):
                 pass
             if not self._unsettled():
                 return True
@@ -170,7 +170,8 @@ class PeakSearch:
         undecided = self.bound
         while self._unsettled() and 4 * (self.peak - undecided) > self.peak - self.bound:
             middle = (undecided + self.peak) // 2
-            undecided = self.bound if self._probe(middle, budget) else middle
+            decided = self._probe(middle, budget) or self._tighten(middle, budget)
+            undecided = self.bound if decided else middle
 
     def _probe(self, floor: int, budget: int) -> bool:
         """Search at a floor from both ends; whether it was decided."""
@@ -179,19 +180,21 @@ class PeakSearch:
             self.prove(self.peak if decision.least_refused is None else decision.least_refused, "state search")
         return decision.answer != UNDECIDED
 
-    def _tighten(self, budget: int) -> bool:
-        """Decide the floor just below the incumbent with the precedences that it forces; whether that succeeded."""
-        floor = self.peak - self.granularity
+    def _tighten(self, floor: int, budget: int) -> bool:
+        """Decide a floor with the precedences that it forces; whether that succeeded.
+
+        They hold for peaks up to the floor only, so a refusal lifts the bound just above it, whatever was refused.
+        """
         if floor < self.bound:
             self.prove(self.peak, "granularity of the sizes")
             return True
         tightened = propagate(self.net, floor, self.keys, budget, self.run.should_stop)
         if tightened.net is None:
-            self.prove(self.peak, "forced precedences")
+            self.prove(floor + self.granularity, "forced precedences")
             return True
         decision = self._decide(tightened.net, floor, budget)
         if decision.answer == REFUTED:
-            self.prove(self.peak, "state search with forced precedences")
+            self.prove(floor + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED
 
     def _decide(self, net: Net, floor: int, budget: int) -> Decision:

@@ -1,9 +1,10 @@
 """The partition scheme: exact only where the peak is (Zhong et al., section IV-C, Algorithm 2).
 
-Operators are fused, ordered by reverse post-order (RPO), and cut into parts that follow each other; only parts that hold
-an operator at RPO's peak are ordered exactly. The paper leaves the cutting to a partitioner of acyclic hypergraphs. Here
-the cut between two parts is the emptiest state of a window of the RPO order, one minimum cut: live bytes are the weight of
-the hyper-edges across it. A heuristic: what it finds proves nothing, and the peak may move to a part left in RPO.
+Operators are fused, ordered by reverse post-order (RPO), and cut into parts that follow each other; only parts that
+hold an operator at RPO's peak are ordered exactly. The paper leaves the cutting to a partitioner of acyclic graphs.
+Here the cut between two parts is the emptiest state of a window of the RPO order, one minimum cut: live bytes are the
+weight of the hyper-edges across it. A heuristic: what it finds proves nothing, and the peak may move to a part left in
+RPO.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from opweave.solvers.memory_ordering.orders import peak, rpo
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-PARTS = 4
+PARTS = 2
 """Default of the option ``parts`` (k in Algorithm 2)."""
 
 PartSolver = Callable[[MemoryOrdering, Run], Outcome]
@@ -164,25 +165,25 @@ def part_problem(problem: MemoryOrdering, instance: OrderingInstance, done: IntA
     inside[part], finished[done] = True, True
     names, operators = instance.names, problem.graph.operators
     touched = sorted({int(s) for v in part for s in (*instance.reads[v], *instance.writes[v])})
-    arcs = {
-        (int(u), int(v)) for v in part for u in instance.before[v] if inside[u]
-    } - {(int(instance.producer[s]), int(v)) for v in part for s in instance.reads[v]}
+    arcs = {(int(u), int(v)) for v in part for u in instance.before[v] if inside[u]} - {
+        (int(instance.producer[s]), int(v)) for v in part for s in instance.reads[v]
+    }
     return MemoryOrdering(
         graph=OpGraph(
-            operators=[
+            operators=tuple(
                 Operator(
                     id=names[v],
-                    inputs=[f"s{s}" for s in instance.reads[v]],
-                    outputs=[f"s{s}" for s in instance.writes[v]],
-                    workspace_bytes=instance.workspace[v],
+                    inputs=tuple(f"s{s}" for s in instance.reads[v]),
+                    outputs=tuple(f"s{s}" for s in instance.writes[v]),
+                    workspace_bytes=int(instance.workspace[v]),
                     inplace_ok=operators[v].inplace_ok,
                 )
                 for v in part.tolist()
-            ],
-            tensors=[Tensor(id=f"s{s}", bytes=instance.size[s]) for s in touched],
-            outputs=[f"s{s}" for s in touched if instance.kept[s] or not finished[instance.readers[s]].all()],
+            ),
+            tensors=tuple(Tensor(id=f"s{s}", bytes=int(instance.size[s])) for s in touched),
+            outputs=tuple(f"s{s}" for s in touched if instance.kept[s] or not finished[instance.readers[s]].all()),
         ),
-        constraints=[Precede(before=names[u], after=names[v]) for u, v in sorted(arcs)],
+        constraints=tuple(Precede(before=names[u], after=names[v]) for u, v in sorted(arcs)),
         in_place=problem.in_place,
     )
 

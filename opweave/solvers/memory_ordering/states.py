@@ -91,7 +91,7 @@ class StateWalk:
         return Move(v, cost, self.live + self._made[v] - dying)
 
     def crowns(self, v: int) -> bool:
-        """Whether everything that has run comes before ``v``: then the state with ``v`` is reached from this one only."""
+        """Whether all that has run comes before ``v``: then the state with ``v`` is reached from this one only."""
         return self._tops == sum(self._fed[u] == 0 for u in self._before[v])
 
     def run(self, move: Move) -> list[int]:

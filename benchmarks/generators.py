@@ -1,0 +1,101 @@
+"""Graphs made by rule, for scaling runs."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from opweave import Operator, OpGraph, Tensor
+
+
+@dataclass
+class Builder:
+    """Collects operators with one output each."""
+
+    name: str
+    operators: list[Operator] = field(default_factory=list)
+    tensors: list[Tensor] = field(default_factory=list)
+
+    def input(self, tensor: str, size: int) -> str:
+        """Add a graph input."""
+        self.tensors.append(Tensor(id=tensor, bytes=size))
+        return tensor
+
+    def run(self, operator: str, inputs: list[str], size: int) -> str:
+        """Add an operator; returns its output, which bears its name."""
+        self.tensors.append(Tensor(id=operator, bytes=size))
+        self.operators.append(Operator(id=operator, inputs=inputs, outputs=[operator]))
+        return operator
+
+    def graph(self, outputs: list[str]) -> OpGraph:
+        """Everything added so far as a graph."""
+        return OpGraph(name=self.name, operators=self.operators, tensors=self.tensors, outputs=outputs)
+
+
+def chain(operators: int) -> OpGraph:
+    """One operator after the other, all results of one size."""
+    build = Builder(f"chain of {operators:,}")
+    last = build.input("x", 1024)
+    for index in range(operators):
+        last = build.run(f"op{index}", [last], 1024)
+    return build.graph([last])
+
+
+def layered_dag(operators: int, width: int, seed: int) -> OpGraph:
+    """Random layers of ``width`` operators, each reading one to three results of the two layers before."""
+    rng = random.Random(seed)
+    build = Builder(f"random, {operators:,} operators, width {width}")
+    recent = [build.input("x", 4096)]
+    layer: list[str] = []
+    for index in range(operators):
+        if len(layer) == width:
+            recent, layer = [*recent[-width:], *layer], []
+        inputs = rng.sample(recent, min(len(recent), rng.randint(1, 3)))
+        layer.append(build.run(f"op{index}", inputs, 1024 * rng.randint(1, 64)))
+    return build.graph(layer)
+
+
+def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> OpGraph:
+    """Forward and backward pass of a transformer with its attention heads apart (12 x heads + 22 operators a layer).
+
+    Every backward operator reads the activation that its forward operator left behind; weight gradients are outputs.
+    """
+    build = Builder(f"transformer training, {layers} layers, {heads} heads")
+    wide, head, square = 4 * tokens * hidden, 4 * tokens * hidden // heads, 4 * tokens * tokens
+    state = build.input("x", wide)
+    tape: list[tuple[str, list[tuple[str, int]], int]] = []
+    gradients: list[str] = []
+
+    def forward(name: str, inputs: list[tuple[str, int]], size: int) -> str:
+        tape.append((name, inputs, size))
+        return build.run(name, [tensor for tensor, _ in inputs], size)
+
+    for layer in range(layers):
+        at = f"l{layer}."
+        norm = forward(at + "norm1", [(state, wide)], wide)
+        mixed = []
+        for h in range(heads):
+            q, k, v = (forward(f"{at}h{h}.{part}", [(norm, wide)], head) for part in "qkv")
+            score = forward(f"{at}h{h}.score", [(q, head), (k, head)], square)
+            soft = forward(f"{at}h{h}.softmax", [(score, square)], square)
+            mixed.append((forward(f"{at}h{h}.mix", [(soft, square), (v, head)], head), head))
+        joined = forward(at + "join", mixed, wide)
+        projected = forward(at + "project", [(joined, wide)], wide)
+        residual = forward(at + "add1", [(state, wide), (projected, wide)], wide)
+        norm = forward(at + "norm2", [(residual, wide)], wide)
+        grown = forward(at + "grow", [(norm, wide)], 4 * wide)
+        active = forward(at + "gelu", [(grown, 4 * wide)], 4 * wide)
+        shrunk = forward(at + "shrink", [(active, 4 * wide)], wide)
+        state = forward(at + "add2", [(residual, wide), (shrunk, wide)], wide)
+    incoming: dict[str, str] = {state: build.run("loss", [state], wide)}
+    for name, inputs, _ in reversed(tape):
+        gradient = incoming.pop(name)
+        for position, (tensor, size) in enumerate(inputs):
+            reads = [gradient, *(other for other, _ in inputs)]
+            back = build.run(f"{name}.back{position}", reads, size)
+            if tensor in incoming:
+                back = build.run(f"{name}.sum{position}", [incoming[tensor], back], size)
+            incoming[tensor] = back
+        if name.endswith(("project", "grow", "shrink")):
+            gradients.append(build.run(f"{name}.weight", [gradient, inputs[0][0]], 4 * hidden * hidden))
+    return build.graph([state, *gradients, *incoming.values()])

@@ -1,0 +1,151 @@
+"""Memory ordering, measured: real graphs, scaling, the paper's tables, the integer programs.
+
+Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper programs total``; ``--smoke``
+takes a few small graphs only. Times are wall seconds of the solve itself: graphs are loaded and loops compiled before.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import opweave as ow
+from benchmarks.generators import chain, layered_dag, transformer_training
+from benchmarks.tables import GRAPHS, kilobytes, percent, show, timed
+
+SMOKE = ("keras/MobileNetV2", "nas/paper_hrnet_w18_small_v1_256_cut", "nas/rwshared_0")
+FLOORS = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
+
+
+def graph_files(*, smoke: bool) -> list[Path]:
+    """The shipped graphs, or the few of the smoke run."""
+    if smoke:
+        return [GRAPHS / f"{name}.json.gz" for name in SMOKE]
+    return sorted(GRAPHS.glob("*/*.json.gz"))
+
+
+def warm_up() -> None:
+    """Load or compile every loop, so that the tables show solving only."""
+    for name in ("nas/nasnetmobile_keras", "nas/hrnet_w18_small_train"):
+        for _, problem in readings(GRAPHS / f"{name}.json.gz"):
+            ow.solve(problem, time_limit=20)
+    ow.solve(problem.model_copy(update={"objective": "total"}), time_limit=1)
+
+
+def readings(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
+    """Three memory models: nothing in place; elementwise operators in place; every operator over its first input."""
+    graph = ow.load(path)
+    yield "none", ow.MemoryOrdering(graph=graph)
+    yield "any", ow.MemoryOrdering(graph=graph, in_place="any")
+    every = ow.load(path, inplace_kinds={op.kind for op in graph.operators})
+    yield "first, all kinds", ow.MemoryOrdering(graph=every, in_place="first")
+
+
+def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Every shipped graph under three in-place rules."""
+    for path in graph_files(smoke=smoke):
+        for rule, problem in readings(path):
+            floors = {name: ow.solve(problem, solver=name).objective for name in FLOORS}
+            with timed() as clock:
+                result = ow.solve(problem, solver="auto", time_limit=10.0)
+            assert all(result.objective <= floor for floor in floors.values())
+            yield (
+                f"{path.parent.name}/{problem.graph.name}",
+                rule,
+                len(problem.graph.operators),
+                kilobytes(floors["definition"]),
+                kilobytes(floors["rpo"]),
+                kilobytes(min(floors.values())),
+                kilobytes(result.objective),
+                percent(result.gap),
+                (result.bound_source or "-").split(" at ")[0],
+                f"{clock.seconds:.3f}",
+            )
+
+
+def real(*, smoke: bool) -> None:
+    """Proof and time on real graphs."""
+    show(
+        "Real graphs: peak in KB",
+        ("graph", "in place", "operators", "as given", "RPO", "best greedy", "opweave", "gap", "proved by", "seconds"),
+        real_rows(smoke=smoke),
+        note="'any': elementwise operators may overwrite an input that dies. 'first, all kinds': every operator its first "
+        "input, as in the literature. Seconds include the referee.",
+    )
+
+
+def scale_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Large graphs made by rule."""
+    graphs = [transformer_training(4, 8, 512, 128), chain(2_000)] if smoke else []
+    graphs = graphs or [transformer_training(40, 36, 4608, 512), chain(100_000), layered_dag(5_000, 50, seed=0)]
+    for graph in graphs:
+        problem = ow.MemoryOrdering(graph=graph)
+        ow.solve(problem, solver="lpmf")
+        with timed() as clock:
+            result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+        yield (
+            graph.name,
+            len(graph.operators),
+            kilobytes(ow.solve(problem, solver="definition").objective),
+            kilobytes(result.objective),
+            percent(result.gap),
+            f"{result.timings.solve:.2f}",
+            f"{clock.seconds:.2f}",
+        )
+
+
+def scale(*, smoke: bool) -> None:
+    """Size."""
+    show(
+        "Large graphs: peak in KB",
+        ("graph", "operators", "as given", "opweave", "gap", "seconds", "with referee"),
+        scale_rows(smoke=smoke),
+    )
+
+
+def total_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Sum of the footprints instead of the largest one."""
+    for path in graph_files(smoke=smoke):
+        if path.parent.name != "nas":
+            continue
+        problem = ow.MemoryOrdering(graph=ow.load(path), objective="total")
+        floors = [ow.solve(problem, solver=name).objective for name in FLOORS]
+        with timed() as clock:
+            result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
+        yield (
+            problem.graph.name,
+            kilobytes(ow.solve(problem, solver="definition").objective),
+            kilobytes(min(floors)),
+            kilobytes(result.objective),
+            percent(result.gap),
+            f"{clock.seconds:.2f}",
+        )
+
+
+def total(*, smoke: bool) -> None:
+    """The objective of BTSearch."""
+    show(
+        "Objective total (MemoriaNova, section 3.2): sum of the footprints in KB",
+        ("graph", "as given", "best greedy", "opweave", "gap", "seconds"),
+        total_rows(smoke=smoke),
+    )
+
+
+def main() -> None:
+    """Run the parts that are named on the command line."""
+    from benchmarks.memory_ordering_paper import paper
+    from benchmarks.memory_ordering_programs import programs
+
+    parts = {"real": real, "scale": scale, "paper": paper, "programs": programs, "total": total}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
+    parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
+    arguments = parser.parse_args()
+    warm_up()
+    for name in arguments.parts or parts:
+        parts[name](smoke=arguments.smoke)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,2 @@
+"""x"""
+def paper(*, smoke): pass

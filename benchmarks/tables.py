@@ -1,0 +1,52 @@
+"""What the benchmarks share: the shipped graphs, a clock, and a table on the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+GRAPHS = Path(__file__).parent / "graphs"
+
+
+class Clock:
+    """Seconds between entering and leaving :func:`timed`."""
+
+    seconds = 0.0
+
+
+@contextmanager
+def timed() -> Iterator[Clock]:
+    """Measure the wall time of a block."""
+    clock = Clock()
+    began = time.perf_counter()
+    try:
+        yield clock
+    finally:
+        clock.seconds = time.perf_counter() - began
+
+
+def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> None:
+    """Print a table; rows appear as they are computed when the terminal allows no better."""
+    table = Table(title=title, title_justify="left", caption=note, caption_justify="left")
+    for position, name in enumerate(header):
+        table.add_column(name, justify="left" if position == 0 else "right", no_wrap=position == 0)
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
+    Console(width=150).print(table)
+
+
+def kilobytes(size: float | None) -> str:
+    """Bytes as KB (1,024 bytes) with enough digits to tell orders apart."""
+    return "-" if size is None else f"{size / 1024:,.2f}".rstrip("0").rstrip(".")
+
+
+def percent(gap: float | None) -> str:
+    """A gap as a percentage; "proved" when it is zero."""
+    if gap is None:
+        return "-"
+    return "proved" if gap == 0 else f"{100 * gap:.3f} %"

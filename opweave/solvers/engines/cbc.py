@@ -1,0 +1,112 @@
+"""CBC, the program, in a child process: the model goes there as a file, the solution comes back as one.
+
+Not through Pyomo, whose reader of CBC's solution files loses solutions of the newer CBC that the package cbcbox brings
+along (it waits for rows that this one does not list).
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Answer, ChildEngine, Work, package_version
+from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.matrix import FloatArray
+from opweave.solvers.engines.mps import write_mps
+
+STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+    "optimal": "solved",
+    "infeasible": "infeasible",
+    "primalinfeasible": "infeasible",
+    "integer infeasible": "infeasible",
+    "stopped on time": "stopped",
+    "stopped on iterations": "stopped",
+    "stopped on solutions": "stopped",
+    "stopped on nodes": "stopped",
+    "stopped on ctrl-c": "stopped",
+}
+"""First words of CBC's solution file -> how it ended; any other ones are a failure."""
+
+LARGEST_SEED = 10**8
+BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
+
+
+class Cbc(ChildEngine):
+    """CBC: the program in the package cbcbox, else the one on the path."""
+
+    name: ClassVar[str] = "cbc"
+    function: ClassVar[str] = "opweave.solvers.engines.cbc:solve"
+
+    def solver(self) -> str:
+        """Path of the program."""
+        if importlib.util.find_spec("cbcbox") is None:
+            return shutil.which("cbc") or ""
+        return str(importlib.import_module("cbcbox").cbc_bin_path())
+
+    def missing(self) -> str | None:
+        """The pip line, unless the program is there."""
+        return None if self.solver() else "pip install 'opweave[cbc]'"
+
+    def version(self) -> str | None:
+        """Version of cbcbox; None for a program on the path."""
+        return package_version("cbcbox")
+
+
+def solve(work: Work, _: Send) -> Answer:
+    """Write the model, run CBC, read its solution; runs in the child."""
+    deadline = Deadline(work.seconds)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_mps(work.matrix, folder / "model.mps")
+        command = [work.solver, str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
+        command += ["-randomCbcSeed", str(work.seed % LARGEST_SEED)]
+        if work.threads > 1:
+            command += ["-threads", str(work.threads)]
+        if work.start is not None and not np.isnan(work.start).any():
+            _write_start(work.start, folder / "start.sol")
+            command += ["-mipstart", str(folder / "start.sol")]
+        left = deadline.left()
+        if left is not None:
+            command += ["-timeMode", "elapsed", "-sec", f"{left:.2f}"]
+        command += ["-solve", "-solution", str(folder / "answer.sol")]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=folder, check=False)
+        answer = folder / "answer.sol"
+        if not answer.exists():
+            words = (ended.stdout + ended.stderr)[-400:]
+            return Answer("failed", reason=f"exit status {ended.returncode}: {words}")
+        return read_answer(answer.read_text(), ended.stdout, work)
+
+
+def _write_start(start: FloatArray, path: Path) -> None:
+    lines = [f"{k} x{k} {value!r}" for k, value in enumerate(start.tolist())]
+    path.write_text("\n".join(["Stopped on iterations - objective value 0", *lines, ""]), encoding="ascii")
+
+
+def read_answer(text: str, log: str, work: Work) -> Answer:
+    """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
+    status, _, rest = text.partition("\n")
+    words = status.partition(" - ")[0].strip().lower()
+    verdict = STATUS.get(words)
+    if verdict is None:
+        return Answer("failed", reason=status)
+    if verdict == "infeasible":
+        return Answer(verdict, reason=status)
+    bounds = BOUND.findall(log)
+    known = float(bounds[-1]) + work.matrix.offset if bounds and verdict == "stopped" else None
+    if "no integer solution" in status or not rest.strip():
+        return Answer(verdict, None, known, status)
+    values = np.zeros(work.matrix.columns)
+    for line in rest.splitlines():
+        fields = line.replace("**", " ").split()
+        if len(fields) >= 3 and fields[1].startswith("x"):
+            values[int(fields[1][1:])] = float(fields[2])
+    return Answer(verdict, values, known, status)

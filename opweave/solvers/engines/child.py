@@ -1,0 +1,281 @@
+"""Work in a child process: a hard time limit, a memory limit, and a parent that survives whatever happens there.
+
+The child is a fresh Python in a process group of its own. It receives the name of a function and its argument, sends
+messages while it works and the function's return value at the end. When the time is up, the parent wants to stop or
+dies, the whole group is killed, with every program that the engine started. Ctrl-C reaches the parent only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import pickle
+import queue
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from opweave.problems.errors import EngineError
+
+POLL_SECONDS = 0.05
+EXIT_SECONDS = 5.0
+LOG_CHARACTERS = 400
+_LENGTH = struct.Struct("<Q")
+_COMMAND = "from opweave.solvers.engines.child import serve; serve()"
+
+Send = Callable[[object], None]
+"""What the child's function calls to send a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """What the child is asked to do."""
+
+    function: str
+    argument: object
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Something that the child's function sent while it works."""
+
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What the child's function returned."""
+
+    content: object
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What the child's function raised, in words."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildLimits:
+    """How far a child may go.
+
+    Attributes
+    ----------
+    seconds
+        Wall time until the child is killed; None for no limit.
+    memory_bytes
+        Address space of the child and of every program that it starts; None for no limit. Ignored on Windows.
+    """
+
+    seconds: float | None = None
+    memory_bytes: int | None = None
+
+
+def run_in_child(
+    engine: str,
+    function: str,
+    argument: object,
+    limits: ChildLimits,
+    *,
+    hear: Callable[[Any], None] = lambda _: None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Call ``function(argument, send)`` in a child process and return what it returns.
+
+    Parameters
+    ----------
+    engine
+        Name for messages.
+    function
+        ``"package.module:function"``; importable in a fresh Python.
+    argument
+        Anything that can be pickled.
+    limits
+        Time and memory.
+    hear
+        Called in this thread with every message that the child sends.
+    should_stop
+        Asked often; True kills the child.
+
+    Returns
+    -------
+    object
+        The return value, or None when the child was killed for ``should_stop`` or its time limit.
+
+    Raises
+    ------
+    EngineError
+        When the function raised, or the process died (crash, memory limit, kill).
+    """
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder, (Path(folder) / "log").open("w+b") as log:
+        child = _start(log, folder)
+        try:
+            inbox = _listen(child)
+            _write(child, _Task(function, argument, limits.memory_bytes))
+            return _attend(engine, child, inbox, limits, hear, should_stop, log)
+        finally:
+            _kill(child)
+
+
+def _start(log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder}
+    return subprocess.Popen(
+        [sys.executable, "-c", _COMMAND],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def _write(child: subprocess.Popen[bytes], task: object) -> None:
+    """Hand over the work; the pipe stays open, its end tells the child that the parent is gone."""
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status says more
+        _send_frame(child.stdin, task)
+
+
+def _listen(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[object]:
+    """Read the child's messages in a thread; None marks the end."""
+    inbox: queue.SimpleQueue[object] = queue.SimpleQueue()
+
+    def read() -> None:
+        assert child.stdout is not None
+        with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
+            while True:
+                inbox.put(_read_frame(child.stdout))
+        inbox.put(None)
+
+    threading.Thread(target=read, daemon=True).start()
+    return inbox
+
+
+def _attend(
+    engine: str,
+    child: subprocess.Popen[bytes],
+    inbox: queue.SimpleQueue[object],
+    limits: ChildLimits,
+    hear: Callable[[Any], None],
+    should_stop: Callable[[], bool],
+    log: IO[bytes],
+) -> object:
+    """Pass on messages until the child returns, dies or has to go."""
+    deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
+    while True:
+        try:
+            frame = inbox.get(timeout=POLL_SECONDS)
+        except queue.Empty:
+            if (deadline is not None and time.monotonic() > deadline) or should_stop():
+                return None
+            continue
+        if isinstance(frame, Message):
+            hear(frame.content)
+        elif isinstance(frame, Returned):
+            return frame.content
+        elif isinstance(frame, Raised):
+            raise EngineError(f"{engine} failed: {frame.text}")
+        else:
+            raise EngineError(f"{engine} died: {_last_words(child, limits, log)}")
+
+
+def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:
+    """Exit status and the end of what the child wrote to its log."""
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        child.wait(EXIT_SECONDS)
+    status = child.returncode
+    if status is not None and status < 0:
+        cause = f"killed by signal {signal.Signals(-status).name}"
+    else:
+        cause = f"exit status {status}"
+    if limits.memory_bytes is not None:
+        cause += f", with a memory limit of {limits.memory_bytes:,} bytes"
+    log.seek(0)
+    text = " ".join(log.read().decode(errors="replace").split())[-LOG_CHARACTERS:]
+    return f"{cause}: {text}" if text else cause
+
+
+def _kill(child: subprocess.Popen[bytes]) -> None:
+    """Kill the child's whole group, and collect it."""
+    if os.name == "posix":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+    child.kill()
+    child.wait()
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+
+
+def _send_frame(pipe: IO[bytes], content: object) -> None:
+    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def _read_frame(pipe: IO[bytes]) -> object:
+    """One message.
+
+    Raises
+    ------
+    EOFError
+        When the other side is gone.
+    """
+    header = pipe.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        raise EOFError
+    data = pipe.read(_LENGTH.unpack(header)[0])
+    return pickle.loads(data)  # written by the other end of this pipe
+
+
+def serve() -> None:
+    """Be the child: read the work from standard input, do it, answer on what was standard output."""
+    # Engines print; what they print goes to the log, so that the pipe carries messages only.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    work = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    task = _read_frame(work)
+    assert isinstance(task, _Task)
+    threading.Thread(target=_die_with_parent, args=(work,), daemon=True).start()
+    if task.memory_bytes is not None and os.name == "posix":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (task.memory_bytes, task.memory_bytes))
+    lock = threading.Lock()
+
+    def send(frame: object) -> None:
+        with lock:
+            _send_frame(answers, frame)
+
+    try:
+        module, name = task.function.split(":")
+        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send(Message(content)))
+    except BaseException as error:  # the parent turns it into an EngineError
+        send(Raised(f"{type(error).__name__}: {error}"))
+    else:
+        send(Returned(result))
+    answers.close()
+    sys.stderr.flush()
+    os._exit(0)  # engines' own threads and finalisers cannot hold the process any more
+
+
+def _die_with_parent(work: IO[bytes]) -> None:
+    """The parent never writes again, so anything that can be read means that it is gone."""
+    work.read()
+    if os.name == "posix":
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)

@@ -1,0 +1,158 @@
+"""Engines that run in a child process: what they share, and the data that travels."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.engines.engine import Engine, Task, Verdict
+from opweave.solvers.engines.matrix import FloatArray, MatrixModel
+
+GRACE_SECONDS = 3.0
+"""How much longer than its time limit an engine may take to come to an end before it is killed."""
+
+MEMORY_OPTION = "memory_bytes"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """What a child is given.
+
+    Attributes
+    ----------
+    seconds
+        Time limit from the moment at which the child was started; None for none.
+    start
+        Values by column, NaN where unknown; None for no start.
+    """
+
+    solver: str
+    matrix: MatrixModel
+    start: FloatArray | None
+    seconds: float | None
+    gap: float
+    seed: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class News:
+    """What a child sends on the way: a solution, a lower bound, or both."""
+
+    values: FloatArray | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """How an engine ended; ``reason`` is its own word for it."""
+
+    verdict: Literal["solved", "infeasible", "stopped", "failed"]
+    values: FloatArray | None = None
+    bound: float | None = None
+    reason: str = ""
+
+
+def package_version(package: str) -> str | None:
+    """Name and version of an installed package; None when it is not installed."""
+    try:
+        return f"{package} {installed_version(package)}"
+    except PackageNotFoundError:
+        return None
+
+
+class ChildEngine(Engine):
+    """An engine whose ``function(work, send)`` runs in a child process.
+
+    Attributes
+    ----------
+    function
+        ``"package.module:function"``: takes a :class:`Work`, sends :class:`News`, returns an :class:`Answer`.
+    """
+
+    function: ClassVar[str]
+
+    @abstractmethod
+    def solver(self) -> str:
+        """What the child is told to run: a solver's name or the path of its program."""
+
+    def solve(self, task: Task) -> Verdict:
+        """Run the engine; kill it when it overruns its time.
+
+        Raises
+        ------
+        EngineError
+            When it crashes, fails, or returns what cannot be true.
+        """
+        seconds = task.remaining()
+        work = Work(
+            solver=self.solver(),
+            matrix=replace(task.matrix, names=(), rows=replace(task.matrix.rows, names=())),
+            start=task.start,
+            seconds=seconds,
+            gap=task.run.gap,
+            seed=task.run.seed,
+            threads=task.run.threads,
+        )
+        grace = None if seconds is None else seconds + GRACE_SECONDS
+        answer = run_in_child(
+            self.name,
+            self.function,
+            work,
+            ChildLimits(grace, memory_limit(task)),
+            hear=lambda news: _take(task, news),
+            should_stop=lambda: _asked_to_stop(task),
+        )
+        if answer is None:
+            return Verdict.STOPPED
+        return _judge(self.name, task, answer)
+
+
+def memory_limit(task: Task) -> int | None:
+    """Bytes that an engine may use: the option, else the machine's memory."""
+    asked = task.run.option(MEMORY_OPTION, 0)
+    assert isinstance(asked, int)
+    if asked < 0:
+        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it takes bytes above 0")
+    if asked:
+        return asked
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
+
+
+def _asked_to_stop(task: Task) -> bool:
+    """Stop for the callback or a closed gap; at the time limit the engine itself comes to an end first."""
+    return task.should_stop() and task.remaining() != 0.0
+
+
+def _take(task: Task, news: News) -> None:
+    if news.values is not None:
+        task.incumbent(news.values)
+    if news.bound is not None:
+        task.bound(news.bound)
+
+
+def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
+    """Check and report how an engine ended."""
+    if answer.verdict == "failed":
+        raise EngineError(f"{engine} ended with {answer.reason!r}")
+    if answer.values is not None:
+        task.incumbent(answer.values)
+    if answer.verdict == "solved":
+        if answer.values is None:
+            raise EngineError(f"{engine} calls the model solved but has no solution")
+        if answer.bound is not None:
+            task.bound(answer.bound)
+        elif task.run.gap == 0:
+            task.bound(task.matrix.objective(answer.values))
+        return Verdict.SOLVED
+    if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
+        task.bound(answer.bound)
+    return Verdict.INFEASIBLE if answer.verdict == "infeasible" else Verdict.STOPPED

@@ -1,0 +1,150 @@
+"""SCIP through pyscipopt, in a child process: warm starts, incumbents and bounds as they come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Answer, ChildEngine, News, Work, package_version
+from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.matrix import FloatArray, MatrixModel
+
+if TYPE_CHECKING:
+    import pyscipopt
+
+STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+    "optimal": "solved",
+    "gaplimit": "solved",
+    "infeasible": "infeasible",
+    "timelimit": "stopped",
+    "userinterrupt": "stopped",
+    "terminate": "stopped",
+    "memlimit": "stopped",
+    "nodelimit": "stopped",
+    "totalnodelimit": "stopped",
+    "stallnodelimit": "stopped",
+    "sollimit": "stopped",
+    "bestsollimit": "stopped",
+    "restartlimit": "stopped",
+}
+"""Status of SCIP -> how it ended; any other one is a failure."""
+
+LARGEST_SEED = 2**31 - 1
+
+
+class Scip(ChildEngine):
+    """SCIP."""
+
+    name: ClassVar[str] = "scip"
+    function: ClassVar[str] = "opweave.solvers.engines.scip:solve"
+
+    def solver(self) -> str:
+        """Pyscipopt needs no choice."""
+        return self.name
+
+    def missing(self) -> str | None:
+        """Pyscipopt brings SCIP along."""
+        return None if self.version() else "pip install 'opweave[scip]'"
+
+    def version(self) -> str | None:
+        """Version of pyscipopt."""
+        return package_version("pyscipopt")
+
+
+def solve(work: Work, send: Send) -> Answer:
+    """Solve with SCIP; runs in the child."""
+    import pyscipopt
+
+    deadline = Deadline(work.seconds)
+    model = pyscipopt.Model()
+    model.hideOutput()
+    columns = write(model, work.matrix)
+    model.setParam("limits/gap", work.gap)
+    model.setParam("randomization/randomseedshift", work.seed % LARGEST_SEED)
+    model.setParam("misc/catchctrlc", False)
+    if work.start is not None:
+        _begin(model, columns, work.start)
+    model.includeEventhdlr(_news_handler(columns, send), "opweave", "sends solutions and bounds to the parent")
+    left = deadline.left()
+    if left is not None:
+        model.setParam("limits/time", left)
+    model.optimizeNogil()
+    return _answer(model, columns)
+
+
+def write(model: pyscipopt.Model, matrix: MatrixModel) -> list[pyscipopt.Variable]:
+    """Write the arrays as a SCIP model; returns its variables by column."""
+    import pyscipopt
+
+    columns = [
+        model.addVar(
+            vtype="I" if whole else "C", lb=None if low == -np.inf else low, ub=None if high == np.inf else high
+        )
+        for whole, low, high in zip(matrix.whole.tolist(), matrix.lower.tolist(), matrix.upper.tolist(), strict=True)
+    ]
+    cost = pyscipopt.quicksum(c * columns[k] for k, c in enumerate(matrix.cost.tolist()) if c)
+    model.setObjective(cost + matrix.offset, "minimize")
+    rows = matrix.rows
+    start, index, value = rows.start.tolist(), rows.index.tolist(), rows.value.tolist()
+    for r, (low, high) in enumerate(zip(rows.lower.tolist(), rows.upper.tolist(), strict=True)):
+        entries = range(start[r], start[r + 1])
+        body = pyscipopt.quicksum(value[e] * columns[index[e]] for e in entries)
+        if low == high:
+            model.addCons(body == low)
+            continue
+        if high < np.inf:
+            model.addCons(body <= high)
+        if low > -np.inf:
+            model.addCons(body >= low)
+    return columns
+
+
+def _begin(model: pyscipopt.Model, columns: list[pyscipopt.Variable], start: FloatArray) -> None:
+    """Pass a start, whole or in part."""
+    whole = not np.isnan(start).any()
+    solution = model.createSol() if whole else model.createPartialSol()
+    for variable, value in zip(columns, start.tolist(), strict=True):
+        if not np.isnan(value):
+            model.setSolVal(solution, variable, value)
+    model.addSol(solution)
+
+
+def _news_handler(columns: list[pyscipopt.Variable], send: Send) -> pyscipopt.Eventhdlr:
+    """Sends every new best solution, with the bound at that moment."""
+    from pyscipopt import Eventhdlr
+    from pyscipopt.scip import PY_SCIP_EVENTTYPE as SCIP_EVENTTYPE
+
+    class Handler(Eventhdlr):
+        def eventinit(self) -> None:
+            self.model.catchEvent(SCIP_EVENTTYPE.BESTSOLFOUND, self)
+            self.model.catchEvent(SCIP_EVENTTYPE.NODESOLVED, self)
+            self.bound = -np.inf
+
+        def eventexec(self, event: pyscipopt.scip.Event) -> None:
+            values = None
+            if event.getType() == SCIP_EVENTTYPE.BESTSOLFOUND:
+                values = _values(self.model, columns, self.model.getBestSol())
+            bound = self.model.getDualbound()
+            improved = abs(bound) < self.model.infinity() and bound > self.bound
+            if improved:
+                self.bound = bound
+            if values is not None or improved:
+                send(News(values, bound if improved else None))
+
+    return Handler()
+
+
+def _values(model: pyscipopt.Model, columns: list[pyscipopt.Variable], solution: Any) -> FloatArray:
+    return np.asarray([model.getSolVal(solution, variable) for variable in columns], dtype=np.float64)
+
+
+def _answer(model: pyscipopt.Model, columns: list[pyscipopt.Variable]) -> Answer:
+    status = model.getStatus()
+    verdict = STATUS.get(status)
+    if verdict is None:
+        return Answer("failed", reason=status)
+    values = _values(model, columns, model.getBestSol()) if model.getNSols() else None
+    bound = model.getDualbound()
+    return Answer(verdict, values, bound if abs(bound) < model.infinity() else None, status)

@@ -1,0 +1,222 @@
+from __future__ import annotations
+
+import random
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opweave.formulations.expressions import express
+from opweave.problems.constraints import Constraint, Precede
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering.btsearch import solve_btsearch
+from opweave.solvers.run import Outcome, Run, start_run
+from tests.brute_force import all_orders, best_ordering, best_ordering_by_states
+from tests.formulations.memory_ordering.nets import Net, net_problems
+from tests.strategies import memory_orderings
+
+
+def solve(problem: MemoryOrdering, **fields: object) -> tuple[Run, Outcome]:
+    run = Run(**fields)
+    start_run(problem, run)
+    return run, solve_btsearch(problem, run)
+
+
+def check_optimal(problem: MemoryOrdering, optimum: int | None, **fields: object) -> Outcome:
+    """The search ends with the optimum and its proof, or with a proof that there is none."""
+    run, outcome = solve(problem, **fields)
+    assert outcome.termination is Termination.COMPLETED
+    if optimum is None:
+        assert outcome.infeasible
+        assert outcome.reason
+        assert run.best is None
+        return outcome
+    assert (run.objective, run.bound) == (optimum, optimum)
+    assert not outcome.infeasible
+    judged = problem.evaluate(run.best)
+    assert judged.feasible
+    assert judged.objective == optimum
+    return outcome
+
+
+def two_branches(**fields: object) -> MemoryOrdering:
+    """A large branch and a small one that should not be entered first."""
+    net = Net(x=4)
+    net.op("x", 6, "medium")
+    net.op("x", 20, "large")
+    net.op("large", 4, "small")
+    net.op("medium small", 4, "join")
+    return MemoryOrdering(graph=net.graph("join"), **fields)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize(("objective", "optimum"), [("peak", 28), ("total", 24 + 28 + 14 + 14)])
+def test_two_branches(objective: str, optimum: int, plain: bool) -> None:
+    problem = two_branches(objective=objective)
+    run, _ = solve(problem, options={"plain": plain})
+    assert run.best.order == ("large", "small", "medium", "join")
+    check_optimal(problem, optimum, options={"plain": plain})
+
+
+# Against brute force
+
+
+@given(memory_orderings(max_operators=6), st.booleans())
+@settings(max_examples=200)
+def test_every_reading_of_odd_graphs(problem: MemoryOrdering, plain: bool) -> None:
+    check_optimal(problem, best_ordering(problem)[0], options={"plain": plain})
+
+
+@given(net_problems(), st.sampled_from(["peak", "total"]), st.none() | st.integers(5, 40), st.booleans())
+def test_networks(problem: MemoryOrdering, objective: str, limit: int | None, plain: bool) -> None:
+    problem = problem.model_copy(update={"objective": objective, "limit_bytes": limit})
+    check_optimal(problem, best_ordering_by_states(problem)[0], options={"plain": plain})
+
+
+@given(memory_orderings(max_operators=6, contradictory=True))
+def test_contradictory_precedences(problem: MemoryOrdering) -> None:
+    if len(problem.graph.operators) > 1:
+        assert "cycle" in check_optimal(problem, None).reason
+
+
+class NotLast(Constraint):
+    """``op`` does not run last, and not in the ``forbidden`` step."""
+
+    op: str
+    forbidden: int
+
+    def violations(self, problem, solution):
+        step = solution.order.index(self.op)
+        if step in (self.forbidden, len(solution.order) - 1):
+            yield self.broken(f"{self.op} runs in step {step}")
+
+
+@express(NotLast, "step_rule")
+def _not_last(problem, constraint):
+    last = len(problem.graph.operators) - 1
+    return lambda done, op: op != constraint.op or len(done) not in (constraint.forbidden, last)
+
+
+@given(memory_orderings(max_operators=6), st.data(), st.booleans())
+def test_rules_of_ones_own(problem: MemoryOrdering, data: st.DataObject, plain: bool) -> None:
+    names = [op.id for op in problem.graph.operators]
+    rule = NotLast(op=data.draw(st.sampled_from(names)), forbidden=data.draw(st.integers(0, 3)))
+    problem = problem.model_copy(update={"constraints": (*problem.constraints, rule)})
+    check_optimal(problem, best_ordering(problem)[0], options={"plain": plain})
+
+
+@given(memory_orderings(max_operators=6, limits=False, precedes=False), st.data())
+def test_a_start_never_hides_the_optimum(problem: MemoryOrdering, data: st.DataObject) -> None:
+    start = Ordering(order=data.draw(st.sampled_from(list(all_orders(problem.graph)))))
+    check_optimal(problem, best_ordering(problem)[0], start=start)
+
+
+# What stands in the way
+
+
+def test_the_reason_names_operator_and_missing_bytes() -> None:
+    outcome = check_optimal(two_branches(limit_bytes=25), None)
+    assert outcome.reason == (
+        "every order needs at least 28 bytes (the best of them at operator 'small'); that is 3 bytes more than the "
+        "limit of 25"
+    )
+
+
+def test_the_reason_names_the_inputs_when_they_are_too_large() -> None:
+    outcome = check_optimal(two_branches(limit_bytes=3), None)
+    assert outcome.reason.startswith("the graph inputs alone take 4 bytes before the first step")
+
+
+def test_the_reason_names_the_constraints_when_they_leave_no_order() -> None:
+    never = [NotLast(op="join", forbidden=0)]
+    for limit in (None, 50):
+        outcome = check_optimal(two_branches(constraints=never, limit_bytes=limit), None)
+        assert outcome.reason == "the side constraints (not_last) leave no order"
+
+
+def test_the_reason_names_the_cycle() -> None:
+    problem = two_branches(constraints=[Precede(before="join", after="large")])
+    assert "large" in check_optimal(problem, None).reason
+
+
+# Stopping
+
+
+def wide(branches: int, objective: str = "peak") -> MemoryOrdering:
+    rng = random.Random(3)
+    net = Net(x=4)
+    ends = []
+    for index in range(branches):
+        source = "x"
+        for step in range(4):
+            source = net.op(source, rng.randint(1, 90), f"b{index}.{step}")
+        ends.append(source)
+    net.op(" ".join(ends), 1, "join")
+    return MemoryOrdering(graph=net.graph("join"), objective=objective)
+
+
+@pytest.mark.parametrize("objective", ["peak", "total"])
+def test_a_time_limit_keeps_the_best_order(objective: str) -> None:
+    began = time.perf_counter()
+    problem = wide(12, objective)
+    run, outcome = solve(problem, time_limit=0.3)
+    assert time.perf_counter() - began < 3
+    assert outcome.termination is Termination.TIME_LIMIT
+    assert problem.evaluate(run.best).objective == run.objective
+    assert 0 < run.bound < run.objective
+
+
+def test_a_callback_stops_the_search() -> None:
+    run, outcome = solve(wide(12), callback=lambda progress: progress.objective is not None)
+    assert outcome.termination is Termination.INTERRUPTED
+    assert run.best is not None
+
+
+def test_a_gap_stops_the_search() -> None:
+    run, outcome = solve(wide(12), gap=0.9)
+    assert outcome.termination is Termination.GAP_REACHED
+    assert run.objective - run.bound <= 0.9 * run.objective
+
+
+def test_the_budget_of_states_is_kept() -> None:
+    run, outcome = solve(wide(12), options={"max_states": 100})
+    assert outcome.termination is Termination.BUDGET
+    assert run.best is not None
+    assert run.objective > run.bound
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_narrow_graphs_of_hundreds_of_operators(plain: bool) -> None:
+    """The paper's case: parallel structures one after the other."""
+    net = Net(x=4)
+    source = "x"
+    for block in range(60):
+        ends = []
+        for branch in range(2):
+            end = source
+            for step in range(3):
+                end = net.op(end, 1 + (7 * block + 5 * branch + 3 * step) % 11, f"{block}.{branch}.{step}")
+            ends.append(end)
+        source = net.op(" ".join(ends), 4, f"join{block}")
+    problem = MemoryOrdering(graph=net.graph(source))
+    run, outcome = solve(problem, options={"plain": plain})
+    assert outcome.termination is Termination.COMPLETED
+    assert run.objective == run.bound == problem.evaluate(run.best).objective
+
+
+def test_long_chains_are_no_trouble() -> None:
+    count = 20_000
+    graph = OpGraph(
+        tensors=[Tensor(id=f"t{index}", bytes=1 + index % 7) for index in range(count + 1)],
+        operators=[Operator(id=f"o{index}", inputs=[f"t{index}"], outputs=[f"t{index + 1}"]) for index in range(count)],
+    )
+    check_optimal(MemoryOrdering(graph=graph), 13, options={"plain": True})
+
+
+def test_no_operators_at_all() -> None:
+    graph = OpGraph(tensors=[Tensor(id="x", bytes=7)], operators=[], outputs=["x"])
+    check_optimal(MemoryOrdering(graph=graph), 7)
+    check_optimal(MemoryOrdering(graph=graph, objective="total"), 0)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opweave.adapters.load import load
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.reduction import identity
+from opweave.problems.constraints import Precede
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering import partition
+from opweave.solvers.memory_ordering.exact import solve_exact
+from opweave.solvers.memory_ordering.net import footprints, net_of
+from opweave.solvers.memory_ordering.orders import peak, rpo
+from opweave.solvers.memory_ordering.partition import cut_into_parts, part_problem, solve_partition
+from opweave.solvers.run import Outcome, Run
+from tests.brute_force import best_ordering_by_states
+from tests.formulations.memory_ordering.nets import Net, net_problems
+from tests.strategies import memory_orderings, topological_orders
+
+DATA = Path(__file__).parents[2] / "data"
+
+solve = partial(solve_partition, solve_exact)
+
+
+def two_cells(**fields: object) -> MemoryOrdering:
+    """Two cells that hang together by one small tensor; the peak is in the second."""
+    net = Net(x=4)
+    net.op("x", 3, "a1")
+    net.op("x", 3, "a2")
+    net.op("a1 a2", 1, "waist")
+    net.op("waist", 6, "b1")
+    net.op("waist", 20, "b2")
+    net.op("b2", 4, "b3")
+    net.op("b1 b3", 4, "end")
+    return MemoryOrdering(graph=net.graph("end"), **fields)
+
+
+def test_the_cut_is_at_the_waist() -> None:
+    instance = lower(two_cells())
+    parts = cut_into_parts(net_of(instance), rpo(instance), 2)
+    assert [sorted(instance.names[int(v)] for v in part) for part in parts] == [
+        ["a1", "a2", "waist"],
+        ["b1", "b2", "b3", "end"],
+    ]
+
+
+def test_only_the_part_with_the_peak_is_ordered_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[set[str]] = []
+
+    def spy(part: MemoryOrdering, run: Run) -> Outcome:
+        seen.append({op.id for op in part.graph.operators})
+        return solve_exact(part, run)
+
+    monkeypatch.setattr(partition, "fuse", identity)
+    run = Run()
+    solve_partition(spy, two_cells(), run)
+    assert seen == [{"b1", "b2", "b3", "end"}]
+    assert run.objective == 1 + 20 + 4
+    assert run.bound is None
+
+
+def test_the_papers_net() -> None:
+    problem = MemoryOrdering(graph=load(DATA / "paper_hrnet_w18_small_v1_256_cut.json.gz"))
+    instance = lower(problem)
+    assert peak(net_of(instance), rpo(instance)) == 7936 * 1024
+    run = Run()
+    solve(problem, run)
+    assert run.objective == 6368 * 1024
+
+
+@given(memory_orderings(max_operators=7), st.integers(1, 4))
+def test_what_it_finds_is_valid_and_no_worse_than_rpo(problem: MemoryOrdering, parts: int) -> None:
+    problem = problem.model_copy(update={"objective": "peak"})
+    run = Run(options={"parts": parts})
+    outcome = solve(problem, run)
+    assert outcome.termination is Termination.COMPLETED
+    assert run.bound is None
+    instance = lower(problem)
+    floor = peak(net_of(instance), rpo(instance))
+    if run.best is None:
+        assert problem.limit_bytes is not None
+        assert floor > problem.limit_bytes
+        assert "limit" in outcome.reason
+    else:
+        judged = problem.evaluate(run.best)
+        assert judged.feasible
+        assert judged.objective == run.objective
+        assert run.objective <= floor
+
+
+@given(net_problems())
+def test_one_part_is_the_whole_graph(problem: MemoryOrdering) -> None:
+    run = Run(options={"parts": 1})
+    solve(problem, run)
+    assert run.objective == best_ordering_by_states(problem)[0]
+
+
+@given(net_problems(max_operators=12), st.data())
+def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: st.DataObject) -> None:
+    """Up to a constant: what is live all through the part."""
+    instance = lower(problem)
+    solution = Ordering(order=data.draw(topological_orders(problem.graph)))
+    order = instance.positions(solution)
+    first, last = sorted(data.draw(st.lists(st.integers(0, len(order)), min_size=2, max_size=2, unique=True)))
+    part = part_problem(problem, instance, order[:last], order[first:last])
+    judged = part.evaluate(instance.ordering(order[first:last]))
+    assert judged.feasible
+    whole = footprints.plain(net_of(instance), order)[first:last]
+    assert len(set(whole - np.asarray(judged.details.stable))) == 1
+
+
+@given(net_problems(max_operators=12), st.integers(1, 5), st.data())
+def test_parts_follow_each_other(problem: MemoryOrdering, parts: int, data: st.DataObject) -> None:
+    instance = lower(problem)
+    order = instance.positions(Ordering(order=data.draw(topological_orders(problem.graph))))
+    pieces = cut_into_parts(net_of(instance), order, parts)
+    assert len(pieces) <= parts
+    assert all(len(piece) for piece in pieces)
+    assert problem.evaluate(instance.ordering(np.concatenate(pieces))).feasible
+
+
+def test_a_part_solver_that_finds_nothing_costs_nothing() -> None:
+    problem = two_cells()
+    run = Run()
+    outcome = solve_partition(lambda part, run: Outcome(Termination.TIME_LIMIT), problem, run)
+    assert outcome.termination is Termination.COMPLETED
+    assert problem.evaluate(run.best).objective == run.objective
+
+
+def test_side_constraints_are_obeyed_or_called_impossible() -> None:
+    problem = two_cells(constraints=[Precede(before="b1", after="b2")])
+    run = Run()
+    solve(problem, run)
+    assert problem.evaluate(run.best).feasible
+    contradiction = two_cells(constraints=[Precede(before="end", after="a1")])
+    assert solve(contradiction, Run()).infeasible
+
+
+def test_what_it_cannot_do_is_refused() -> None:
+    with pytest.raises(UnsupportedFeatureError, match="total"):
+        solve(two_cells(objective="total"), Run())
+    with pytest.raises(InvalidInputError, match="parts"):
+        solve(two_cells(), Run(options={"parts": 0}))
+
+
+def test_a_callback_stops_it() -> None:
+    run = Run(callback=lambda progress: progress.objective is not None)
+    assert solve(two_cells(), run).termination is Termination.INTERRUPTED
+    assert run.best is not None

@@ -1,0 +1,221 @@
+"""solve(): arguments, refusals, and what becomes of solvers that lie, crash, overrun or are interrupted."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import opweave as ow
+from opweave.problems.errors import EngineError
+from opweave.solvers import registry
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+GOOD = ow.Ordering(order=["a", "b", "c"])
+ALSO_GOOD = ow.Ordering(order=["b", "a", "c"])
+WRONG = ow.Ordering(order=["c", "a", "b"])
+
+
+@pytest.fixture
+def problem() -> ow.MemoryOrdering:
+    """a makes 8 bytes from x, b makes 2 from x, c joins them into 1; a then b needs 12 (x, a, b), either way."""
+    sizes = {"x": 2, "a": 8, "b": 2, "c": 1}
+    reads = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
+    return ow.MemoryOrdering(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
+            operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
+            outputs=["c"],
+        )
+    )
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], Outcome]], str]]:
+    """Registers a solver that does what it is told; returns its name."""
+    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
+    registry._load()
+
+    def add(act: Callable[[Run], Outcome]) -> str:
+        register(
+            Solver(
+                name="fake",
+                problem="memory_ordering",
+                kind="algorithm",
+                run=lambda _problem, run: act(run),
+                about="a fake",
+                features=frozenset({Feature.GAP, Feature.CALLBACK, Feature.START}),
+            )
+        )
+        return "fake"
+
+    return add
+
+
+def test_an_honest_solver_is_believed(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        run.proved(12, "counting")
+        return Outcome()
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.objective, result.bound, result.bound_source) == (ow.Status.OPTIMAL, 12, 12, "counting")
+    assert result.verified
+    assert [step.objective for step in result.incumbents] == [12, 12]
+
+
+def test_a_wrong_objective_costs_the_bound(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 11)
+        run.proved(11, "a wish")
+        return Outcome()
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.objective, result.bound) == (ow.Status.FEASIBLE, 12, None)
+    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert "claimed 11" in result.reason
+
+
+def test_an_invalid_solution_gives_way_to_the_last_valid_one(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        run.found(WRONG, 3)
+        run.proved(3, "a wish")
+        return Outcome()
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.solution, result.objective, result.bound) == (ow.Status.FEASIBLE, GOOD, 12, None)
+    assert "not valid" in result.reason
+
+
+def test_only_an_invalid_solution_is_no_solution(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(WRONG, 3)
+        return Outcome()
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.solution, result.verified) == (ow.Status.UNKNOWN, None, False)
+    assert any(violation.rule == "precedence" for violation in result.violations)
+
+
+def test_a_bound_above_a_verified_objective_is_dropped(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        run.proved(13, "a mistake")
+        return Outcome()
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.bound, result.termination) == (ow.Status.FEASIBLE, None, ow.Termination.ENGINE_ERROR)
+    assert "above a verified objective" in result.reason
+
+
+def test_infeasible_against_a_solution_is_not_believed(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        return Outcome(infeasible=True, reason="because")
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+
+
+@pytest.mark.parametrize(
+    ("error", "termination"),
+    [(EngineError("the engine died"), ow.Termination.ENGINE_ERROR), (KeyboardInterrupt(), ow.Termination.INTERRUPTED)],
+)
+def test_what_was_found_before_the_end_is_kept(problem, fake, error, termination) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        raise error
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.solution, result.termination) == (ow.Status.FEASIBLE, GOOD, termination)
+
+
+def test_a_callback_can_stop_the_run(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        while not run.should_stop():
+            pass
+        return Outcome(run.termination())
+
+    result = ow.solve(problem, solver=fake(act), callback=lambda progress: progress.objective == 12)
+    assert result.termination is ow.Termination.INTERRUPTED
+
+
+def test_a_time_limit_ends_the_run(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        while not run.should_stop():
+            time.sleep(0.001)
+        return Outcome(run.termination())
+
+    result = ow.solve(problem, solver=fake(act), time_limit=0.05)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
+
+
+def test_a_gap_that_is_reached_ends_the_run(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.found(GOOD, 12)
+        run.proved(11, "counting")
+        return Outcome(run.termination())
+
+    result = ow.solve(problem, solver=fake(act), gap=0.2)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.GAP_REACHED)
+    assert result.gap == pytest.approx(1 / 12)
+
+
+def test_a_start_is_never_lost(problem, fake) -> None:
+    result = ow.solve(problem, solver=fake(lambda run: Outcome()), start=ALSO_GOOD)
+    assert (result.solution, result.objective) == (ALSO_GOOD, 12)
+
+
+def test_a_start_that_is_no_solution_is_refused(problem) -> None:
+    with pytest.raises(ow.InvalidInputError, match="the start is not a solution"):
+        ow.solve(problem, start=WRONG)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"time_limit": 0}, "time_limit is 0"),
+        ({"time_limit": math.nan}, "time_limit is nan"),
+        ({"time_limit": math.inf}, "time_limit is inf"),
+        ({"gap": 1.0}, "gap is 1.0"),
+        ({"gap": -0.1}, "gap is -0.1"),
+        ({"threads": 0}, "threads is 0"),
+        ({"solver": "magic"}, "no solver 'magic'"),
+        ({"solver": "rpo", "gap": 0.1}, "cannot honour 'gap'"),
+        ({"solver": "rpo", "threads": 2}, "cannot honour 'threads'"),
+        ({"solver": "exact", "formulation": "pairwise"}, "cannot honour 'formulation'"),
+        ({"solver": "exact", "extend": lambda model, problem: None}, "cannot honour 'extend'"),
+        ({"solver": "exact", "options": {"speed": 9}}, "no option 'speed'"),
+        ({"solver": "exact", "options": {"max_states": "many"}}, "option 'max_states' is 'many'"),
+        ({"solver": "highs", "formulation": "sonnet"}, "no formulation 'sonnet'"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused(problem, arguments, sentence) -> None:
+    with pytest.raises(ow.OpweaveError, match=sentence):
+        ow.solve(problem, **arguments)
+
+
+@pytest.mark.parametrize("solver", ["definition", "rpo", "lpmf", "bfs", "dfs", "reverse", "mincut"])
+def test_solvers_that_cannot_honour_a_constraint_name_those_that_can(problem, solver) -> None:
+    bound = problem.model_copy(update={"constraints": (ow.Precede(before="b", after="a"),)})
+    with pytest.raises(ow.UnsupportedConstraintError, match=r"these can: .*exact"):
+        ow.solve(bound, solver=solver)
+
+
+def test_progress_is_observed(problem) -> None:
+    seen: list[ow.Progress] = []
+    ow.solve(problem, progress=seen.append)
+    assert any(step.new_best for step in seen)
+    assert seen[-1].objective == 12
+
+
+def test_every_solver_row_says_what_it_needs() -> None:
+    for row in ow.solvers():
+        assert row.available == (row.install is None)
+        assert row.about
