@@ -77,9 +77,7 @@ class Rows:
 
         def row(_: object, index: int) -> tuple[float | None, object, float]:
             begin, end = starts[index], starts[index + 1]
-            body = LinearExpression(
-                constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end]
-            )
+            body = LinearExpression(constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end])
             upper = self._uppers[index]
             return (upper if self._equal[index] else None, body, upper)
 
@@ -108,6 +106,6 @@ def check_rows(count: int, formulation: str, limits: Limits) -> None:
     """
     if count > limits.model_rows:
         raise LimitExceededError(
-            f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} are "
-            "built (Limits.model_rows); use another solver or a smaller graph"
+            f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} "
+            "are built (Limits.model_rows); use another solver or a smaller graph"
         )

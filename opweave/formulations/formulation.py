@@ -32,7 +32,7 @@ class Circumstances:
     Attributes
     ----------
     floor
-        A proved lower bound of the objective, in the problem's unit.
+        A proved lower bound of the objective, in the problem's unit. The model's own objective may lie below it.
     ceiling
         Objective of a known solution; solutions worse than it may be cut off. None while rows may come that the
         known solution breaks.

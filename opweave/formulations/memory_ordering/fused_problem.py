@@ -36,7 +36,7 @@ def fused_problem(
     inner = writer.inner_orders()
 
     def lift(solution: Ordering) -> Ordering:
-        return Ordering(order=[name for fused in solution.order for name in inner[fused]])
+        return Ordering(order=tuple(name for fused in solution.order for name in inner[fused]))
 
     return Reduction(problem=reduced, lift=lift, exact=True)
 
@@ -66,21 +66,21 @@ class _Writer:
 
     def graph(self) -> OpGraph:
         """The smaller graph."""
-        operators = [
+        operators = tuple(
             self._single(node) if len(node.members) == 1 else self._fused(node, name)
             for node, name in zip(self._nodes, self._names, strict=True)
-        ]
+        )
         outputs = tuple(dict.fromkeys(self._graph.storage[name] for name in self._graph.outputs))
         needed = {name for op in operators for name in (*op.inputs, *op.outputs)}
         needed.update(self._graph.inputs)
         return OpGraph(
             name=self._graph.name,
             operators=operators,
-            tensors=[
+            tensors=tuple(
                 tensor if tensor.alias_of is None else self._view(tensor)
                 for tensor in self._graph.tensors
                 if tensor.id in needed
-            ],
+            ),
             parameters=self._graph.parameters,
             outputs=outputs,
         )

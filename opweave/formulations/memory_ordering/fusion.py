@@ -1,14 +1,15 @@
 """Fusion that keeps the optimum: groups of operators become one (sections IV-B1 and IV-B2 of Zhong et al.).
 
 Rounds of two kinds follow each other until nothing more can be fused: neighbouring pairs, which builds up chains, and
-whole sub-graphs between an operator and one that every path from it runs through (its post-dominators; Algorithm 1 of the
-paper grows the same candidates from each tensor). What may be fused is decided in
+whole sub-graphs between an operator and one that every path from it runs through (its post-dominators; Algorithm 1 of
+the paper grows its candidates from each tensor). What may be fused is decided in
 :mod:`~opweave.formulations.memory_ordering.subgraphs`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import reduce
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.fused_problem import fused_problem
@@ -133,37 +134,55 @@ def _pairs(graph: NodeGraph) -> Iterator[tuple[int, int]]:
 
 
 def _regions(graph: NodeGraph) -> Iterator[list[int]]:
-    """Sub-graphs from an operator to one that all its results run through, with and without either end."""
+    """Sub-graphs from an operator, or from all readers of a storage, to an operator that every path runs through.
+
+    Each is offered with and without that last operator.
+    """
     if len(graph.nodes) > MOST_REACHABILITY_NODES:
         return
-    meets = _post_dominators(graph)
-    for first in reversed(graph.order):
-        last = first
+    meets = _PostDominators(graph)
+    starts = [([k], meets.next[k]) for k in reversed(graph.order)]
+    starts += [(readers, meets.common(readers)) for readers in graph.readers if len(readers) > 1]
+    for firsts, meet in starts:
+        last = meet
         for _ in range(MOST_HOPS):
-            last = meets[last]
             if last < 0:
                 break
-            region = graph.between(first, last)
+            region = graph.between(firsts, last)
             if len(region) > MOST_GROUP_NODES:
                 break
-            for group in (region, region[1:], region[:-1], region[1:-1]):
+            for group in (region, region[:-1]):
                 if len(group) > 1:
                     yield group
+            last = meets.next[last]
 
 
-def _post_dominators(graph: NodeGraph) -> list[int]:
-    """For every node the first one that all paths from it run through; -1 when there is none."""
-    depth = [0] * len(graph.nodes)
-    meets = [-1] * len(graph.nodes)
-    for k in reversed(graph.order):
-        targets = graph.after[k]
-        meet = targets[0] if targets else -1
-        for other in targets[1:]:
-            while meet != other and meet >= 0:
-                if other < 0 or depth[meet] > depth[other]:
-                    meet = meets[meet]
-                else:
-                    other = meets[other]  # noqa: PLW2901
-        meets[k] = meet
-        depth[k] = depth[meet] + 1 if meet >= 0 else 1
-    return meets
+class _PostDominators:
+    """For every node the first one that all paths from it to the end run through.
+
+    Attributes
+    ----------
+    next
+        That node; -1 when there is none.
+    """
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self.next = [-1] * len(graph.nodes)
+        self._depth = [0] * len(graph.nodes)
+        for k in reversed(graph.order):
+            self.next[k] = self.common(graph.after[k])
+            self._depth[k] = self._depth[self.next[k]] + 1 if self.next[k] >= 0 else 1
+
+    def common(self, nodes: Sequence[int]) -> int:
+        """The first node that all paths from all of ``nodes``, ends included, run through; -1 when there is none."""
+        return reduce(self._meet, nodes) if nodes else -1
+
+    def _meet(self, one: int, other: int) -> int:
+        while one != other:
+            if one < 0 or other < 0:
+                return -1
+            if self._depth[one] > self._depth[other]:
+                one = self.next[one]
+            else:
+                other = self.next[other]
+        return one

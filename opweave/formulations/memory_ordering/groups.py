@@ -1,8 +1,8 @@
 """Operators that may run back to back without raising the best peak: an exact contraction.
 
-Two rules pair an operator with the one right before or after it. Each is an exchange argument: whatever the order, moving
-one operator next to the other raises no step above the peak, so the optimum stays. Both hold for any peak, with order
-arcs too, but not with rows that forbid the exchange; and they say nothing about the total.
+Two rules pair an operator with the one right before or after it. Each is an exchange argument: whatever the order,
+moving one operator next to the other raises no step above the peak, so the optimum stays. Both hold for any peak, with
+order arcs too, but not with rows that forbid the exchange; and they say nothing about the total.
 
 Words, in bytes: the step of v needs ``f(D) + inc(v)`` and changes the live bytes f by ``delta(v)``; both depend on what
 has run (D), so each has a smallest and a largest value over all D.
@@ -48,7 +48,8 @@ class Groups:
     def operator_closure(self, closed: BoolArray) -> BoolArray:
         """Entry [v, u]: operator u runs before operator v; ``closed`` says so of groups."""
         within = (self.group[:, None] == self.group[None, :]) & (self.place[None, :] < self.place[:, None])
-        return closed[np.ix_(self.group, self.group)] | within
+        joined: BoolArray = closed[np.ix_(self.group, self.group)] | within
+        return joined
 
     def gather(self, order: IntArray) -> IntArray:
         """Groups in the order in which their centres run in ``order``: the exchange that proves the rules."""
@@ -69,8 +70,8 @@ def single_groups(instance: OrderingInstance) -> Groups:
 def contract(instance: OrderingInstance, closed: BoolArray) -> Groups:
     """Join operators by the backward and the forward rule. ``closed[v, u]``: u must run before v.
 
-    A forward pair (a, b) is never followed by a backward pair (b, c): both would move b. So every group is a centre with
-    backward pairs before it and forward pairs after it.
+    A forward pair (a, b) is never followed by a backward pair (b, c): both would move b. So every group is a centre
+    with backward pairs before it and forward pairs after it.
     """
     steps = _Steps.of(instance)
     following = np.full(instance.operators, -1, dtype=np.int64)
@@ -150,16 +151,18 @@ def overwrite_groups(instance: OrderingInstance, begin: int, end: int) -> list[t
 
 def _immediate(direct: IntArray, closed: BoolArray) -> int:
     """The one of ``direct`` that all others come before (``closed[v, u]``: u before v); -1 when there is none."""
-    for v in direct.tolist():
+    candidates: list[int] = direct.tolist()
+    for v in candidates:
         if closed[v, direct].sum() == len(direct) - 1:
             return v
     return -1
 
 
 def _forward(steps: _Steps, u: int, v: int) -> bool:
-    """v may move up to right after u, whose successor it is: all its other predecessors come before u.
+    """Whether v may move up to right after u, when all its other predecessors come before u.
 
-    It then frees no less than it takes, so no later step grows; and its own step stays within that of u, or adds nothing.
+    Yes if it frees no less than it takes, so that no later step grows, and its own step stays within that of u or adds
+    nothing.
     """
     if steps.delta_max[v] > 0:
         return False
@@ -168,7 +171,7 @@ def _forward(steps: _Steps, u: int, v: int) -> bool:
 
 
 def _backward(steps: _Steps, u: int, v: int) -> bool:
-    """u may move down to right before v, whose predecessor it is: all its other successors come after v."""
+    """Whether u may move down to right before v, when all its other successors come after v."""
     if steps.delta_min[u] < 0:
         return False
     return bool(steps.inc_max[u] - steps.delta_min[u] <= steps.inc_min[v])

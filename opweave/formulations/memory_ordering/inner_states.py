@@ -128,7 +128,7 @@ class InnerStates:
         return True
 
     def _cuts_hold(self, floor: int) -> bool:
-        """Find the emptiest state that has run a given source and not a given sink, for all of them, by minimum cuts."""
+        """Find the emptiest state that has run a source and not a sink, for all pairs of them, by minimum cuts."""
         fed = 0
         for before in self.before:
             fed |= before

@@ -1,8 +1,8 @@
 """What is live while an operator runs, in terms of who runs before whom.
 
-For operator v, ``before(a, v)`` is 1 when a runs before v. A storage s with producer p and readers C is live during v's
-step iff ``before(p, v) - before(c, v) = 1`` for some c in C. Most of it is settled by precedence alone; the rest are the
-terms of a linear row.
+For operator v, ``before(a, v)`` is 1 when a runs before v. A storage s with producer p and readers C is live during
+v's step iff ``before(p, v) - before(c, v) = 1`` for some c in C. Most of it is settled by precedence alone; the rest
+are the terms of a linear row.
 """
 
 from __future__ import annotations

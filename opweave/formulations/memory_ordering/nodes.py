@@ -121,14 +121,14 @@ class NodeGraph:
             return first in self.before[second]
         return bool(self._ancestors[second] >> first & 1)
 
-    def between(self, first: int, last: int) -> list[int]:
-        """Nodes on paths from ``first`` to ``last``, both included, in topological order."""
-        if self._ancestors is None:
-            return [first, last]
+    def between(self, firsts: Sequence[int], last: int) -> list[int]:
+        """Nodes on paths from any of ``firsts`` to ``last``, ends included, in topological order."""
+        assert self._ancestors is not None
+        starts = sum(1 << k for k in set(firsts))
         found, work = {last}, [last]
         while work:
             for j in self.before[work.pop()]:
-                if j not in found and (j == first or self.precedes(first, j)):
+                if j not in found and (starts >> j & 1 or self._ancestors[j] & starts):
                     found.add(j)
                     work.append(j)
         return sorted(found, key=self.position.__getitem__)

@@ -20,8 +20,8 @@ Arc = tuple[int, int]
 class Pairs:
     """Which pairs of groups have a column, and which way it points.
 
-    Column k stands for ``first[k]`` before ``second[k]``, with first < second. Pairs whose order precedence settles have
-    none; others get one when somebody asks for it.
+    Column k stands for ``first[k]`` before ``second[k]``, with first < second. Pairs whose order precedence settles
+    have none; others get one when somebody asks for it.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Pairs:
 
     def free(self, g: int) -> BoolArray:
         """Groups whose order relative to g is not settled by precedence."""
-        mask = ~(self.closed[g] | self.closed[:, g])
+        mask: BoolArray = ~(self.closed[g] | self.closed[:, g])
         mask[g] = False
         return mask
 

@@ -1,8 +1,8 @@
 """Memory ordering as an integer program over pairs: "a runs before b".
 
 Of all pairs only those with a critical end get a column: an operator is critical when its step could exceed the best
-lower bound known. For one critical operator, the memory row and the arc rows are the linear program of a minimum closure,
-so that the relaxation is at least as strong as the minimum-cut bound of every operator.
+lower bound known. For one critical operator, the memory row and the arc rows are the linear program of a minimum
+closure, so that the relaxation is at least as strong as the minimum-cut bound of every operator.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model that work on
 operator ids: ``model.before(a, b)`` is a 0/1 expression, ``model.position(a)`` the step of a, from 0:
@@ -35,12 +35,11 @@ from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
 from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
-from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Literal01, Loads
+from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
 from opweave.formulations.memory_ordering.scale import Scale
-from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class PairModel:
     excesses
         Continuous columns that follow the pairs.
     floor
-        Proved lower bound of the peak, bytes.
+        Least value of the peak, bytes.
     cut_off
         Cycles that have a row already.
     """
@@ -149,14 +148,16 @@ class Pairwise(OrderingProgram):
         closed = ancestors(groups.after)
         footprints = Footprints.of(instance, groups.operator_closure(closed))
         floor = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
-        if problem.objective == "peak":
-            floor = max(floor, int(self.circumstances.floor or 0))
-        least_peak(problem, floor)
-        undecided = footprints.upper > (floor if problem.objective == "peak" else footprints.lower)
+        # Operators below a proved floor need no row. The peak itself is lifted to it for users' rows only: the search
+        # goes faster towards a relaxation that is still minimised than among the many of the same value.
+        proved = max(floor, int(self.circumstances.floor or 0)) if problem.objective == "peak" else floor
+        least_peak(problem, proved)
+        shown = proved if self.circumstances.extended else floor
+        undecided = footprints.upper > (proved if problem.objective == "peak" else footprints.lower)
         wanted = np.zeros(len(groups.after), dtype=bool)
         wanted[groups.group[undecided]] = True
         pairs = Pairs.around(groups, closed, wanted)
-        written = PairModel(model, self, instance, groups, pairs, wanted, [], {}, [], scale_of(instance), floor)
+        written = PairModel(model, self, instance, groups, pairs, wanted, [], {}, [], scale_of(instance), shown)
         check_rows(self.count_rows(written), self.name, self.circumstances.limits)
         loads = Loads(footprints, pairs.before, len(pairs))
         chosen = undecided if problem.objective == "peak" else np.ones(instance.operators, dtype=bool)
@@ -171,7 +172,7 @@ class Pairwise(OrderingProgram):
         return int(written.critical.sum()) + sum(int((mask[heads] & mask[tails]).sum()) for mask in free)
 
     def _columns(self, model: ConcreteModel, written: PairModel, problem: MemoryOrdering) -> None:
-        """``x[k]``: first group of pair k before its second; ``excess``; ``peak``, units, from the floor to the limit."""
+        """``x[k]``: first group of pair k before its second; ``excess``; ``peak`` in units, floor to limit."""
         from pyomo.environ import Binary, NonNegativeIntegers, NonNegativeReals, Var
 
         model.x = Var(range(len(written.pairs)), domain=Binary)
@@ -209,7 +210,7 @@ class Pairwise(OrderingProgram):
         rows.add_to(model, "excess_rows", [*written.variables, *model.excess.values()])
 
     def _arc_rows(self, model: ConcreteModel, written: PairModel) -> None:
-        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v that precedence leaves beside it."""
+        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v that is free beside it."""
         rows, pairs = Rows(), written.pairs
         heads, tails = reduced_arcs(written.groups.before, pairs.closed)
         for g in np.flatnonzero(written.critical).tolist():
@@ -219,9 +220,7 @@ class Pairwise(OrderingProgram):
             # before(a, g) is the column itself when a < g, and 1 - column otherwise
             sign_p, sign_q = np.where(p < g, 1.0, -1.0), np.where(q < g, 1.0, -1.0)
             upper = (p > g).astype(np.float64) - (q > g)
-            rows.at_most_each(
-                np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper
-            )
+            rows.at_most_each(np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper)
         rows.add_to(model, "arcs", written.variables)
 
     def order_rows(self, model: ConcreteModel, written: PairModel) -> None:
@@ -327,7 +326,7 @@ class PairwisePositions(Pairwise):
         rows = Rows()
         heads, tails = reduced_arcs(written.groups.before, written.pairs.closed)
         rows.at_most_each(np.stack([heads, tails], axis=1) + count, (1.0, -1.0), -lengths[heads])
-        first, second = np.asarray(written.pairs.first, dtype=np.int64), np.asarray(written.pairs.second, dtype=np.int64)
+        first, second = (np.asarray(ends, dtype=np.int64) for ends in (written.pairs.first, written.pairs.second))
         pair = np.arange(len(first))
         # first before second, when x = 1: start[first] + length - start[second] <= big (1 - x)
         big = np.maximum(0.0, latest[first] + lengths[first] - earliest[second])

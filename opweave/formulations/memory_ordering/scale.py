@@ -42,6 +42,6 @@ class Scale:
         return count / self.unit
 
     def bound(self, value: float) -> int:
-        """An engine's lower bound (units) as bytes: less its possible error, then up to the next multiple of ``step``."""
+        """An engine's lower bound (units) in bytes: less its possible error, up to a multiple of ``step``."""
         safe = value - SLACK - RELATIVE_SLACK * abs(value)
         return math.ceil(safe * (self.unit / self.step)) * self.step

@@ -1,20 +1,22 @@
-"""When may a group of operators run back to back without losing the optimum?
+"""Groups of operators that may run back to back without losing the optimum, and the operator that a group becomes.
 
-Let f(D) be the live bytes after a down-set D; f is submodular and storages contribute to it separately. For a group U and
-a state A in which none of U but everything before it has run, let g(I) = f(A + I) - f(A) for the down-sets I of U. Three
-sufficient conditions, each over EVERY down-set I other than the empty one and U (not over one schedule):
+Let f(D) be the live bytes after a down-set D of operators; f is submodular, and every storage contributes to it by
+itself. For a group U and a state A in which all that U waits for but none of U has run, let g(I) = f(A + I) - f(A) for
+the down-sets I of U. Three sufficient conditions, each over EVERY down-set I other than the empty one and U, not over
+those of one schedule only, which may hide a lower valley:
 
 isolated (Theorem IV.2 of Zhong et al., strong form)
-    What U waits for precedes all of it, what waits for U follows all of it, and no storage is shared with operators that
-    may run in between. Then g is the same wherever U runs. If g(I) >= max(0, g(U)), moving all of U to the state with
-    the fewest other live bytes helps everybody: the group runs there, in its own best order.
+    What U waits for precedes all of it, what waits for U follows all of it, and no storage is shared with operators
+    that may run in between. Then g is the same wherever U runs. If g(I) >= max(0, g(U)), moving all of U to the state
+    with the fewest other live bytes makes no step worse: the group runs there, in its own best order.
 falling (Theorem IV.1, decreasing, for any U with one source)
     If g(I) >= g(U) and no step needs more than the source's, the rest of U runs right after the source. A later state D
     becomes D + U, and f(D + U) - f(D) <= f(A + U) - f(A + (D & U)) <= 0 by submodularity.
 rising (Theorem IV.1, increasing, for any U with one sink)
     If g(I) >= 0 and no step needs more than the sink's, the rest of U waits for the sink. The mirror image.
 
-A storage read by U and by operators that may run before or after it is *uncertain*: it dies inside U in some orders only.
+A storage read by U and by operators that may run before or after it is *uncertain*: it dies inside U in some orders
+only.
 
 Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
 IV-B; for chains the segments of J. W. H. Liu, "An application of generalized tree pebbling to sparse matrix
@@ -99,7 +101,7 @@ def _isolated(inner: InnerStates) -> tuple[list[int], int] | None:
 
 
 def _falling(inner: InnerStates) -> tuple[list[int], int] | None:
-    """Uncertain storages count as staying, which is the worst case: if they die, what runs after the source needs less."""
+    """Uncertain storages count as staying, the worst case: if they die, what runs after the source needs less."""
     best = inner.best_order() if inner.holds_at_least(inner.end) else None
     return best if best is not None and best[1] == inner.first_cost(best[0][0]) else None
 
@@ -149,9 +151,7 @@ def _deaths(graph: NodeGraph, group: _Group) -> dict[int, Death]:
 
 def _may_overwrite(graph: NodeGraph, group: _Group, storages: set[int]) -> bool:
     nodes = (graph.nodes[k] for k in group.nodes)
-    return any(
-        not storages.isdisjoint(graph.candidates(node.reads, node.writes)) for node in nodes if node.inplace_ok
-    )
+    return any(not storages.isdisjoint(graph.candidates(node.reads, node.writes)) for node in nodes if node.inplace_ok)
 
 
 def _inner_states(graph: NodeGraph, group: _Group, deaths: dict[int, Death], most_states: int) -> InnerStates:
@@ -185,9 +185,7 @@ def _inner_states(graph: NodeGraph, group: _Group, deaths: dict[int, Death], mos
     )
 
 
-def _as_node(
-    graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: Sequence[int], peak: int
-) -> Node | None:
+def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: Sequence[int], peak: int) -> Node | None:
     """The group as one operator whose step needs ``peak`` bytes beyond what is live before it, if one can be that."""
     inner = [graph.nodes[group.nodes[index]] for index in order]
     inside = set(group.nodes)

@@ -139,23 +139,43 @@ class Task:
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
         self.compiled.load(values)
-        whole = self.formulation.separate(self.model) == 0
-        if whole or self.run.extend is None:  # only the model knows the rows that the user added
-            self._offer(values, claimed=whole)
-        return whole
+        if self.formulation.separate(self.model):
+            self.offer(self.formulation.extract(self.model))
+            return False
+        self._accept(values)
+        return True
 
-    def _offer(self, values: FloatArray, *, claimed: bool) -> None:
-        """Report what the values say as a solution, with the referee's objective unless the engine claims less."""
+    def offer(self, solution: Solution) -> str | None:
+        """Report a solution that did not come from the engine, if it obeys the whole model; returns what it breaks.
+
+        The model decides, not the referee alone: only the model knows the rows that a user added.
+        """
+        self.formulation.start(self.model, solution)
+        values = self.compiled.current()
+        if np.isnan(values).any():
+            self.start = values if self.start is None else self.start
+            return None
+        complaint = self.matrix.broken(values)
+        judged = self.problem.evaluate(solution)
+        if complaint is None and judged.feasible and judged.objective is not None:
+            better = self.run.found(solution, judged.objective)
+            self.start = values if better or self.start is None else self.start
+        return complaint
+
+    def _accept(self, values: FloatArray) -> None:
+        """Report the engine's solution, with the referee's objective unless the engine claims a better one."""
         solution = self.formulation.extract(self.model)
         judged = self.problem.evaluate(solution)
         real = judged.objective
-        if claimed and self.own_objective:
+        if self.own_objective:
             claim = self.formulation.objective_bound(self.problem, self.matrix.objective(values))
+            floor = self.formulation.circumstances.floor
+            claim = claim if floor is None else max(claim, floor)
             if real is None or not judged.feasible or real > claim + CLAIM_TOLERANCE * abs(claim):
                 self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
                 return
-        if real is not None and judged.feasible:
-            self.run.found(solution, real)
+        if real is not None and judged.feasible and self.run.found(solution, real):
+            self.start = values
 
     def bound(self, value: float) -> None:
         """Report a lower bound of the model's objective."""
@@ -200,12 +220,12 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     written = find_formulation(problem, run.formulation or _expressive(problem))
     if not engine.separates and written.whole is not None:
         written = written.whole
-    _collect(problem, run, aids)
+    known = _collect(problem, run, aids)
     if run.closed():
         return Outcome(run.termination())
     formulation = written(_circumstances(problem, run))
     try:
-        task = _task(problem, run, engine, formulation)
+        task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
         return Outcome(infeasible=True, reason=str(error))
     except TriviallyInfeasibleError:
@@ -231,19 +251,20 @@ def _expressive(problem: Problem[Any, Any]) -> str | None:
     return None
 
 
-def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> None:
-    """Take in a first bound and solution, unless rows may come that only the model knows."""
+def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solution | None:
+    """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
     floor = aids.floor(problem)
     if floor is not None:
         run.proved(floor, "bound before the engine")
     if run.extend is not None:
-        run.candidates.clear()  # the start counts once it has been seen to obey the added rows
-        return
+        run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
+        return run.start or aids.initial(problem)
     initial = aids.initial(problem)
     if initial is not None:
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
+    return run.best
 
 
 def _circumstances(problem: Problem[Any, Any], run: Run) -> Circumstances:
@@ -253,22 +274,27 @@ def _circumstances(problem: Problem[Any, Any], run: Run) -> Circumstances:
     return Circumstances(floor=run.bound, ceiling=None if extended else run.objective, extended=extended)
 
 
-def _task(problem: Problem[Any, Any], run: Run, engine: Engine, formulation: Formulation[Any, Any]) -> Task:
-    """Build, extend and compile the model."""
+def _task(
+    problem: Problem[Any, Any],
+    run: Run,
+    engine: Engine,
+    formulation: Formulation[Any, Any],
+    known: Solution | None,
+) -> Task:
+    """Build, extend and compile the model, and begin with the known solution."""
     run.enter(f"writing the {formulation.name} model")
     began = run.elapsed()
     model = formulation.build(problem)
     objective = _active_objective(model)
     if run.extend is not None:
         run.extend(model, problem)
-    known = run.best if run.extend is None else run.start
-    if known is not None:
-        formulation.start(model, known)
     compiled = compile_model(model)
     own = _active_objective(model) == objective
     task = Task(engine.name, problem, formulation, model, compiled, run, None, own)
     if known is not None:
-        _begin_with(task, known)
+        complaint = task.offer(known)
+        if complaint is not None and known is run.start:
+            raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
     run.build_seconds += run.elapsed() - began
     return task
 
@@ -278,17 +304,3 @@ def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
     from pyomo.environ import Objective
 
     return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]
-
-
-def _begin_with(task: Task, known: Solution) -> None:
-    """Make a known solution the start, if it obeys the model."""
-    values = task.compiled.current()
-    complaint = None if np.isnan(values).any() else task.matrix.broken(values)
-    if complaint is None:
-        task.start = values
-        if task.run.extend is not None and not np.isnan(values).any():
-            task.incumbent(values)
-    elif known is task.run.start:
-        raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
-    else:
-        logger.info("%s starts from nothing: the known solution gives %s", task.engine, complaint)

@@ -90,10 +90,9 @@ class Highs(Engine):
             return Verdict.SOLVED
         solver = load_highs(task.matrix)
         set_options(solver, task)
-        start = task.start
         while True:
-            if start is not None:
-                _begin(solver, start)
+            if task.start is not None:
+                _begin(solver, task.start)
             remaining = task.remaining()
             if remaining is not None:
                 _option(solver, "time_limit", remaining + solver.getRunTime())

@@ -27,6 +27,7 @@ SideArray = NDArray[np.int8]
 UNBOUNDED = 1 << 60
 SOURCE = 0
 SINK = 1
+PATIENCE = 20
 
 
 def sides_around(net: Net, v: int) -> SideArray:
@@ -112,10 +113,12 @@ def _levels(flow: Flow, level: IntArray, queue: IntArray) -> bool:
             b = flow.to[e]
             if flow.room[e] > 0 and level[b] < 0:
                 level[b] = level[a] + 1
+                if b == SINK:
+                    return True
                 queue[last] = b
                 last += 1
             e = flow.following[e]
-    return bool(level[SINK] >= 0)
+    return False
 
 
 @inlined
@@ -309,7 +312,10 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
     flows = 1
     by_rank = np.argsort(rank)
     for leaving in (True, False):
+        unsettled = 0
         for position in range(count):
+            if unsettled == PATIENCE:
+                break
             v = by_rank[count - 1 - position] if leaving else by_rank[position]
             column = 0 if leaving else 1
             if side[v] != FREE or can[v, column] or verdict[v] != FREE:
@@ -319,9 +325,12 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
             flows += 1
             flow.room[:arcs] = saved
             flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
+            unsettled += 1
             if base + maximum_flow(flow, room - base) <= room:
                 _witness(flow, side, node, can)
-            elif leaving:
+                continue
+            unsettled = 0
+            if leaving:
                 _spread_verdict(net.before_start, net.before, v, INSIDE, side, verdict)
             else:
                 _spread_verdict(net.after_start, net.after, v, OUTSIDE, side, verdict)

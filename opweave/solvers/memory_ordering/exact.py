@@ -11,7 +11,7 @@ The road, each step only if the ones before left a gap between incumbent and bou
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,6 +33,9 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 FIRST_BUDGET = 500
+SMALL_SEARCH = 3_000_000
+"""States times operators up to which a search costs less than forcing precedences first."""
+
 SEARCHED_BYTES = 1 << 30
 """Memory that the states of one search may take; it bounds the budget."""
 
@@ -42,7 +45,10 @@ MOST_STATES = 1 << 22
 STATES_PER_SECOND = 200_000
 """A cautious estimate that keeps a search within the time limit."""
 
-IMPROVED_STARTS = 5
+FIRST_STARTS = 5
+FIRST_ROUNDS = 40
+MORE_ROUNDS = 400
+"""Local search: some starts before the state search, all of them for longer once that turns out to be hard."""
 
 
 @dataclass(eq=False)
@@ -134,16 +140,15 @@ class PeakSearch:
         self.bounding_operator = None if found.operator is None else self.instance.names[found.operator]
         self.prove(found.value, "the graph inputs" if found.operator is None else f"L2 at {self.bounding_operator!r}")
 
-    def polish(self) -> None:
+    def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
         """Min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
-        for order in sorted(self.orders, key=lambda order: peak(self.net, order))[:IMPROVED_STARTS]:
-            if self.closed or self.run.should_stop():
+        for order in sorted(self.orders, key=lambda order: peak(self.net, order))[:starts]:
+            if not self._unsettled():
                 return
-            better = improve(self.net, order)
-            self.orders.append(better)
+            better = improve(self.net, order, rounds)
+            self.keys = np.minimum(self.keys, upper_keys(self.net, [better]))
             self.consider(better)
-        self.keys = np.minimum(self.keys, upper_keys(self.net, self.orders))
 
     def search(self, most_states: int) -> bool:
         """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
@@ -151,9 +156,12 @@ class PeakSearch:
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (16 * words + 64))
         budget = min(FIRST_BUDGET, most)
+        small = SMALL_SEARCH // max(1, self.instance.operators)
         while True:
+            if budget > small >= budget // 2:
+                self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
             self._probe(self.bound, budget)
-            self._bisect(budget)
+            self._divide(budget, self._probe if budget <= small else self._tighten)
             while self._unsettled() and self._tighten(self.peak - self.granularity, budget):
                 pass
             if not self._unsettled():
@@ -165,13 +173,13 @@ class PeakSearch:
     def _unsettled(self) -> bool:
         return not (self.closed or self.hopeless or self.run.should_stop())
 
-    def _bisect(self, budget: int) -> None:
-        """Probe the middle between the highest floor that is open at this budget and the incumbent."""
-        undecided = self.bound
-        while self._unsettled() and 4 * (self.peak - undecided) > self.peak - self.bound:
-            middle = (undecided + self.peak) // 2
-            decided = self._probe(middle, budget) or self._tighten(middle, budget)
-            undecided = self.bound if decided else middle
+    def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
+        """Decide floors in the middle and at the quarters of the gap, until none of them is decided any more."""
+        quarters = [1, 3, 2]
+        while quarters and self._unsettled():
+            floor = self.bound + quarters.pop() * (self.peak - self.bound) // 4
+            if decide_floor(floor, budget):
+                quarters = [1, 3, 2]
 
     def _probe(self, floor: int, budget: int) -> bool:
         """Search at a floor from both ends; whether it was decided."""

@@ -10,12 +10,15 @@ from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live,
 from opweave.solvers.memory_ordering.net import Net, footprints
 
 
-def improve(net: Net, order: IntArray, rounds: int = 40) -> IntArray:
+RESTARTS = 3
+
+
+def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
     """An order with a peak no higher than the given one's.
 
     The busiest operator v runs in some state between two fixed ones. The emptiest such state becomes fixed too: what
-    belongs to it runs first, then the rest, each in the old order; by submodularity no step of the rest gets worse. When v
-    cannot do better between its fixed states, those are dropped.
+    belongs to it runs first, then v, then the rest, each in the old order. When v cannot do better between its fixed
+    states, those are dropped; when an order comes back, all are, a few times.
 
     Parameters
     ----------
@@ -51,7 +54,8 @@ def improve(net: Net, order: IntArray, rounds: int = 40) -> IntArray:
         inside = (smallest if turn % 2 == 0 else largest).astype(bool)
         segment = current[low:high]
         chosen = inside[segment]
-        current = np.concatenate([current[:low], segment[chosen], segment[~chosen], current[high:]])
+        later = segment[~chosen]
+        current = np.concatenate([current[:low], segment[chosen], [v], later[later != v], current[high:]])
         fixed = sorted({*fixed, low + int(chosen.sum())})
         cost = footprints.sized(work)(net, current)
         peak = int(cost.max())
@@ -59,9 +63,10 @@ def improve(net: Net, order: IntArray, rounds: int = 40) -> IntArray:
             best, best_peak = current, peak
         mark = current.tobytes()
         if mark in seen:
-            if restarts == 1:
+            if restarts == RESTARTS:
                 break
             restarts += 1
             fixed = [0, count]
+            seen.clear()
         seen.add(mark)
     return best

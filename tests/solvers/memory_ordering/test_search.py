@@ -159,7 +159,7 @@ def test_greedy_and_local_search_give_orders(problem: ow.MemoryOrdering, which: 
     instance = lower(problem)
     net = net_of(instance)
     start = greedy(net, *which)
-    better = improve(net, start)
+    better = improve(net, start, 40)
     shifted = shift(net, start, 1 << 60, 10)
     for order in (start, better, shifted):
         assert problem.evaluate(instance.ordering(order)).feasible

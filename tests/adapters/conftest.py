@@ -1,0 +1,116 @@
+"""A small problem, and a fake solver, so that these tests look at the adapters alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opweave.adapters.memory_ordering.plan import given_order
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.result import Result, Status, Termination
+from opweave.solvers import registry
+from opweave.solvers.registry import Feature, Solver
+from opweave.solvers.run import Outcome, Run
+
+DATA = Path(__file__).parents[1] / "data"
+
+
+@pytest.fixture
+def graph() -> OpGraph:
+    """Two branches behind one input: the wide one first keeps 9 bytes less alive than the listed order."""
+    return OpGraph(
+        name="two branches",
+        tensors=[
+            Tensor(id="x", bytes=1),
+            Tensor(id="a", bytes=10),
+            Tensor(id="b", bytes=12),
+            Tensor(id="a1", bytes=1),
+            Tensor(id="b1", bytes=1),
+            Tensor(id="y", bytes=2),
+        ],
+        operators=[
+            Operator(id="grow a", kind="Conv", inputs=["x"], outputs=["a"]),
+            Operator(id="grow b", kind="Conv", inputs=["x"], outputs=["b"]),
+            Operator(id="shrink a", kind="Conv", inputs=["a"], outputs=["a1"]),
+            Operator(id="shrink b", kind="Conv", inputs=["b"], outputs=["b1"]),
+            Operator(id="join", kind="Concat", inputs=["a1", "b1"], outputs=["y"]),
+        ],
+        outputs=["y"],
+    )
+
+
+@pytest.fixture
+def problem(graph: OpGraph) -> MemoryOrdering:
+    return MemoryOrdering(graph=graph)
+
+
+BEST = ("grow a", "shrink a", "grow b", "shrink b", "join")
+
+
+@pytest.fixture
+def result(problem: MemoryOrdering) -> Result[Ordering]:
+    return Result[Ordering](
+        problem="memory_ordering",
+        status=Status.OPTIMAL,
+        termination=Termination.COMPLETED,
+        objective=14,
+        bound=14,
+        bound_source="by hand",
+        solution=Ordering(order=BEST),
+        verified=True,
+        solver="fake",
+        model=problem.reading(),
+    )
+
+
+@pytest.fixture
+def spec(problem: MemoryOrdering, tmp_path: Path) -> Path:
+    path = tmp_path / "spec.json"
+    path.write_text(problem.model_dump_json())
+    return path
+
+
+def write(path: Path, value: object) -> Path:
+    path.write_text(value if isinstance(value, str) else json.dumps(value))
+    return path
+
+
+def _solve_definition(problem: MemoryOrdering, run: Run) -> Outcome:
+    ordering = given_order(problem)
+    evaluation = problem.evaluate(ordering)
+    assert evaluation.objective is not None
+    if evaluation.feasible:
+        run.found(ordering, evaluation.objective)
+        return Outcome()
+    return Outcome(infeasible=True, reason="14 bytes are needed, 1 more than the limit")
+
+
+def _solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
+    outcome = _solve_definition(problem, run)
+    better = Ordering(order=BEST)
+    if sorted(BEST) == sorted(problem.graph.operator_index) and problem.evaluate(better).feasible:
+        run.found(better, problem.evaluate(better).objective or 0)
+        run.proved(run.objective or 0, "by hand")
+    return outcome
+
+
+def _interrupted(problem: MemoryOrdering, run: Run) -> Outcome:
+    _solve_definition(problem, run)
+    raise KeyboardInterrupt
+
+
+@pytest.fixture
+def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these solvers: quick, known, and none of the real ones."""
+    kind = "memory_ordering"
+    fakes = [
+        Solver("auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP})),
+        Solver("definition", kind, "algorithm", _solve_definition, "as listed", options=frozenset({"depth"})),
+        Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
+        Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: "pip install 'opweave[away]'"),
+    ]
+    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})

@@ -1,0 +1,189 @@
+"""Reading refuses what could hurt; writing happens whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opweave.adapters import files
+from opweave.adapters.files import (
+    check_folder_writable,
+    check_writable,
+    parse_json,
+    read_bytes,
+    read_json,
+    write_bytes,
+    write_json,
+    write_text,
+)
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.limits import Limits
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=20,
+)
+
+
+def test_json_comes_back_as_it_was_written(tmp_path: Path) -> None:
+    for name in ("plain.json", "packed.json.gz"):
+        write_json(tmp_path / name, {"a": [1, 2.5, "\u00e4"]})
+        assert read_json(tmp_path / name) == {"a": [1, 2.5, "\u00e4"]}
+    assert gzip.decompress((tmp_path / "packed.json.gz").read_bytes()) == (tmp_path / "plain.json").read_bytes()
+
+
+@given(json_values)
+def test_the_strict_parser_reads_all_json(value: object) -> None:
+    import json
+
+    assert parse_json(json.dumps(value).encode(), "example", limits=Limits(nesting=200)) == value
+
+
+def _bomb(size: int) -> bytes:
+    return gzip.compress(b" " * size, mtime=0)
+
+
+BAD_JSON = [
+    (b"", "the file is empty"),
+    (b'{"a": [1, 2', "ends too early"),
+    (b'{"a": "text', "cut off"),
+    (b'{"a": 1,, "b": 2}', "line 1, column 9"),
+    (b'{"a": 1, "a": 2}', "key 'a' appears twice"),
+    (b'{"a": NaN}', "NaN, which is no JSON number"),
+    (b'{"a": -Infinity}', "-Infinity, which is no JSON number"),
+    (b'{"a": "\xff"}', "is not UTF-8"),
+    ('{"a": 1}'.encode("utf-16"), "byte 0 is not UTF-8"),
+    (b"[" * 100_000, "nested deeper than 64"),
+    (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "objects are nested deeper than 64"),
+    (b'{"a": ' + b"9" * 5000 + b"}", "thousands of digits"),
+]
+
+
+@pytest.mark.parametrize(("data", "sentence"), BAD_JSON, ids=[sentence for _, sentence in BAD_JSON])
+def test_bad_json_is_refused_in_one_sentence(tmp_path: Path, data: bytes, sentence: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(data)
+    with pytest.raises(InvalidInputError, match=sentence.replace("(", r"\(")) as caught:
+        read_json(path)
+    assert str(caught.value).startswith(str(path))
+    assert "\n" not in str(caught.value)
+
+
+def test_brackets_inside_strings_are_not_nesting() -> None:
+    assert parse_json(b'["' + b"[" * 500 + b'\\"[[["]', "example") == ["[" * 500 + '"[[[']
+
+
+def test_nesting_is_counted_across_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_CHUNK", 7)
+    assert parse_json(b"[" * 60 + b"]" * 60, "example") is not None
+    with pytest.raises(LimitExceededError):
+        parse_json(b"[" * 65 + b"]" * 65, "example")
+
+
+def test_an_unterminated_string_of_escapes_is_scanned_in_linear_time() -> None:
+    with pytest.raises(InvalidInputError, match="ends too early"):
+        parse_json(b'"' + b'\\"' * 1_000_000, "example")
+
+
+def test_a_byte_order_mark_is_harmless() -> None:
+    assert parse_json(b"\xef\xbb\xbf{}", "example") == {}
+
+
+@pytest.mark.parametrize(
+    ("data", "limits", "sentence"),
+    [
+        (_bomb(50_000_000), Limits(unpacked_bytes=1_000_000), "unpacks to more than the limit of 1,000,000 bytes"),
+        (_bomb(1000)[:-4], Limits(), "ends too early"),
+        (b"no gzip at all", Limits(), "not a sound gzip file"),
+        (_bomb(100)[:10] + b"\xff" * 20, Limits(), "not a sound gzip file"),
+        (_bomb(1000), Limits(file_bytes=10), "over the limit of 10"),
+        (gzip.compress(b""), Limits(), "the file is empty"),
+    ],
+    ids=["bomb", "cut off", "not packed", "damaged", "large", "empty"],
+)
+def test_packed_files_are_unpacked_with_a_cap(tmp_path: Path, data: bytes, limits: Limits, sentence: str) -> None:
+    path = tmp_path / "packed.json.gz"
+    path.write_bytes(data)
+    with pytest.raises(InvalidInputError, match=sentence):
+        read_bytes(path, limits=limits)
+
+
+def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="no such file"):
+        read_bytes(tmp_path / "missing.json")
+    with pytest.raises(InvalidInputError, match="this is a folder"):
+        read_bytes(tmp_path)
+    with pytest.raises(InvalidInputError, match="not a file name"):
+        read_bytes("a\0b.json")
+    os.mkfifo(tmp_path / "pipe.json")  # opening it would wait for ever
+    with pytest.raises(InvalidInputError, match="not a regular file"):
+        read_bytes(tmp_path / "pipe.json")
+
+
+def test_a_link_to_a_model_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "real.json").write_text("{}")
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    assert read_json(tmp_path / "link.json") == {}
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "result.json"
+    target.write_text("old")
+
+    def full_disk(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full_disk)
+    with pytest.raises(InvalidInputError, match="No space left on device"):
+        write_text(target, "new")
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+
+
+def test_an_interrupted_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(descriptor: int) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "fsync", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        write_text(tmp_path / "result.json", "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_writing_keeps_links_modes_and_devices(tmp_path: Path) -> None:
+    real = tmp_path / "real.json"
+    real.write_text("old")
+    real.chmod(0o640)
+    (tmp_path / "link.json").symlink_to(real)
+    write_text(tmp_path / "link.json", "new")
+    assert (tmp_path / "link.json").is_symlink()
+    assert real.read_text() == "new"
+    assert stat.S_IMODE(real.stat().st_mode) == 0o640
+    write_bytes("/dev/null", b"gone")
+    assert not Path("/dev/null").is_file()
+
+
+def test_unwritable_places_are_found_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InvalidInputError, match="folder does not exist"):
+        check_writable(tmp_path / "missing" / "result.json")
+    with pytest.raises(InvalidInputError, match="it is a folder"):
+        check_writable(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"cannot be written|not a folder"):
+        check_writable(tmp_path / "file" / "result.json")
+    with pytest.raises(InvalidInputError, match="not a folder"):
+        check_folder_writable(tmp_path / "file")
+    check_writable(tmp_path / "result.json")
+    check_folder_writable(tmp_path / "new" / "report")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

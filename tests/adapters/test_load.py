@@ -1,0 +1,151 @@
+"""Files by their names: models, problems, results; what is something else is told so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from opweave.adapters.files import parse_json
+from opweave.adapters.load import load, load_cluster, load_problem, load_result, save
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import Limits
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.result import Result
+from tests.adapters.conftest import write
+from tests.strategies import memory_orderings, op_graphs
+
+
+@given(op_graphs())
+def test_a_graph_comes_back_from_json(graph: OpGraph) -> None:
+    assert OpGraph.model_validate(parse_json(graph.model_dump_json().encode(), "g")) == graph
+
+
+@given(memory_orderings())
+def test_a_problem_comes_back_from_json(problem: MemoryOrdering) -> None:
+    assert MemoryOrdering.model_validate(parse_json(problem.model_dump_json().encode(), "p")) == problem
+
+
+def test_everything_comes_back_from_files(
+    tmp_path: Path, graph: OpGraph, problem: MemoryOrdering, result: Result[Ordering]
+) -> None:
+    for ending in (".json", ".json.gz"):
+        save(graph, tmp_path / f"graph{ending}")
+        save(problem, tmp_path / f"problem{ending}")
+        save(result, tmp_path / f"result{ending}")
+        assert load(tmp_path / f"graph{ending}") == graph
+        assert load_problem(tmp_path / f"problem{ending}") == problem
+        assert load_result(str(tmp_path / f"result{ending}")).model_dump() == result.model_dump()
+        assert isinstance(load_result(tmp_path / f"result{ending}").solution, Ordering)
+    cluster = Cluster(devices=[Device(name="a"), Device(name="b")], bandwidth=[[0, 5e9], [5e9, 0]])
+    save(cluster, tmp_path / "cluster.json")
+    assert load_cluster(tmp_path / "cluster.json") == cluster
+
+
+def _spec(**changes: object) -> dict[str, object]:
+    graph = {
+        "operators": [{"id": "o", "inputs": ["x"], "outputs": ["y"]}],
+        "tensors": [{"id": "x", "bytes": 1}, {"id": "y", "bytes": 1}],
+    }
+    return {"kind": "memory_ordering", "graph": graph} | changes
+
+
+def _graph(**changes: object) -> dict[str, object]:
+    graph = _spec()["graph"]
+    assert isinstance(graph, dict)
+    return graph | changes
+
+
+BAD_MODELS = [
+    (_graph(tensors=[{"id": "x", "bytes": -1}, {"id": "y", "bytes": 1}]), "tensors[0].bytes should be greater than or"),
+    (_graph(tensors=[{"id": "x", "bytes": True}, {"id": "y", "bytes": 1}]), "tensors[0].bytes"),
+    (_graph(tensors=[{"id": "x", "bytes": 2**54}, {"id": "y", "bytes": 1}]), "tensors[0].bytes"),
+    (_graph(tensors=[{"id": "x", "bytes": 1}]), "operator 'o' writes 'y', which the graph does not define"),
+    (_graph(tensors=[{"id": "x", "bytes": 1}] * 2), "tensor id 'x' is used more than once"),
+    (_graph(outputs=["z"]), "graph output 'z' is not among the tensors"),
+    (_graph(colour="red"), "colour is an unknown field"),
+    (_graph(schema_version=2), "schema_version"),
+    ('{"operators": [{"id": "o", "flops": 1e999}], "tensors": []}', "operators[0].flops"),
+    ('{"operators": [], "tensors": [{"id": "x", "bytes": NaN}]}', "holds NaN"),
+    (_spec(), "this is a problem; load_problem and 'opweave solve' take it"),
+    ({"status": "optimal", "solver": "auto"}, "this is a result; load_result and 'opweave check' take it"),
+    ({"layers": []}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
+    ([1, 2], "holds no JSON object"),
+    (
+        _graph(
+            operators=[{"id": "a", "inputs": ["y"], "outputs": ["x"]}, {"id": "b", "inputs": ["x"], "outputs": ["y"]}]
+        ),
+        "the graph has a cycle: ",
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), BAD_MODELS, ids=[sentence[:40] for _, sentence in BAD_MODELS])
+def test_bad_models_are_refused(tmp_path: Path, value: object, sentence: str) -> None:
+    path = write(tmp_path / "m.json", value)
+    with pytest.raises(InvalidInputError) as caught:
+        load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sentence in str(caught.value)
+
+
+BAD_SPECS = [
+    (_spec(kind="cooking"), "kind 'cooking' is no problem that opweave knows; it knows: "),
+    (_graph(), "a problem needs a 'kind'"),
+    (_spec(objective="least"), "objective should be 'peak' or 'total', but is 'least'"),
+    (_spec(limit_bytes=-1), "limit_bytes should be greater than or equal to 0"),
+    (_spec(graph=_graph(name=7)), "graph.name should be a text in quotes, but is 7"),
+    (_spec(graph=_graph(tensors=[{"id": "x"}])), "graph.tensors[0].bytes is missing; add it"),
+    (_spec(constraints=[{"kind": "precede", "before": "o", "after": "z"}]), "names operator 'z'"),
+    (_spec(constraints=[{"kind": "magic"}]), "constraints[0]: unknown constraint kind 'magic'"),
+    (_spec(constraints=[{"before": "o"}]), "constraints[0]: "),
+]
+
+
+@pytest.mark.parametrize(("value", "sentence"), BAD_SPECS, ids=[sentence[:40] for _, sentence in BAD_SPECS])
+def test_bad_problems_are_refused(tmp_path: Path, value: object, sentence: str) -> None:
+    path = write(tmp_path / "spec.json", value)
+    with pytest.raises(InvalidInputError) as caught:
+        load_problem(path)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert sentence in str(caught.value)
+
+
+def test_bad_results_are_refused(tmp_path: Path, result: Result[Ordering]) -> None:
+    good = json.loads(result.model_dump_json())
+    for changes, sentence in (
+        ({"status": "splendid"}, "status should be 'optimal', 'feasible'"),
+        ({"solution": {"kind": "poem"}}, "solution: unknown solution kind 'poem'"),
+        ({"solution": {"kind": "ordering", "order": [1]}}, "solution.order[0] should be a text in quotes"),
+        ({"verified": False}, "does not fit"),
+        ({"objective": "much"}, "objective"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            load_result(write(tmp_path / "r.json", good | changes))
+        assert sentence in str(caught.value)
+    with pytest.raises(InvalidInputError, match="this is no result; this is a model graph"):
+        load_result(write(tmp_path / "g.json", _graph()))
+
+
+def test_names_and_limits(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"reads \.onnx, \.json and \.json\.gz"):
+        load(write(tmp_path / "model.pkl", "{}"))
+    with pytest.raises(InvalidInputError, match=r"dims are for \.onnx files"):
+        load(write(tmp_path / "m.json", _graph()), dims={"batch": 1})
+    with pytest.raises(LimitExceededError, match="tensors has 2 entries, over the limit of 1"):
+        load(write(tmp_path / "m.json", _graph()), limits=Limits(tensors=1))
+    with pytest.raises(LimitExceededError, match="tensors has 2 entries, over the limit of 1"):
+        load_problem(write(tmp_path / "s.json", _spec()), limits=Limits(tensors=1))
+
+
+def test_importing_opweave_loads_nothing_heavy() -> None:
+    heavy = ["matplotlib", "rich", "onnx", "typer", "pyomo", "numba", "networkx", "highspy"]
+    code = f"import sys, opweave; print([name for name in {heavy!r} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,378 @@
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opweave.formulations.expressions import express
+from opweave.formulations.memory_ordering import fusion
+from opweave.formulations.memory_ordering.fusion import fuse
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.memory_ordering.nodes import NodeGraph, single_nodes
+from opweave.formulations.memory_ordering.subgraphs import fuse_group
+from opweave.problems.constraints import Constraint, Precede
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from tests.brute_force import all_orders, best_ordering_by_states
+from tests.formulations.memory_ordering.nets import Net, net_problems
+from tests.strategies import memory_orderings
+
+
+def fused(graph: OpGraph, **fields: object) -> dict[str, int]:
+    """Workspace of every operator of the smaller graph."""
+    return {op.id: op.workspace_bytes for op in fuse(MemoryOrdering(graph=graph, **fields)).problem.graph.operators}
+
+
+def check_exact(problem: MemoryOrdering) -> int:
+    """The smaller problem has the same optimum, and its best order lifts to one that reaches it. Returns its size."""
+    reduction = fuse(problem)
+    assert reduction.exact
+    optimum, _ = best_ordering_by_states(problem)
+    value, order = best_ordering_by_states(reduction.problem)
+    assert value == optimum
+    if order is not None:
+        lifted = reduction.lift(Ordering(order=order))
+        judged = problem.evaluate(lifted)
+        assert judged.feasible
+        assert judged.objective == value
+        assert reduction.problem.evaluate(Ordering(order=order)).objective == value
+    return len(reduction.problem.graph.operators)
+
+
+# Examples that can be checked by hand
+
+
+def test_a_falling_chain_is_one_operator() -> None:
+    net = Net(x=8)
+    net.op("x", 4)
+    net.op("a", 2)
+    net.op("b", 1)
+    assert fused(net.graph("c")) == {"a..c": 3}  # 8 + 4 live in the first step: 3 more than x and c
+
+
+def test_a_rising_chain_is_one_operator() -> None:
+    net = Net(x=1)
+    net.op("x", 2)
+    net.op("a", 4)
+    net.op("b", 8)
+    assert fused(net.graph("c")) == {"a..c": 3}  # 4 + 8 live in the last step: 3 more than x and c
+
+
+def test_a_chain_over_a_hill_is_one_operator_with_the_hill_as_workspace() -> None:
+    net = Net(x=1)
+    net.op("x", 10)
+    net.op("a", 10, workspace=5)
+    net.op("b", 2)
+    assert fused(net.graph("c")) == {"a..c": 22}  # 10 + 10 + 5 live in the middle
+
+
+def test_a_chain_may_stop_in_a_valley() -> None:
+    net = Net(x=4)
+    net.op("x", 10)
+    net.op("a", 1)
+    net.op("b", 12)
+    net.op("c", 4)
+    assert list(fused(net.graph("d"))) == ["a..b", "c..d"]
+
+
+def test_a_residual_block_is_one_operator() -> None:
+    net = Net(x=4)
+    net.op("x", 8)
+    net.op("a", 4)
+    net.op("x b", 4)
+    assert fused(net.graph("c")) == {"a..c": 8}
+
+
+def test_the_inner_order_is_the_best_one() -> None:
+    net = Net(x=4)
+    net.op("x", 6, "medium")
+    net.op("x", 20, "large")
+    net.op("large", 4, "small")
+    net.op("medium small", 4, "join")
+    reduction = fuse(MemoryOrdering(graph=net.graph("join")))
+    (only,) = reduction.problem.graph.operators
+    assert reduction.lift(Ordering(order=[only.id])).order == ("large", "small", "medium", "join")
+    assert only.workspace_bytes == 4 + 20 + 4 - 4 - 4
+
+
+def test_an_input_that_others_may_still_need_stops_the_rise() -> None:
+    """x dies with a only if other has run before; then the chain's peak is lower, which no operator could express."""
+    net = Net(x=4)
+    net.op("x", 6)
+    net.op("a", 8)
+    net.op("x", 3, "other", workspace=30)
+    assert "a..b" not in fused(net.graph("b other"))
+
+
+def test_an_input_that_is_needed_later_anyway_stops_nothing() -> None:
+    net = Net(x=4)
+    net.op("x", 6)
+    net.op("a", 8)
+    net.op("b", 1)
+    net.op("c x", 8)
+    assert list(fused(net.graph("d"))) == ["a..c", "d"]
+
+
+def test_two_sources_do_not_fall_together() -> None:
+    """b lets drop free 12 bytes before a needs its 20, so b must not wait for a, however little b itself holds."""
+    net = Net(x=4, large=12)
+    net.op("x", 4, "a", workspace=20)
+    net.op("x", 0, "b")
+    net.op("b large", 1, "drop")
+    net.op("a drop", 1, "join")
+    problem = MemoryOrdering(graph=net.graph("join"))
+    graph = NodeGraph(single_nodes(problem, lower(problem)), lower(problem), "none")
+    assert [graph.nodes[k].members for k in (0, 1)] == [(0,), (1,)]
+    assert fuse_group(graph, [0, 1], 100) is None
+    check_exact(problem)
+
+
+def test_views_inside_and_across_fused_operators() -> None:
+    net = Net(x=8)
+    net.op("x", 4)
+    net.view("a", "inner")
+    net.op("inner", 2, "b")
+    net.op("x", 6, "c", workspace=9)
+    net.view("c", "outer")
+    net.op("outer b", 3, "d")
+    problem = MemoryOrdering(graph=net.graph("d"))
+    assert check_exact(problem) < 6
+
+
+def test_a_view_of_a_graph_input_still_comes_before_its_readers() -> None:
+    net = Net(x=8)
+    net.view("x", "v")
+    net.op("v", 9, "a")
+    net.op("v", 9, "b", workspace=7)
+    net.op("a b x", 1, "c")
+    problem = MemoryOrdering(graph=net.graph("c"), constraints=[Precede(before="a", after="b")])
+    reduction = fuse(problem)
+    check_exact(problem)
+    assert {"a", "b"} <= {op.id for op in reduction.problem.graph.operators}
+
+
+@pytest.mark.parametrize(("in_place", "peak"), [("none", 8), ("first", 4), ("any", 4)])
+def test_a_chain_that_works_in_place_becomes_one_that_does(in_place: str, peak: int) -> None:
+    net = Net(x=4)
+    net.op("x", 4, inplace_ok=True)
+    net.op("a", 4, inplace_ok=True)
+    problem = MemoryOrdering(graph=net.graph("b"), in_place=in_place)
+    reduction = fuse(problem)
+    (op,) = reduction.problem.graph.operators
+    assert (op.workspace_bytes, op.inplace_ok) == (0, in_place != "none")
+    assert reduction.problem.evaluate(Ordering(order=[op.id])).objective == peak
+    assert problem.evaluate(Ordering(order=["a", "b"])).objective == peak
+
+
+def test_results_that_nobody_reads_and_kept_results() -> None:
+    graph = OpGraph(
+        tensors=[Tensor(id=name, bytes=size) for name, size in (("x", 2), ("lost", 9), ("kept", 3), ("y", 2))],
+        operators=[
+            Operator(id="split", inputs=["x"], outputs=["lost", "kept"]),
+            Operator(id="end", inputs=["kept"], outputs=["y"]),
+        ],
+        outputs=["kept", "y"],
+    )
+    assert fused(graph) == {"split": 0, "end": 0}  # between them 3 bytes are live: fewer than the 5 after both
+    assert check_exact(MemoryOrdering(graph=graph)) == 2
+    assert fused(graph.model_copy(update={"outputs": ("y",)})) == {"split..end": 10}
+
+
+# The conditions are all needed
+
+
+def _beside(first: tuple[int, int, int], second: tuple[int, int], hill: tuple[int, int, int]) -> MemoryOrdering:
+    """A chain x -> a -> b with workspaces, beside a chain over a hill. ``first``: bytes of x, a, b."""
+    net = Net(x=first[0], y=hill[0])
+    net.op("x", first[1], "a", second[0])
+    net.op("a", first[2], "b", second[1])
+    net.op("y", hill[1], "c")
+    net.op("c", hill[2], "d")
+    return MemoryOrdering(graph=net.graph("b d"))
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(_beside((2, 4, 9), (14, 0), (0, 10, 3)), id="after the first hill of a rising chain"),
+        pytest.param(_beside((9, 4, 2), (0, 14), (3, 10, 0)), id="before the last hill of a falling chain"),
+    ],
+)
+def test_a_monotone_chain_may_be_interrupted_when_the_wrong_end_is_its_peak(problem: MemoryOrdering) -> None:
+    optimum, _ = best_ordering_by_states(problem)
+    together = min(
+        problem.evaluate(Ordering(order=order)).objective
+        for order in all_orders(problem.graph)
+        if "ab" in "".join(order)
+    )
+    assert optimum < together
+    check_exact(problem)
+
+
+def test_one_schedule_that_stays_high_proves_nothing() -> None:
+    """The weak reading of Theorem IV.2: this group's best order never holds less than its input or output, yet another
+    order passes a valley, where the hill beside it should be climbed.
+    """
+    net = Net(x=10, y=1)
+    net.op("x", 1, "a1")
+    net.op("a1", 12, "a2", workspace=30)
+    net.op("x", 1, "b1")
+    net.op("b1", 12, "b2", workspace=30)
+    net.op("a2 b2", 10, "join")
+    net.op("y", 50, "hill")
+    net.op("hill", 1, "low")
+    problem = MemoryOrdering(graph=net.graph("join low"))
+    group = ["a1", "a2", "b1", "b2", "join"]
+
+    profile = problem.evaluate(Ordering(order=[*group, "hill", "low"])).details
+    outside = 1  # y
+    assert max(profile.stable[:5]) - outside == best_ordering_by_states(_part_of(problem, group))[0]
+    assert all(live - outside >= 10 for live in profile.transient[:4])
+    best_together = min(
+        problem.evaluate(Ordering(order=order)).objective for order in _orders_with_block(problem.graph, set(group))
+    )
+    optimum, _ = best_ordering_by_states(problem)
+    assert (optimum, best_together) == (56, 61)
+    check_exact(problem)
+
+
+def _part_of(problem: MemoryOrdering, names: list[str]) -> MemoryOrdering:
+    graph = problem.graph
+    return MemoryOrdering(
+        graph=OpGraph(
+            operators=[op for op in graph.operators if op.id in names],
+            tensors=[tensor for tensor in graph.tensors if tensor.id in {"x", *names}],
+            outputs=["join"],
+        )
+    )
+
+
+def _orders_with_block(graph: OpGraph, block: set[str]) -> Iterator[tuple[str, ...]]:
+    for order in all_orders(graph):
+        inside = [step for step, name in enumerate(order) if name in block]
+        if inside[-1] - inside[0] == len(block) - 1:
+            yield order
+
+
+# When the reduction stands back
+
+
+class _Unheard(Constraint):
+    def violations(self, problem, solution):
+        return ()
+
+
+class _AsArc(Constraint):
+    early: str
+    late: str
+
+    def violations(self, problem, solution):
+        when = solution.intervals()
+        if when[self.early] > when[self.late]:
+            yield self.broken("wrong way round")
+
+
+@express(_AsArc, "order_arcs")
+def _as_arc(problem, constraint):
+    return [(constraint.early, constraint.late)]
+
+
+def _chain(length: int, **fields: object) -> MemoryOrdering:
+    net = Net(x=9)
+    source = "x"
+    for index in range(length):
+        source = net.op(source, 8, f"o{index}")
+    return MemoryOrdering(graph=net.graph(source), **fields)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        pytest.param(_chain(4, objective="total"), id="total"),
+        pytest.param(_chain(4, constraints=[_Unheard()]), id="constraint of unknown meaning"),
+        pytest.param(
+            _chain(4, constraints=[Precede(before="o0", after="o1"), Precede(before="o1", after="o0")]),
+            id="contradiction",
+        ),
+    ],
+)
+def test_the_problem_comes_back_unchanged(problem: MemoryOrdering) -> None:
+    assert fuse(problem).problem is problem
+
+
+@pytest.mark.parametrize("constraint", [Precede(before="o1", after="o3"), _AsArc(early="o1", late="o3")])
+def test_operators_that_constraints_name_stay_alone(constraint: Constraint) -> None:
+    reduction = fuse(_chain(7, constraints=[constraint]))
+    assert [op.id for op in reduction.problem.graph.operators] == ["o0", "o1", "o2", "o3", "o4..o6"]
+    assert reduction.problem.constraints == (Precede(before="o1", after="o3"),)
+
+
+def test_names_stay_unique_and_within_their_length() -> None:
+    net = Net(x=9)
+    net.op("x", 8, "a")
+    net.op("a", 8, "b")
+    net.op("b", 20, "a..b", 50)
+    net.op("a..b", 30, "end", 50)
+    problem = MemoryOrdering(graph=net.graph("end"), constraints=[Precede(before="a..b", after="end")])
+    assert [op.id for op in fuse(problem).problem.graph.operators] == ["a..b'", "a..b", "end"]
+    long = "n" * 1000
+    net = Net(x=9)
+    net.op("x", 8, f"{long}1")
+    net.op(f"{long}1", 8, f"{long}2")
+    assert [op.id for op in fuse(MemoryOrdering(graph=net.graph(f"{long}2"))).problem.graph.operators] == ["fused 0"]
+
+
+# Against brute force
+
+
+@given(net_problems())
+@settings(max_examples=300)
+def test_networks_keep_their_optimum(problem: MemoryOrdering) -> None:
+    check_exact(problem)
+
+
+@given(memory_orderings(max_operators=7))
+@settings(max_examples=200)
+def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrdering) -> None:
+    check_exact(problem)
+
+
+@given(net_problems(), st.sampled_from([1, 3, 6]))
+def test_valleys_proved_by_cuts_keep_the_optimum(problem: MemoryOrdering, states: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusion, "MOST_INNER_STATES", states)
+        check_exact(problem)
+
+
+@given(net_problems())
+def test_without_all_ancestors_the_optimum_is_kept_too(problem: MemoryOrdering) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        for module in ("fusion", "nodes"):
+            patch.setattr(f"opweave.formulations.memory_ordering.{module}.MOST_REACHABILITY_NODES", 0)
+        check_exact(problem)
+
+
+@given(net_problems(max_operators=12), st.data())
+def test_any_order_lifts_to_one_of_the_same_peak(problem: MemoryOrdering, data: st.DataObject) -> None:
+    reduction = fuse(problem)
+    instance = lower(reduction.problem)
+    order = instance.ordering(topological_order(instance.after))
+    lifted = problem.evaluate(reduction.lift(order))
+    assert lifted.feasible
+    assert lifted.objective == reduction.problem.evaluate(order).objective
+
+
+# Size
+
+
+def test_long_chains_shrink_quickly() -> None:
+    rng = random.Random(1)
+    net = Net(x=9)
+    source = "x"
+    for index in range(3000):
+        source = net.op(source, rng.randint(1, 1000), f"o{index}")
+    assert len(fused(net.graph(source))) < 20
