@@ -13,6 +13,7 @@ from opweave.problems.errors import LimitExceededError
 from opweave.problems.limits import Limits
 
 if TYPE_CHECKING:
+    from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import ConcreteModel, Objective
 
 Terms = dict[int, float]
@@ -85,15 +86,19 @@ class Rows:
             model.add_component(name, Constraint(range(len(self)), rule=row))
 
 
+def linear_expression(constant: float, terms: Terms, variables: Sequence[Any]) -> LinearExpression:
+    """``constant + sum terms`` as a Pyomo expression, even where it is only a constant: rows can be made of it."""
+    from pyomo.core.expr.numeric_expr import LinearExpression
+
+    members = [variables[column] for column in terms]
+    return LinearExpression(constant=constant, linear_coefs=list(terms.values()), linear_vars=members)
+
+
 def linear_objective(terms: Terms, constant: float, variables: Sequence[Any]) -> Objective:
     """Write ``minimise constant + sum terms`` as a Pyomo objective."""
-    from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import Objective
 
-    body = LinearExpression(
-        constant=constant, linear_coefs=list(terms.values()), linear_vars=[variables[column] for column in terms]
-    )
-    return Objective(expr=body)
+    return Objective(expr=linear_expression(constant, terms, variables))
 
 
 def check_rows(count: int, formulation: str, limits: Limits) -> None:

@@ -64,5 +64,5 @@ def expressible(constraint: type[Constraint], targets: Iterable[str]) -> bool:
 
 
 @express(Precede, "order_arcs")
-def _precede_as_arc(problem: Problem[Any, Any], constraint: Precede) -> Iterable[tuple[str, str]]:
+def _precede_as_arc(_problem: Problem[Any, Any], constraint: Precede) -> Iterable[tuple[str, str]]:
     return ((constraint.before, constraint.after),)

@@ -97,7 +97,10 @@ class OpGraph(Spec):
     >>> graph = OpGraph(
     ...     name="two steps",
     ...     tensors=[Tensor(id="x", bytes=4), Tensor(id="y", bytes=8), Tensor(id="z", bytes=4)],
-    ...     operators=[Operator(id="up", inputs=["x"], outputs=["y"]), Operator(id="down", inputs=["y"], outputs=["z"])],
+    ...     operators=[
+    ...         Operator(id="up", inputs=["x"], outputs=["y"]),
+    ...         Operator(id="down", inputs=["y"], outputs=["z"]),
+    ...     ],
     ...     outputs=["z"],
     ... )
     >>> graph.inputs, len(graph.operators)

@@ -120,7 +120,7 @@ class GraphArrays:
 
 
 def topological_order(successors: Adjacency) -> IntArray:
-    """Operators before their successors, lowest position first among the ready (Kahn); shorter when there is a cycle."""
+    """Operators before their successors, the first listed of the ready first (Kahn); shorter when there is a cycle."""
     import heapq
 
     start, items = successors.start.tolist(), successors.items.tolist()

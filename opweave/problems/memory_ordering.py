@@ -7,7 +7,7 @@ Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
@@ -193,24 +193,31 @@ class _Replay:
     def _allocates(self, op: Operator) -> list[str]:
         return [name for name in op.outputs if self._root[name] == name]
 
-    def _live_bytes(self) -> int:
-        return sum(self._bytes[root] for root in self._live)
+    def _sum(self, roots: Iterable[str]) -> int:
+        return sum(self._bytes[root] for root in roots)
 
     def run(self, solution: Ordering) -> MemoryProfile:
         stable: list[int] = []
         transient: list[int] = []
-        now = peak = self._live_bytes()
+        now = peak = self._sum(self._live)
         peak_step: int | None = None
-        peak_live: set[str] = set(self._live)
+        begins = dict.fromkeys(self._live, -1)
+        ends: dict[str, int] = {}
         for step, name in enumerate(solution.order):
             op = self._operator[name]
             saved = self._overwritten(op)
-            now += self._allocate(op)
+            made = self._allocate(op)
+            begins |= dict.fromkeys(made, step)
+            now += self._sum(made)
             stable.append(now - saved + op.workspace_bytes)
             if stable[-1] > peak or (peak_step is None and stable[-1] == peak):
-                peak, peak_step, peak_live = stable[-1], step, set(self._live)
-            now -= self._free(op)
+                peak, peak_step = stable[-1], step
+            dead = self._free(op)
+            ends |= dict.fromkeys(dead, step)
+            now -= self._sum(dead)
             transient.append(now)
+        at = -1 if peak_step is None else peak_step
+        at_peak = [root for root, begin in begins.items() if begin <= at <= ends.get(root, len(stable))]
         return MemoryProfile(
             peak_bytes=peak,
             peak_step=peak_step,
@@ -218,17 +225,17 @@ class _Replay:
             total_bytes=sum(stable),
             stable=tuple(stable),
             transient=tuple(transient),
-            peak_tensors=tuple(sorted(peak_live, key=lambda root: (-self._bytes[root], root))),
+            peak_tensors=tuple(sorted(at_peak, key=lambda root: (-self._bytes[root], root))),
         )
 
-    def _allocate(self, op: Operator) -> int:
-        """Bring the operator's new storages to life; returns their bytes."""
+    def _allocate(self, op: Operator) -> list[str]:
+        """Bring the operator's new storages to life."""
         made = self._allocates(op)
         self._live.update(made)
-        return sum(self._bytes[root] for root in made)
+        return made
 
-    def _free(self, op: Operator) -> int:
-        """Drop what the operator was the last to need; returns the freed bytes."""
+    def _free(self, op: Operator) -> set[str]:
+        """Drop what the operator was the last to need."""
         for root in self._reads(op):
             self._readers[root] -= 1
         dead = {
@@ -237,15 +244,13 @@ class _Replay:
             if root in self._live and self._readers[root] == 0 and root not in self._kept
         }
         self._live -= dead
-        return sum(self._bytes[root] for root in dead)
+        return dead
 
     def _overwritten(self, op: Operator) -> int:
         """Bytes of the outputs that are written over inputs which die in this step."""
         if self._problem.in_place == "none" or not op.inplace_ok:
             return 0
         candidates = self._reads(op)[:1] if self._problem.in_place == "first" else self._reads(op)
-        dying = Counter(
-            self._bytes[root] for root in candidates if self._readers[root] == 1 and root not in self._kept
-        )
+        dying = Counter(self._bytes[root] for root in candidates if self._readers[root] == 1 and root not in self._kept)
         written = Counter(self._bytes[root] for root in self._allocates(op))
         return sum(size * count for size, count in (dying & written).items())

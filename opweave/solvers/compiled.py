@@ -1,9 +1,9 @@
 """Hot loops: plain Python functions on arrays that numba compiles when the work is worth it.
 
-Compiling takes seconds the first time on a machine and is cached on disk afterwards. So each loop starts out as it is, keeps
-count of its work, and is compiled (or loaded from the cache) once that pays; both versions give the same result. The
-first compilation is announced in the log. The environment variable ``OPWEAVE_COMPILE`` set to ``always`` or ``never``
-overrides the choice.
+Compiling takes seconds the first time on a machine and is cached on disk afterwards. So each loop starts out as it is,
+keeps count of its work, and is compiled (or loaded from the cache) once that pays; both versions give the same result.
+The first compilation is announced in the log. The environment variable ``OPWEAVE_COMPILE`` set to ``always`` or
+``never`` overrides the choice.
 """
 
 from __future__ import annotations

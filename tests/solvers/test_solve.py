@@ -62,7 +62,12 @@ def test_an_honest_solver_is_believed(problem, fake) -> None:
         return Outcome()
 
     result = ow.solve(problem, solver=fake(act))
-    assert (result.status, result.objective, result.bound, result.bound_source) == (ow.Status.OPTIMAL, 12, 12, "counting")
+    assert (result.status, result.objective, result.bound, result.bound_source) == (
+        ow.Status.OPTIMAL,
+        12,
+        12,
+        "counting",
+    )
     assert result.verified
     assert [step.objective for step in result.incumbents] == [12, 12]
 

@@ -73,7 +73,8 @@ class OrderingInstance:
 
     def unread(self) -> BoolArray:
         """Storages that nobody reads and nobody keeps: live in their producer's step only (inputs: never)."""
-        return np.logical_and(~self.kept, np.diff(self.readers.start) == 0)
+        nobody_reads: BoolArray = np.diff(self.readers.start) == 0
+        return ~self.kept & nobody_reads
 
     def start_bytes(self) -> int:
         """Bytes live before the first step."""
@@ -113,7 +114,9 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     size = arrays.tensor_bytes[owner].copy()
     producer = arrays.producer[owner]
     kept = np.zeros(len(owner), dtype=bool)
-    outputs = storage_of[[graph.tensor_index[name] for name in graph.outputs]] if graph.outputs else np.zeros(0, np.int64)
+    outputs = (
+        storage_of[[graph.tensor_index[name] for name in graph.outputs]] if graph.outputs else np.zeros(0, np.int64)
+    )
     kept[outputs] = True
     if problem.inputs == "kept":
         kept[producer < 0] = True
@@ -175,9 +178,7 @@ def _with_order_arcs(problem: MemoryOrdering, before: Adjacency) -> Adjacency:
         return before
     late, early = np.asarray(arcs, dtype=np.int64).T
     rows = len(before)
-    joined = Adjacency.from_pairs(
-        rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early])
-    )
+    joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
     cycle = find_cycle(joined.reversed(rows))
     if cycle is not None:
         raise ContradictionError([problem.graph.operators[v].id for v in cycle])

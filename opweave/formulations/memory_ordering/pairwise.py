@@ -30,12 +30,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.bulk import Rows, check_rows, linear_objective
+from opweave.formulations.bulk import Rows, check_rows, linear_expression, linear_objective
 from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
 from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
-from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Loads
+from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Literal01, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
@@ -43,7 +43,7 @@ from opweave.formulations.memory_ordering.scale import Scale
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import NumericExpression
+    from pyomo.core.expr.numeric_expr import LinearExpression, NumericExpression
     from pyomo.environ import ConcreteModel
 
 
@@ -80,29 +80,33 @@ class PairModel:
     floor: int
     cut_off: set[frozenset[tuple[int, int]]] = field(default_factory=set)
 
-    def before(self, first: str, second: str) -> NumericExpression | int:
-        """1 when operator ``first`` runs before operator ``second``, else 0: a linear expression or a constant."""
-        return self._before(self._operator(first), self._operator(second))
+    def before(self, first: str, second: str) -> LinearExpression:
+        """1 when operator ``first`` runs before operator ``second``, else 0: a linear expression."""
+        return self._sum([self._before(self._operator(first), self._operator(second))])
 
-    def position(self, name: str) -> NumericExpression | int:
+    def position(self, name: str) -> LinearExpression:
         """The step in which operator ``name`` runs, counted from 0: a linear expression."""
-        from pyomo.environ import quicksum
-
         v = self._operator(name)
-        return quicksum(self._before(u, v) for u in range(self.instance.operators) if u != v)
+        return self._sum([self._before(u, v) for u in range(self.instance.operators)])
 
     def _operator(self, name: str) -> int:
         return self.instance.names.index(name)
 
-    def _before(self, a: int, v: int) -> NumericExpression | int:
+    def _before(self, a: int, v: int) -> Literal01:
+        """As a literal over the pairs; a pair without a column gets one."""
         if a == v:
-            return 0
+            return (0, -1, 0)
         if self.pairs.settled(a, v) is None and self.pairs.column_of(a, v) < 0:
             column = self.pairs.open_column(a, v)
             self.variables.append(self.model.more_x.add())
             self.formulation.link(self, column)
-        constant, column, sign = self.pairs.before(a, v)
-        return constant + sign * self.variables[column] if sign else constant
+        return self.pairs.before(a, v)
+
+    def _sum(self, literals: list[Literal01]) -> LinearExpression:
+        total = Affine()
+        for literal in literals:
+            total.add(literal, 1)
+        return linear_expression(total.constant, {k: float(c) for k, c in total.terms.items()}, self.variables)
 
     def values(self) -> NDArray[np.float64]:
         """Current values of the pair columns; those that no engine set count as 0."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.bulk import Rows, check_rows, linear_objective
+from opweave.formulations.bulk import Rows, check_rows, linear_expression, linear_objective
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
@@ -27,7 +27,7 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import NumericExpression
+    from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import ConcreteModel
 
 ABSENT, PRESENT = -1, -2
@@ -63,29 +63,31 @@ class StepModel:
         """Number of steps, one for each operator."""
         return self.instance.operators
 
-    def run(self, name: str, step: int) -> NumericExpression | int:
-        """1 when operator ``name`` runs in ``step`` (from 0), else 0."""
-        column = int(self.runs[self.instance.names.index(name), step + 1])
-        return 0 if column == ABSENT else self.variables[column]
+    def run(self, name: str, step: int) -> LinearExpression:
+        """1 when operator ``name`` runs in ``step`` (from 0), else 0: a linear expression."""
+        return self._sum({step: 1.0}, name)
 
-    def position(self, name: str) -> NumericExpression:
+    def position(self, name: str) -> LinearExpression:
         """The step in which operator ``name`` runs, from 0: a linear expression."""
-        from pyomo.environ import quicksum
+        return self._sum({step: float(step) for step in range(self.steps)}, name)
 
-        return quicksum(step * self.run(name, step) for step in range(self.steps))
+    def _sum(self, weights: dict[int, float], name: str) -> LinearExpression:
+        """Sum over steps (from 0) of weight * O."""
+        runs = self.runs[self.instance.names.index(name)]
+        terms = {int(runs[step + 1]): weight for step, weight in weights.items() if runs[step + 1] != ABSENT}
+        return linear_expression(0.0, terms, self.variables)
 
-    def before(self, first: str, second: str) -> NumericExpression:
+    def before(self, first: str, second: str) -> LinearExpression:
         """1 when operator ``first`` runs before ``second``, else 0, as a new binary variable tied to their steps."""
-        from pyomo.environ import quicksum
-
         model = self.variables[0].model()
         binary = model.more_x.add()
         for step in range(self.steps):
             # first is done by this step and second is not, or the other way round
-            lead = quicksum(self.run(first, k) - self.run(second, k) for k in range(step + 1))
+            done = dict.fromkeys(range(step + 1), 1.0)
+            lead = self._sum(done, first) - self._sum(done, second)
             model.pairs.add(lead <= binary)
             model.pairs.add(-lead <= 1 - binary)
-        return binary
+        return linear_expression(0.0, {0: 1.0}, [binary])
 
 
 @register_formulation

@@ -15,8 +15,8 @@ from opweave.solvers.memory_ordering.totals import improve_total, total_bound
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-UNTIMED_STATES = 1 << 18
-"""Largest search when there is no time limit: some seconds, then the best order and its bound are returned."""
+UNTIMED_WORK = 100_000_000
+"""Largest search without a time limit, in states times operators: seconds, then order and bound are returned."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -27,7 +27,8 @@ def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
         return Outcome(infeasible=True, reason=str(error))
     if not only_arcs(problem):
         return solve_btsearch(problem, run)
-    most_states = UNTIMED_STATES if run.time_limit is None else MOST_STATES
+    untimed = UNTIMED_WORK // max(1, instance.operators)
+    most_states = MOST_STATES if run.time_limit is not None else min(MOST_STATES, untimed)
     if problem.objective == "peak":
         return minimise_peak(problem, instance, run, most_states)
     return _minimise_total(problem, instance, run, most_states)

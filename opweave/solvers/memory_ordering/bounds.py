@@ -112,7 +112,7 @@ def reachability(successors: Adjacency) -> NDArray[np.uint8]:
 def forced_footprints(net: Net) -> IntArray:
     """L1 of every operator: bytes that its step holds in every order. Shape (operators,).
 
-    A storage is held at v when its producer comes before v and it is kept, or one of its readers is v or comes after it.
+    A storage is held at v when its producer comes before v and it is kept, or v or an operator after v reads it.
     Takes operators^2 / 4 bytes of memory.
     """
     count = len(net.made)

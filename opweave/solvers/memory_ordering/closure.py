@@ -233,8 +233,8 @@ def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) 
 def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> tuple[Flow, int]:
     """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
-    An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator; a
-    storage with several free readers gets a node of its own, which is on the source's side only when all its readers
+    An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator.
+    A storage with several free readers gets a node of its own, which is on the source's side only when all its readers
     are. ``spare`` arcs stay free for the caller.
     """
     free = 2
@@ -265,7 +265,7 @@ def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> tuple[F
 
 @kernel
 def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
-    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the fixed sides; returns the minimum."""
+    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; returns the minimum."""
     count = len(side)
     node = np.empty(count, dtype=np.int64)
     flow, value = build_flow(net, side, node, 0)
@@ -290,7 +290,8 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
     Writes to ``verdict`` INSIDE or OUTSIDE for those, FREE for the others. Returns the number of flows computed, or -1
     when there is no such state at all. One maximum flow is computed from scratch; asking whether an operator can change
     sides continues from it, and the states found on the way answer for other operators too. Those whose answer implies
-    the most are asked first: the last in topological ``rank`` whether they can stay out, the first whether they can be in.
+    the most are asked first: the last in topological ``rank`` whether they can stay out, the first whether they can be
+    in; after ``PATIENCE`` of them that can, the rest is not asked.
     """
     count = len(side)
     node = np.empty(count, dtype=np.int64)
@@ -352,9 +353,7 @@ def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> Non
 
 
 @inlined
-def _spread_verdict(
-    start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, verdict: SideArray
-) -> None:
+def _spread_verdict(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, verdict: SideArray) -> None:
     """Pass a verdict on v and on every free operator that shares it by precedence."""
     stack = np.empty(len(side), dtype=np.int64)
     stack[0] = v

@@ -5,8 +5,9 @@ The road, each step only if the ones before left a gap between incumbent and bou
 1. every named order and the greedy portfolio from both ends;
 2. the largest L2 bound, evaluated lazily;
 3. min-cut local search on the best starts;
-4. in turns with growing budgets: the search at the bound (a refusal lifts the bound to the least footprint refused), at the
-   middle of the gap, and just below the incumbent, there on the graph tightened by forced precedences.
+4. in turns with growing budgets: the search at the bound (a refusal lifts it to the least footprint refused), inside
+   the gap, and just below the incumbent; floors that a small search leaves open are searched again with the precedences
+   that they force.
 """
 
 from __future__ import annotations
@@ -265,8 +266,8 @@ def end_of_peak_search(peaks: PeakSearch) -> Outcome:
     where = "" if peaks.bounding_operator is None else f" (operator {peaks.bounding_operator!r} cannot run with less)"
     return Outcome(
         infeasible=True,
-        reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; that is {peaks.bound - limit:,} bytes more than "
-        f"the limit of {limit:,}",
+        reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; "
+        f"that is {peaks.bound - limit:,} bytes more than the limit of {limit:,}",
     )
 
 

@@ -44,7 +44,7 @@ def greedy(net: Net, sign: int, rule: int) -> IntArray:
 
 @inlined
 def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple[int, int, int]:
-    """Smaller is sooner. ``LEAST_PEAK``: least footprint; the others: what frees memory, then by position or recency."""
+    """Smaller is sooner. ``LEAST_PEAK``: least footprint; others: what frees memory, then by position or recency."""
     delta = far - live
     if rule == 0:
         return cost - live, delta, v

@@ -9,7 +9,6 @@ from opweave.solvers.memory_ordering.bounds import least_increase
 from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around
 from opweave.solvers.memory_ordering.net import Net, footprints
 
-
 RESTARTS = 3
 
 

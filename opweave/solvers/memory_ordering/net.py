@@ -82,13 +82,9 @@ def with_arcs(net: Net, early: IntArray, late: IntArray) -> Net:
     """The same net with more precedences: ``early[k]`` before ``late[k]``."""
     rows = len(net.made)
     before = Adjacency(net.before_start, net.before)
-    joined = Adjacency.from_pairs(
-        rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early])
-    )
+    joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
     after = joined.reversed(rows)
-    return net._replace(
-        before_start=joined.start, before=joined.items, after_start=after.start, after=after.items
-    )
+    return net._replace(before_start=joined.start, before=joined.items, after_start=after.start, after=after.items)
 
 
 @inlined
@@ -118,8 +114,8 @@ def initial_bytes(net: Net, sign: int) -> int:
 def step(net: Net, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
     """Stable footprint of v's step, and the live bytes on its far side.
 
-    ``live`` are the bytes live on the near side. A read storage dies at v (running it) or is born at v (undoing it) when
-    no other reader lies on the far side.
+    ``live`` are the bytes live on the near side. A read storage dies at v (running it) or is born at v (undoing it)
+    when no other reader lies on the far side.
     """
     last = (1 + sign) // 2
     dying = 0

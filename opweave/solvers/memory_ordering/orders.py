@@ -63,7 +63,14 @@ def reverse(instance: OrderingInstance) -> IntArray:
     return min(orders, key=lambda order: peak(net, order))
 
 
-BY_NAME: dict[str, Order] = {"definition": definition, "rpo": rpo, "lpmf": lpmf, "bfs": bfs, "dfs": dfs, "reverse": reverse}
+BY_NAME: dict[str, Order] = {
+    "definition": definition,
+    "rpo": rpo,
+    "lpmf": lpmf,
+    "bfs": bfs,
+    "dfs": dfs,
+    "reverse": reverse,
+}
 
 
 def peak(net: Net, order: IntArray) -> int:

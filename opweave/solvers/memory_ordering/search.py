@@ -87,7 +87,6 @@ class _Search(NamedTuple):
     scalars: IntArray
 
 
-
 def decide(net: Net, floor: int, sign: int, budget: int) -> Decision:
     """Look for an order whose every step needs at most ``floor`` bytes.
 

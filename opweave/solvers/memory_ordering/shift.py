@@ -27,11 +27,13 @@ def shift(net: Net, order: IntArray, ceiling: int, sweeps: int) -> IntArray:
 
 
 @inlined
-def _best_place(net: Net, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int) -> tuple[int, int]:
+def _best_place(
+    net: Net, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
+) -> tuple[int, int]:
     """Best gain and position for moving the operator at ``at`` in direction ``sign``; restores ``left``.
 
-    ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one by
-    one; after k of them the operator's own step is priced in the state that they leave.
+    ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
+    by one; after k of them the operator's own step is priced in the state that they leave.
     """
     u = order[at]
     enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)

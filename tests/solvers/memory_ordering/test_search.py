@@ -1,4 +1,4 @@
-"""Kernels against the definition: footprints, closures, bounds, safe moves, propagation, both directions, both versions."""
+"""Hot loops against the definition: footprints, closures, bounds, search from both ends, both versions."""
 
 from __future__ import annotations
 
@@ -94,8 +94,15 @@ def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryO
     net = net_of(instance)
     forced = forced_footprints(net)
     cut = [step_bound(net, v).value for v in range(instance.operators)]
-    least = np.min([footprints.plain(net, instance.positions(ow.Ordering(order=order)))[np.argsort(
-        instance.positions(ow.Ordering(order=order)))] for order in all_orders(problem.graph)], axis=0)
+    least = np.min(
+        [
+            footprints.plain(net, instance.positions(ow.Ordering(order=order)))[
+                np.argsort(instance.positions(ow.Ordering(order=order)))
+            ]
+            for order in all_orders(problem.graph)
+        ],
+        axis=0,
+    )
     assert (forced <= cut).all()
     assert (cut <= least).all()
     lazily = peak_bound(net, BY_NAME["definition"](instance)).value

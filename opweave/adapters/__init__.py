@@ -1,0 +1,1 @@
+"""The world outside: model files in; plans, pictures and the command line out."""

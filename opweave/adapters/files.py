@@ -1,0 +1,295 @@
+"""Files in and out: guarded reading, and writing that happens whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import secrets
+import stat
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from opweave.adapters.complaints import plain
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+PathLike = str | os.PathLike[str]
+
+_CHUNK = 1 << 20
+
+# Possessive quantifiers keep the scan linear on hostile text; an unterminated string runs to the end.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
+
+
+def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
+    """Read a file, unpacking it when its name ends in ``.gz``.
+
+    Parameters
+    ----------
+    path
+        A regular file, or a link to one.
+    limits
+        ``file_bytes`` caps the file, ``unpacked_bytes`` what comes out of a packed one.
+
+    Raises
+    ------
+    InvalidInputError
+        When the file is missing, empty, a folder, unreadable, or not the gzip that its name promises.
+    LimitExceededError
+        When it is too large.
+    """
+    where = plain(os.fspath(path))
+    try:
+        about = Path(path).stat()
+        if stat.S_ISDIR(about.st_mode):
+            raise InvalidInputError(f"{where}: this is a folder; name a file inside it")
+        if not stat.S_ISREG(about.st_mode):
+            raise InvalidInputError(f"{where}: this is not a regular file; copy what it gives into one")
+        if about.st_size > limits.file_bytes:
+            raise LimitExceededError(
+                f"{where}: the file has {about.st_size:,} bytes, over the limit of {limits.file_bytes:,}; "
+                "raise Limits(file_bytes=...) if you trust it"
+            )
+        with Path(path).open("rb") as file:
+            # One byte more than the limit: the file may grow between the look and the reading.
+            data = _unpacked(file, where, limits) if where.lower().endswith(".gz") else file.read(limits.file_bytes + 1)
+    except FileNotFoundError:
+        raise InvalidInputError(f"{where}: there is no such file; check the name and the folder") from None
+    except OSError as error:
+        raise InvalidInputError(f"{where}: cannot be read ({error.strerror or error}); check the file") from None
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{where}: this is not a file name ({error})") from None
+    if not data:
+        raise InvalidInputError(f"{where}: the file is empty; write or download it again")
+    if len(data) > max(limits.file_bytes, limits.unpacked_bytes):
+        raise LimitExceededError(f"{where}: the file grew over the limit of {limits.file_bytes:,} bytes")
+    return data
+
+
+def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
+    """Gunzip with a cap, so that a small file cannot fill the memory."""
+    parts: list[bytes] = []
+    size = 0
+    try:
+        with gzip.GzipFile(fileobj=file, mode="rb") as packed:
+            while chunk := packed.read(_CHUNK):
+                size += len(chunk)
+                if size > limits.unpacked_bytes:
+                    raise LimitExceededError(
+                        f"{where}: unpacks to more than the limit of {limits.unpacked_bytes:,} bytes; "
+                        "raise Limits(unpacked_bytes=...) if you trust it"
+                    )
+                parts.append(chunk)
+    except EOFError:
+        raise InvalidInputError(f"{where}: the gzip file ends too early; download or write it again") from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InvalidInputError(
+            f"{where}: not a sound gzip file ({error}); write it again, or drop '.gz' from its name if it is not packed"
+        ) from None
+    return b"".join(parts)
+
+
+def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> object:
+    """Read a JSON file (packed if its name ends in ``.gz``) more strictly than the standard library does.
+
+    Duplicate keys, NaN and Infinity, deep nesting and text that is not UTF-8 are refused.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        With one sentence that says what is wrong and where.
+    """
+    return parse_json(read_bytes(path, limits=limits), plain(os.fspath(path)), limits=limits)
+
+
+def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> object:
+    """Parse JSON bytes as :func:`read_json` does; ``where`` names them in errors.
+
+    Examples
+    --------
+    >>> parse_json(b'{"a": [1, 2]}', "example")
+    {'a': [1, 2]}
+    """
+    _check_nesting(data, where, limits.nesting)
+    try:
+        text = data.decode("utf-8-sig")  # a byte-order mark is harmless, and some editors write one
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(f"{where}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
+
+    def refuse_constant(token: str) -> object:
+        raise InvalidInputError(f"{where}: holds {token}, which is no JSON number; write a finite number")
+
+    def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            counts = Counter(key for key, _ in pairs)
+            repeated = next(key for key, count in counts.items() if count > 1)
+            raise InvalidInputError(f"{where}: key {plain(repeated)!r} appears twice in one object; keep one of them")
+        return found
+
+    try:
+        parsed: object = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
+    except json.JSONDecodeError as error:
+        cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
+        advice = "the text ends too early, so the file may be cut off" if cut else "mend it there"
+        raise InvalidInputError(
+            f"{where}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); {advice}"
+        ) from None
+    except ValueError as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{where}: holds a number with thousands of digits; write a smaller one") from None
+    return parsed
+
+
+def _check_nesting(data: bytes, where: str, cap: int) -> None:
+    """Refuse deep nesting before the parser, which recurses, sees it."""
+    signs = np.zeros(256, dtype=np.int8)
+    signs[[ord("["), ord("{")]] = 1
+    signs[[ord("]"), ord("}")]] = -1
+    depth = 0
+    bare = _STRING.sub(b"", data)
+    for begin in range(0, len(bare), _CHUNK):
+        steps = np.cumsum(signs[np.frombuffer(bare, np.uint8, min(_CHUNK, len(bare) - begin), begin)], dtype=np.int64)
+        if depth + int(steps.max()) > cap:
+            raise LimitExceededError(
+                f"{where}: arrays and objects are nested deeper than {cap}; no opweave file is, so check what it is"
+            )
+        depth += int(steps[-1])
+
+
+def write_bytes(path: PathLike, data: bytes) -> None:
+    """Write a file whole or not at all: into a neighbour first, which then takes the file's place.
+
+    A link is followed, so that it stays a link. A device or pipe (``/dev/stdout``) is written to directly.
+
+    Raises
+    ------
+    InvalidInputError
+        When the place cannot be written to; nothing has changed then.
+    """
+    with _polite_writing(path):
+        target = Path(path).resolve()
+        if target.exists() and not target.is_file() and not target.is_dir():
+            target.write_bytes(data)
+            return
+        temporary = _neighbour(target)
+        try:
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            if target.is_file():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: PathLike, text: str) -> None:
+    """Write UTF-8 text whole or not at all; packed when the name ends in ``.gz``.
+
+    Raises
+    ------
+    InvalidInputError
+        When the place cannot be written to.
+    """
+    data = text.encode("utf-8")
+    packed = os.fspath(path).lower().endswith(".gz")
+    write_bytes(path, gzip.compress(data, mtime=0) if packed else data)
+
+
+def write_json(path: PathLike, value: object) -> None:
+    """Write a value as JSON, whole or not at all; NaN and infinities are refused.
+
+    Raises
+    ------
+    InvalidInputError
+        When the place cannot be written to.
+    """
+    write_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")) + "\n")
+
+
+def check_writable(path: PathLike) -> None:
+    """Make sure now that :func:`write_bytes` will be able to write here later, without leaving a trace.
+
+    Raises
+    ------
+    InvalidInputError
+        When the place is a folder, or its folder does not take new files.
+    """
+    with _polite_writing(path):
+        target = Path(path).resolve()
+        if target.is_dir():
+            raise IsADirectoryError(21, "it is a folder")
+        if target.exists() and not target.is_file():
+            return
+        _try_folder(target.parent)
+
+
+def check_folder_writable(path: PathLike) -> None:
+    """Make sure that files can be written into this folder, or that it could be made.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is a file, or takes no new files.
+    """
+    with _polite_writing(path):
+        folder = Path(path).resolve()
+        while not folder.exists():
+            folder = folder.parent
+        _try_folder(folder)
+
+
+def make_folder(path: PathLike) -> Path:
+    """Make a folder with its parents, unless it is there.
+
+    Raises
+    ------
+    InvalidInputError
+        When it cannot be made.
+    """
+    with _polite_writing(path):
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _try_folder(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(20, f"{folder} is not a folder")
+    # Permission bits do not tell about read-only disks or the root user, so try.
+    probe = _neighbour(folder / "probe")
+    probe.open("xb").close()
+    probe.unlink()
+
+
+def _neighbour(target: Path) -> Path:
+    """Make up a name in the same folder, so that the final rename stays on one disk."""
+    return target.with_name(f".opweave-{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
+@contextlib.contextmanager
+def _polite_writing(path: PathLike) -> Iterator[None]:
+    where = plain(os.fspath(path))
+    try:
+        yield
+    except FileNotFoundError:
+        raise InvalidInputError(f"{where}: its folder does not exist; make it first or choose another place") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InvalidInputError(f"{where}: cannot be written ({reason}); choose another place") from None
+    except ValueError as error:
+        raise InvalidInputError(f"{where}: this is not a file name ({error})") from None

@@ -1,0 +1,1 @@
+"""Memory ordering shown to people: its plan, trace, picture and table rows."""

@@ -1,0 +1,78 @@
+"""Memory ordering as the command line and the reports show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from opweave.adapters.memory_ordering.figure import memory_figure
+from opweave.adapters.memory_ordering.plan import given_order, plan_json, profile_of
+from opweave.adapters.memory_ordering.trace import trace_json
+from opweave.adapters.units import readable_bytes, readable_share
+from opweave.adapters.views import Row, View
+from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class MemoryOrderingView(View[MemoryOrdering, Ordering]):
+    """Peak, saving against the given order, and where the peak is."""
+
+    word: ClassVar[str] = "ordering"
+    problem_type = MemoryOrdering
+    floors: ClassVar[tuple[str, ...]] = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
+    plan_file: ClassVar[str] = "order.json"
+    figure_file: ClassVar[str] = "memory.png"
+
+    @cached_property
+    def given(self) -> MemoryProfile:
+        """Profile of the order in which the model lists its operators."""
+        return profile_of(self.problem, given_order(self.problem))
+
+    @cached_property
+    def best(self) -> MemoryProfile:
+        """Profile of the result's order."""
+        return profile_of(self.problem, self.solution)
+
+    def rows(self) -> list[Row]:
+        """Given order, saving, busiest operator."""
+        before = _measure(self.problem, self.given)
+        exact = f" ({before:,} bytes)" if before >= 1024 else ""
+        rows = [("given order", readable_bytes(before) + exact)]
+        if self.result.solution is None:
+            return rows
+        if before:
+            saved = 1 - _measure(self.problem, self.best) / before
+            worse = "more than the given order" if saved < 0 else "of the given order"
+            rows.append(("saved", f"{readable_share(abs(saved))} {worse}"))
+        if self.best.peak_operator is not None:
+            rows.append(("busiest operator", f"{self.best.peak_operator} (step {self.best.peak_step})"))
+        return rows
+
+    def plan(self) -> dict[str, object]:
+        """Write every step with its bytes."""
+        return plan_json(self.problem, self.solution, self.best)
+
+    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """List operator and live bytes of every step."""
+        kinds = {op.id: op.kind for op in self.problem.graph.operators}
+        return ("step", "operator", "kind", "live while it runs", "live after it"), [
+            (str(step), name, kinds[name], readable_bytes(stable), readable_bytes(transient))
+            for step, (name, stable, transient) in enumerate(
+                zip(self.solution.order, self.best.stable, self.best.transient, strict=True)
+            )
+        ]
+
+    def trace(self) -> dict[str, object]:
+        """Draw a block for every step and a counter of live bytes."""
+        return trace_json(self.problem, self.solution, self.best)
+
+    def figure(self) -> Figure:
+        """Draw the memory profile against the given order's."""
+        return memory_figure(self.problem, self.result, self.given, self.best)
+
+
+def _measure(problem: MemoryOrdering, profile: MemoryProfile) -> int:
+    return profile.peak_bytes if problem.objective == "peak" else profile.total_bytes

@@ -1,0 +1,184 @@
+"""Bytes of ONNX tensors and constants, from dims and element types alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import MAX_BYTES
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
+
+ELEMENT_BITS = {
+    "BFLOAT16": 16,
+    "BOOL": 8,
+    "COMPLEX128": 128,
+    "COMPLEX64": 64,
+    "DOUBLE": 64,
+    "FLOAT": 32,
+    "FLOAT16": 16,
+    "FLOAT4E2M1": 4,
+    "FLOAT6E2M3": 6,
+    "FLOAT6E3M2": 6,
+    "FLOAT8E4M3FN": 8,
+    "FLOAT8E4M3FNUZ": 8,
+    "FLOAT8E5M2": 8,
+    "FLOAT8E5M2FNUZ": 8,
+    "FLOAT8E8M0": 8,
+    "INT16": 16,
+    "INT2": 2,
+    "INT32": 32,
+    "INT4": 4,
+    "INT64": 64,
+    "INT8": 8,
+    "UINT16": 16,
+    "UINT2": 2,
+    "UINT32": 32,
+    "UINT4": 4,
+    "UINT64": 64,
+    "UINT8": 8,
+}
+"""Bits of one element; elements under a byte are packed, and the last byte is filled up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sized:
+    """Shape, element type and bytes of a tensor or constant."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    bytes: int
+
+
+def element_type(number: int) -> str:
+    """Name an ONNX element type; "type 99" for one that this version of onnx does not know."""
+    from onnx import TensorProto
+
+    try:
+        return str(TensorProto.DataType.Name(number))
+    except ValueError:
+        return f"type {number}"
+
+
+def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
+    """Count the bytes of a tensor.
+
+    Parameters
+    ----------
+    shape
+        Every dimension known; 0 is legal.
+    dtype
+        A key of :data:`ELEMENT_BITS`.
+    what
+        Names the tensor in errors, file first.
+
+    Raises
+    ------
+    InvalidInputError
+        For a negative dimension, an element type without a fixed size, or more than 2**53 bytes.
+
+    Examples
+    --------
+    >>> sized([3, 5], "INT4", "example").bytes
+    8
+    """
+    for position, dim in enumerate(shape):
+        if dim < 0:
+            raise InvalidInputError(
+                f"{what} has dimension {dim} at position {position}; a size is 0 or more, so fix it with "
+                "'python -m onnxruntime.tools.make_dynamic_shape_fixed' or export the model again"
+            )
+    bits = ELEMENT_BITS.get(dtype)
+    if bits is None:
+        raise InvalidInputError(f"{what} holds elements of {dtype}, which have no fixed size; remove that part")
+    size = (math.prod(shape) * bits + 7) // 8
+    if size > MAX_BYTES:
+        raise InvalidInputError(f"{what} has dimensions {list(shape)}, more than 2**53 bytes; check the model's shapes")
+    return Sized(tuple(shape), {"FLOAT": "float32", "DOUBLE": "float64"}.get(dtype, dtype.lower()), size)
+
+
+def initializer_size(tensor: TensorProto, what: str) -> Sized:
+    """Size a constant from its dims and type; its data, inside or outside the file, is not looked at.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`sized` does.
+    """
+    dtype = element_type(tensor.data_type)
+    if dtype == "STRING":
+        return Sized(tuple(tensor.dims), "string", sum(len(text) for text in tensor.string_data))
+    return sized(list(tensor.dims), dtype, what)
+
+
+def sparse_size(tensor: SparseTensorProto, what: str) -> Sized:
+    """Size a sparse constant: what its values and indices take.
+
+    Raises
+    ------
+    InvalidInputError
+        As :func:`sized` does.
+    """
+    values = initializer_size(tensor.values, what)
+    indices = initializer_size(tensor.indices, what)
+    return Sized(tuple(tensor.dims), values.dtype, values.bytes + indices.bytes)
+
+
+def constant_size(node: NodeProto, what: str) -> Sized:
+    """Size what a Constant node holds.
+
+    Raises
+    ------
+    InvalidInputError
+        When it holds nothing that is known, or as :func:`sized` does.
+    """
+    for attribute in node.attribute:
+        if attribute.name in _CONSTANT_SIZES:
+            return _CONSTANT_SIZES[attribute.name](attribute, what)
+    raise InvalidInputError(f"{what} is a Constant node without a value; export the model again")
+
+
+_CONSTANT_SIZES: dict[str, Callable[[AttributeProto, str], Sized]] = {
+    "value": lambda attribute, what: initializer_size(attribute.t, what),
+    "sparse_value": lambda attribute, what: sparse_size(attribute.sparse_tensor, what),
+    "value_float": lambda _, what: sized([], "FLOAT", what),
+    "value_floats": lambda attribute, what: sized([len(attribute.floats)], "FLOAT", what),
+    "value_int": lambda _, what: sized([], "INT64", what),
+    "value_ints": lambda attribute, what: sized([len(attribute.ints)], "INT64", what),
+    "value_string": lambda attribute, _: Sized((), "string", len(attribute.s)),
+    "value_strings": lambda attribute, _: Sized(
+        (len(attribute.strings),), "string", sum(len(text) for text in attribute.strings)
+    ),
+}
+
+
+def multiply_accumulate_flops(node: NodeProto, shapes: Sequence[tuple[int, ...]], made: Iterable[int]) -> float:
+    """Count the floating-point operations of Conv, Gemm and MatMul; 0 for everything else, which moves data mostly.
+
+    Parameters
+    ----------
+    node
+        The operator.
+    shapes
+        Of its inputs.
+    made
+        Shape of its first output.
+
+    Returns
+    -------
+    float
+        Two for a multiply-accumulate.
+    """
+    outputs = math.prod(made)
+    if node.op_type == "Conv" and len(shapes) > 1:
+        return 2.0 * outputs * math.prod(shapes[1][1:])
+    if node.op_type == "MatMul" and shapes and shapes[0]:
+        return 2.0 * outputs * shapes[0][-1]
+    if node.op_type == "Gemm" and shapes and len(shapes[0]) == 2:
+        transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
+        return 2.0 * outputs * shapes[0][0 if transposed else 1]
+    return 0.0

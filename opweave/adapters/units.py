@@ -1,0 +1,91 @@
+"""Numbers as people read and write them."""
+
+from __future__ import annotations
+
+import re
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import MAX_BYTES
+
+_FACTORS = {"": 1, "B": 1}
+_FACTORS |= {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
+_FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("kMGTP")}
+_BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
+
+
+def readable_bytes(size: float) -> str:
+    """Write bytes with three or four digits and a binary unit.
+
+    Examples
+    --------
+    >>> readable_bytes(6_520_832), readable_bytes(900), readable_bytes(2048)
+    ('6.22 MiB', '900 B', '2 KiB')
+    """
+    value, unit = float(size), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1024 or unit == "PiB":
+            break
+        value /= 1024
+    digits = 0 if unit == "B" or abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
+    text = f"{value:,.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
+
+
+def readable_seconds(seconds: float) -> str:
+    """Write a duration with two or three digits.
+
+    Examples
+    --------
+    >>> readable_seconds(0.0123), readable_seconds(4.5), readable_seconds(3700)
+    ('12 ms', '4.5 s', '61.7 min')
+    """
+    if seconds < 1.0:
+        return f"{seconds * 1000:.2g} ms" if seconds < 0.01 else f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 600 else f"{seconds / 60:.1f} min"
+
+
+def readable_share(share: float | None) -> str:
+    """Write a fraction as a percentage; a dash when unknown.
+
+    Examples
+    --------
+    >>> readable_share(0.0), readable_share(0.1234), readable_share(0.00017), readable_share(None)
+    ('0 %', '12.3 %', '0.017 %', '-')
+    """
+    if share is None:
+        return "-"
+    percent = 100 * share
+    digits = 1 if percent >= 1 else 3
+    return f"{percent:.{digits}f}".rstrip("0").rstrip(".") + " %"
+
+
+def readable(value: float | None, unit: str) -> str:
+    """Write an objective or bound in its problem's unit; a dash when unknown."""
+    if value is None:
+        return "-"
+    return readable_bytes(value) if unit == "bytes" else readable_seconds(value)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a number of bytes with or without a unit: KiB, MiB, GiB (1024) or kB, MB, GB (1000).
+
+    Raises
+    ------
+    InvalidInputError
+        When it is no such number, or outside 0 to 2**53.
+
+    Examples
+    --------
+    >>> parse_bytes("6MiB"), parse_bytes("1.5 GB"), parse_bytes("4096")
+    (6291456, 1500000000, 4096)
+    """
+    found = re.fullmatch(r"\s*(\d{1,20}(?:\.\d{1,9})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
+    factor = _BY_WORD.get(found[2].lower()) if found else None
+    if found is None or factor is None or (factor == 1 and "." in found[1]):
+        raise InvalidInputError(f"{text!r:.60} is no number of bytes; write it as 6291456, 6MiB or 6.3MB")
+    # Decimal digits times the factor, in whole numbers, so that no byte is lost to rounding.
+    whole, _, fraction = found[1].partition(".")
+    size: int = int(whole + fraction) * factor // 10 ** len(fraction)
+    if size > MAX_BYTES:
+        raise InvalidInputError(f"{text!r:.60} is more than 2**53 bytes; write a smaller limit")
+    return size

@@ -1,0 +1,136 @@
+"""How a problem is shown: one view for each of the five, all of the same shape."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
+SolutionT = TypeVar("SolutionT", bound=Solution)
+
+Row = tuple[str, str]
+
+
+class View(ABC, Generic[ProblemT, SolutionT]):
+    """A problem and its result as the command line and the reports show them.
+
+    Attributes
+    ----------
+    problem, result
+        What was solved, and the answer.
+    word
+        What the command line calls the problem.
+    problem_type
+        Its class.
+    floors
+        Names of the simple solvers that every answer is compared with, the usual one first.
+    engine
+        Name of the embedded engine that can check the answer.
+    plan_file, figure_file
+        Names of the plan and the picture in a report folder.
+    """
+
+    word: ClassVar[str]
+    problem_type: ClassVar[type[Problem[Any, Any]]]
+    floors: ClassVar[tuple[str, ...]]
+    engine: ClassVar[str] = "highs"
+    plan_file: ClassVar[str]
+    figure_file: ClassVar[str]
+
+    def __init__(self, problem: ProblemT, result: Result[SolutionT]) -> None:
+        self.problem = problem
+        self.result = result
+
+    @property
+    def solution(self) -> SolutionT:
+        """The result's solution.
+
+        Raises
+        ------
+        InvalidInputError
+            When there is none to show.
+        """
+        if self.result.solution is None:
+            raise InvalidInputError(f"the result has no solution to show (status {self.result.status.value})")
+        return self.result.solution
+
+    @abstractmethod
+    def rows(self) -> list[Row]:
+        """Label and value of what the problem adds to a result's table."""
+
+    @abstractmethod
+    def plan(self) -> dict[str, object]:
+        """Write the plan as plain data for ``json.dumps``."""
+
+    @abstractmethod
+    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """List the plan step by step for reading: headings and rows."""
+
+    @abstractmethod
+    def trace(self) -> dict[str, object]:
+        """Draw the plan as a Chrome trace."""
+
+    @abstractmethod
+    def figure(self) -> Figure:
+        """Draw the result as a picture."""
+
+
+@cache
+def views() -> tuple[type[View[Any, Any]], ...]:
+    """List all views; imported on first use, so that ``import opweave`` stays light."""
+    from opweave.adapters.memory_ordering.view import MemoryOrderingView
+
+    return (MemoryOrderingView,)
+
+
+def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
+    """Make a result ready for showing: as rows, plan, trace and picture.
+
+    Raises
+    ------
+    InvalidInputError
+        When opweave has no view of the problem (a class of the user's own).
+    """
+    return view_of(problem)(problem, result)
+
+
+def view_of(problem: Problem[Any, Any]) -> type[View[Any, Any]]:
+    """Find the view of a problem.
+
+    Raises
+    ------
+    InvalidInputError
+        When it has none (a class of the user's own).
+    """
+    for view in views():
+        if isinstance(problem, view.problem_type):
+            return view
+    raise InvalidInputError(f"opweave cannot draw a {type(problem).__name__}; it draws: {_words()}")
+
+
+def view_for(word: str) -> type[View[Any, Any]]:
+    """Find a view by what the command line, or JSON, calls its problem.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no such problem.
+    """
+    for view in views():
+        if word in (view.word, view.problem_type.kind):
+            return view
+    raise InvalidInputError(f"no problem is called {word!r:.60}; there are: {_words()}")
+
+
+def _words() -> str:
+    return ", ".join(view.word for view in views())

@@ -1,0 +1,61 @@
+"""Shared by the tests of both integer programs: one instance by hand, and a solve without any head start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import opweave as ow
+from opweave.formulations.expressions import express
+from opweave.problems.constraints import Constraint
+
+
+class NotLater(Constraint):
+    """A user's own rule: ``op`` runs in ``step`` or earlier."""
+
+    op: str
+    step: int
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        if solution.intervals()[self.op][0] > self.step:
+            yield self.broken(f"{self.op!r} runs after step {self.step}")
+
+
+class Inexpressible(Constraint):
+    """A rule that no program knows."""
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        return ()
+
+
+@express(NotLater, "pairwise")
+@express(NotLater, "time_indexed")
+def _not_later(formulation: Any, model: Any, constraint: NotLater) -> None:
+    formulation.add_row(model, model.position(constraint.op) <= constraint.step)
+
+
+def two_branches(**fields: Any) -> ow.MemoryOrdering:
+    """Two chains from x that meet: finish one (big, then small) before the other begins.
+
+    big1, small1, big2, small2, join: 1 + 8, 1 + 8 + 1, 1 + 1 + 8, 1 + 8 + 1, then 1 + 1 + 1. The peak is 10; with both
+    big ones first it is 17.
+    """
+    sizes = {"x": 1, "big1": 8, "small1": 1, "big2": 8, "small2": 1, "join": 1}
+    reads = {"big1": ["x"], "big2": ["x"], "small1": ["big1"], "small2": ["big2"], "join": ["small1", "small2"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
+        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
+        outputs=["join"],
+    )
+    return ow.MemoryOrdering(graph=graph, **fields)
+
+
+def solved(problem: ow.MemoryOrdering, formulation: str, **arguments: Any) -> ow.Result[Any]:
+    """HiGHS on a formulation, without the greedy order and the bound that could spare it the work."""
+    return ow.solve(problem, solver="highs", formulation=formulation, options={"head_start": False}, **arguments)
+
+
+def agrees(result: ow.Result[Any], optimum: int | None) -> bool:
+    """Whether a result proves the optimum, or that there is no order."""
+    if optimum is None:
+        return result.status is ow.Status.INFEASIBLE and bool(result.reason)
+    return result.status is ow.Status.OPTIMAL and result.objective == optimum == result.bound

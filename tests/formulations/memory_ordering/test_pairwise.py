@@ -1,0 +1,173 @@
+"""The pairwise program: against brute force in all its shapes, its handles, and its limits."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyomo.environ import Constraint as Row
+from pyomo.environ import value
+
+import opweave as ow
+from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
+from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
+from opweave.solvers.engines.matrix import compile_model
+from tests.brute_force import best_ordering, best_ordering_by_states
+from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
+from tests.strategies import memory_orderings, topological_orders
+
+NAMES = ("pairwise", "pairwise_positions")
+FORMULATIONS = (Pairwise, PairwisePositions)
+OPEN = Circumstances(extended=True)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_branches_by_hand(name):
+    result = solved(two_branches(), name)
+    assert agrees(result, 10)
+    order = result.solution.order
+    assert order.index("small1") < order.index("big2") or order.index("small2") < order.index("big1")
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=60)
+@given(problem=memory_orderings(7))
+def test_agrees_with_brute_force(name, problem):
+    assert agrees(solved(problem, name), best_ordering_by_states(problem)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(problem=memory_orderings(7))
+def test_agrees_with_brute_force_when_rows_may_come(name, problem):
+    result = solved(problem, name, extend=lambda model, problem: None)
+    assert agrees(result, best_ordering_by_states(problem)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=40)
+@given(data=st.data(), problem=memory_orderings(5))
+def test_users_own_constraints_are_obeyed(data, name, problem):
+    op = data.draw(st.sampled_from([op.id for op in problem.graph.operators]))
+    rule = NotLater(op=op, step=data.draw(st.integers(0, 3)))
+    ruled = problem.model_copy(update={"constraints": (*problem.constraints, rule)})
+    assert agrees(solved(ruled, name), best_ordering(ruled)[0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=25)
+@given(data=st.data(), problem=memory_orderings(6, limits=False))
+def test_rows_on_pairs_are_obeyed(data, name, problem):
+    """Forbid the order of two operators through ``extend``: as good as a Precede, or infeasible."""
+    ids = [op.id for op in problem.graph.operators]
+    first, second = data.draw(st.sampled_from(ids)), data.draw(st.sampled_from(ids))
+
+    def extend(model, problem):
+        model.forced = Row(expr=model.before(first, second) >= 1)
+
+    expected = None
+    if first != second:
+        arcs = (*problem.constraints, ow.Precede(before=first, after=second))
+        expected = best_ordering_by_states(problem.model_copy(update={"constraints": arcs}))[0]
+    assert agrees(solved(problem, name, extend=extend), expected)
+
+
+@pytest.mark.parametrize("kind", FORMULATIONS)
+@pytest.mark.parametrize("circumstances", [Circumstances(), OPEN])
+@settings(max_examples=40)
+@given(data=st.data(), problem=memory_orderings(7, limits=False, precedes=False))
+def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, circumstances, problem):
+    order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
+    formulation = kind(circumstances)
+    model = formulation.build(problem)
+    formulation.start(model, order)
+    compiled = compile_model(model)
+    values = compiled.current()
+    real = problem.evaluate(order).objective
+    assert compiled.matrix.broken(values) is None
+    assert formulation.separate(model) == 0
+    assert formulation.objective_bound(problem, compiled.matrix.objective(values)) <= real
+    extracted = problem.evaluate(formulation.extract(model))
+    assert extracted.feasible
+    assert extracted.objective <= real
+
+
+@settings(max_examples=40)
+@given(data=st.data(), problem=memory_orderings(6, limits=False, precedes=False))
+def test_handles_say_what_the_order_says(data, problem):
+    order = data.draw(topological_orders(problem.graph))
+    formulation = Pairwise(OPEN)
+    model = formulation.build(problem)
+    pairs = {pair: model.before(*pair) for pair in itertools.permutations(order, 2)}
+    positions = {name: model.position(name) for name in order}
+    formulation.start(model, ow.Ordering(order=order))
+    assert all(value(pairs[a, b]) == (order.index(a) < order.index(b)) for a, b in pairs)
+    assert [value(positions[name]) for name in order] == list(range(len(order)))
+
+
+@settings(max_examples=60)
+@given(problem=memory_orderings(6), seed=st.integers(0, 2**32 - 1))
+def test_cycles_are_cut_off_and_orders_are_not(problem, seed):
+    """Random values of the pairs: with a cycle, separation cuts them off; without, extraction follows every pair."""
+    formulation = Pairwise(OPEN)
+    try:
+        model = formulation.build(problem)
+    except InfeasibleError:
+        return
+    draw = np.random.default_rng(seed)
+    for variable in model.x.values():
+        variable.set_value(float(draw.integers(2)))
+    before = len(model.cycles)
+    broken = formulation.separate(model)
+    assert len(model.cycles) - before == broken
+    assert all(value(row.body) > value(row.upper) + 0.5 for row in model.cycles.values())
+    order = formulation.extract(model)
+    instance = lower(problem)
+    assert not [v for v in problem.evaluate(order).violations if v.rule in ("precedence", "missing", "repeated")]
+    if not broken:
+        place = {name: step for step, name in enumerate(order.order)}
+        pairs = model.pairwise.pairs
+        for k, variable in enumerate(model.x.values()):
+            first, second = instance.names[pairs.first[k]], instance.names[pairs.second[k]]
+            assert (place[first] < place[second]) == (variable.value > 0.5)
+
+
+def test_a_limit_below_the_forced_bytes_says_how_many_are_missing():
+    with pytest.raises(InfeasibleError, match="at least 9 bytes, 2 more than the limit of 7"):
+        Pairwise().build(two_branches(limit_bytes=7))
+    result = solved(two_branches(limit_bytes=9), "pairwise")
+    assert result.status is ow.Status.INFEASIBLE
+    assert "limit of 9 bytes" in result.reason
+
+
+def test_unknown_constraints_are_refused_by_name():
+    problem = two_branches(constraints=[Inexpressible()])
+    with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
+        Pairwise().build(problem)
+    with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
+        solved(problem, "pairwise")
+
+
+def test_a_model_that_is_too_large_is_refused_before_it_is_built():
+    with pytest.raises(LimitExceededError, match="at most 1 are built"):
+        Pairwise(Circumstances(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
+    with pytest.raises(LimitExceededError, match="all pairs"):
+        Pairwise(Circumstances(limits=ow.Limits(model_rows=0))).build(two_branches())
+
+
+def test_huge_sizes_keep_the_bound_below_the_optimum():
+    """2**52 bytes next to 3 bytes: units are too coarse for equality, but the bound must not pass the optimum."""
+    problem = two_branches()
+    sizes = {"x": 3, "big1": 2**52, "big2": 2**52 - 1, "small1": 5, "small2": 2**51, "join": 1}
+    tensors = [ow.Tensor(id=tensor.id, bytes=sizes[tensor.id]) for tensor in problem.graph.tensors]
+    graph = ow.OpGraph(tensors=tensors, operators=problem.graph.operators, outputs=["join"])
+    problem = ow.MemoryOrdering(graph=graph)
+    result = solved(problem, "pairwise")
+    optimum = best_ordering(problem)[0]
+    assert result.bound <= optimum <= result.objective
+    assert result.gap < 1e-6

@@ -1,0 +1,118 @@
+"""The paper's program: against brute force with and without pruning, and each mended equation on its own."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyomo.environ import Constraint as Row
+from pyomo.environ import value
+
+import opweave as ow
+from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
+from opweave.problems.errors import LimitExceededError
+from opweave.solvers.engines.matrix import compile_model
+from tests.brute_force import best_ordering, best_ordering_by_states
+from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
+from tests.strategies import memory_orderings, topological_orders
+
+NAMES = ("time_indexed", "time_indexed_unpruned")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_branches_by_hand(name):
+    assert agrees(solved(two_branches(), name), 10)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@settings(max_examples=50)
+@given(problem=memory_orderings(6))
+def test_agrees_with_brute_force(name, problem):
+    assert agrees(solved(problem, name), best_ordering_by_states(problem)[0])
+
+
+@settings(max_examples=30)
+@given(data=st.data(), problem=memory_orderings(5))
+def test_users_own_constraints_are_obeyed(data, problem):
+    op = data.draw(st.sampled_from([op.id for op in problem.graph.operators]))
+    rule = NotLater(op=op, step=data.draw(st.integers(0, 3)))
+    ruled = problem.model_copy(update={"constraints": (*problem.constraints, rule)})
+    assert agrees(solved(ruled, "time_indexed"), best_ordering(ruled)[0])
+
+
+def test_rows_on_steps_and_pairs_are_obeyed():
+    """With both big results before the first small one, 17 bytes are needed."""
+
+    def extend(model, problem):
+        model.late = Row(expr=model.before("big1", "small2") + model.before("big2", "small1") == 2)
+
+    assert agrees(solved(two_branches(), "time_indexed", extend=extend), 17)
+    result = solved(
+        two_branches(),
+        "time_indexed",
+        extend=lambda model, _: setattr(model, "first", Row(expr=model.runs("big2", 0) == 1)),
+    )
+    assert result.solution.order[0] == "big2"
+
+
+@pytest.mark.parametrize("kind", [TimeIndexed, TimeIndexedOpen])
+@settings(max_examples=40)
+@given(data=st.data(), problem=memory_orderings(6, limits=False, precedes=False))
+def test_a_start_obeys_the_model_and_costs_what_the_order_costs(data, kind, problem):
+    order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
+    formulation = kind()
+    model = formulation.build(problem)
+    formulation.start(model, order)
+    compiled = compile_model(model)
+    values = compiled.current()
+    assert compiled.matrix.broken(values) is None
+    claimed = formulation.objective_bound(problem, compiled.matrix.objective(values))
+    assert claimed == problem.evaluate(order).objective
+    assert formulation.extract(model) == order
+
+
+def test_pruning_leaves_fewer_variables():
+    problem = two_branches()
+    pruned, full = TimeIndexed().build(problem), TimeIndexedOpen().build(problem)
+    assert len(pruned.O) == 2 * 3 + 2 * 3 + 1
+    assert len(full.O) == 25
+    assert len(pruned.T) < len(full.T)
+
+
+def test_windows_of_the_latest_reader_are_not_cut_off():
+    """Equation (10) as printed drops a tensor when its EARLIEST possible reader must have run.
+
+    x is read by near (nothing after it, so it may run last) and by far (two steps follow it). In the best order near
+    runs last, and x is live until then.
+    """
+    sizes = {"x": 1, "far": 8, "mid": 1, "end": 1, "near": 8}
+    reads = {"far": ["x"], "mid": ["far"], "end": ["mid"], "near": ["x", "end"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=size) for name, size in sizes.items()],
+        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
+    )
+    problem = ow.MemoryOrdering(graph=graph)
+    assert agrees(solved(problem, "time_indexed"), best_ordering(problem)[0])
+
+
+def test_results_that_nobody_reads_take_memory_while_they_are_made():
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="x", bytes=1), ow.Tensor(id="lost", bytes=5)],
+        operators=[ow.Operator(id="waste", inputs=["x"], outputs=["lost"])],
+    )
+    assert agrees(solved(ow.MemoryOrdering(graph=graph), "time_indexed"), 6)
+
+
+def test_one_memory_row_for_each_step():
+    """(6) is summed over the operators: one row for each step, not for each step and operator."""
+    model = TimeIndexed().build(two_branches())
+    assert len(model.memory) == len(model.one_operator_per_step) == len(model.one_step_per_operator) == 5
+    assert value(model.peak.lb) == 1
+
+
+def test_limits():
+    with pytest.raises(InfeasibleError, match="at least 1 bytes, 1 more"):
+        TimeIndexed().build(two_branches(limit_bytes=0))
+    with pytest.raises(LimitExceededError, match="at most 3 are built"):
+        TimeIndexed(Circumstances(limits=ow.Limits(model_rows=3))).build(two_branches())

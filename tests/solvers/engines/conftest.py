@@ -1,0 +1,46 @@
+"""A small problem, and a way to have any engine solve it through ``solve``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import opweave as ow
+from opweave.solvers import registry
+from opweave.solvers.engines.engine import Aids, Engine, run_engine
+from opweave.solvers.registry import Feature, Solver, register
+from tests.formulations.memory_ordering.programs import two_branches
+
+GREEDY = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
+"""A valid order of the two branches, with a peak of 17; the best is 10."""
+
+
+@pytest.fixture
+def problem() -> ow.MemoryOrdering:
+    return two_branches()
+
+
+@pytest.fixture
+def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
+    """Registers an engine as solver "fake"."""
+    registry._load()
+    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
+
+    def add(engine: Engine, aids: Aids = Aids(initial=lambda _: GREEDY)) -> str:
+        register(
+            Solver(
+                name="fake",
+                problem="memory_ordering",
+                kind="engine",
+                run=lambda problem, run: run_engine(problem, run, engine, aids),
+                about="a fake",
+                proves="optimum",
+                features=frozenset(Feature),
+                targets=("order_arcs", "pairwise", "time_indexed"),
+                options=frozenset({"memory_bytes"}),
+            )
+        )
+        return "fake"
+
+    return add

@@ -1,0 +1,109 @@
+"""Functions that run in child processes and misbehave in every way that an engine can."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from typing import Any, ClassVar
+
+import numpy as np
+
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Answer, ChildEngine, News, Work
+
+HERE = "tests.solvers.engines.fakes"
+
+
+def double(argument: int, send: Send) -> int:
+    """Behave."""
+    print("noise on standard output")
+    send("half way")
+    return 2 * argument
+
+
+def where(argument: object, send: Send) -> tuple[int, int]:
+    """Process and process group."""
+    return os.getpid(), os.getpgrp()
+
+
+def fail(argument: object, send: Send) -> None:
+    raise ValueError("no such model")
+
+
+def crash(argument: object, send: Send) -> None:
+    print("about to crash", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+
+
+def leave(argument: object, send: Send) -> None:
+    os._exit(3)
+
+
+def devour(argument: object, send: Send) -> int:
+    return len(np.ones(2**31))
+
+
+def hang_with_a_helper(path: str, send: Send) -> None:
+    """Start a program that writes its process id, then wait for ever without listening."""
+    subprocess.Popen([sys.executable, "-c", f"import os, time; open({path!r}, 'w').write(str(os.getpid())); time.sleep(60)"])
+    send("started")
+    while True:
+        time.sleep(1)
+
+
+def start_then_crash(work: Work, send: Send) -> Answer:
+    send(News(values=work.start))
+    os.kill(os.getpid(), signal.SIGSEGV)
+    raise AssertionError
+
+
+def start_then_hang(work: Work, send: Send) -> Answer:
+    send(News(values=work.start))
+    time.sleep(60)
+    raise AssertionError
+
+
+def refuse(work: Work, send: Send) -> Answer:
+    return Answer("failed", reason="no licence")
+
+
+def wrong_values(work: Work, send: Send) -> Answer:
+    return Answer("solved", np.full(work.matrix.columns, 0.5), 0.0)
+
+
+def nan_values(work: Work, send: Send) -> Answer:
+    return Answer("solved", np.full(work.matrix.columns, np.nan), 0.0)
+
+
+def no_values(work: Work, send: Send) -> Answer:
+    return Answer("solved")
+
+
+def high_bound(work: Work, send: Send) -> Answer:
+    return Answer("solved", work.start, 1e6)
+
+
+def infeasible(work: Work, send: Send) -> Answer:
+    return Answer("infeasible")
+
+
+class FakeChild(ChildEngine):
+    """Runs one of the functions above."""
+
+    name: ClassVar[str] = "fake"
+    function: ClassVar[str] = ""
+
+    def __init__(self, function: Any) -> None:
+        self.function = f"{HERE}:{function.__name__}"  # type: ignore[misc]
+
+    def solver(self) -> str:
+        return "fake"
+
+    def missing(self) -> str | None:
+        return None
+
+    def version(self) -> str | None:
+        return None

@@ -1,0 +1,175 @@
+"""Engines in child processes: the real ones on a few instances, and fakes that lie, crash and overrun."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import Phase, given, settings
+
+import opweave as ow
+from opweave.solvers.engines.cbc import read_answer
+from opweave.solvers.engines.child_engine import Work
+from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
+from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
+from opweave.solvers.engines.scip import STATUS
+from tests.brute_force import best_ordering_by_states
+from tests.formulations.memory_ordering.programs import agrees, two_branches
+from tests.solvers.engines import fakes
+from tests.solvers.engines.fakes import FakeChild
+from tests.solvers.engines.test_highs import knapsack
+from tests.strategies import memory_orderings
+
+CHILDREN = [
+    row.name for row in ow.solvers("memory_ordering") if row.kind == "engine" and row.available and row.name != "highs"
+]
+PLAIN = {"head_start": False}
+START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
+
+
+@pytest.mark.parametrize("formulation", [None, "time_indexed"])
+@pytest.mark.parametrize("name", CHILDREN)
+def test_two_branches_by_hand(name, formulation):
+    result = ow.solve(two_branches(), solver=name, formulation=formulation, options=PLAIN)
+    assert agrees(result, 10)
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+@settings(max_examples=8, phases=[Phase.generate])
+@given(problem=memory_orderings(6))
+def test_agrees_with_brute_force(name, problem):
+    assert agrees(ow.solve(problem, solver=name, options=PLAIN), best_ordering_by_states(problem)[0])
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_time_limit_gap_seed_and_threads_reach_the_engine(name):
+    able = next(row.features for row in ow.solvers("memory_ordering") if row.name == name)
+    more = {"threads": 2} if "threads" in {feature.value for feature in able} else {}
+    if "start" in {feature.value for feature in able}:
+        more["start"] = START
+    result = ow.solve(two_branches(), solver=name, options=PLAIN, time_limit=30, gap=0.1, seed=5, **more)
+    assert result.gap is not None
+    assert result.gap <= 0.1
+
+
+@pytest.mark.parametrize("name", CHILDREN)
+def test_a_time_limit_keeps_the_first_order(name):
+    from tests.solvers.engines.test_highs import wide_problem
+
+    began = time.monotonic()
+    result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
+    assert result.status is ow.Status.FEASIBLE
+    assert result.bound is not None
+    assert time.monotonic() - began < 12
+
+
+def test_what_is_missing_is_named():
+    for row in ow.solvers("memory_ordering"):
+        if row.kind == "engine":
+            assert row.available == (row.install is None)
+            assert row.available or "install" in row.install
+
+
+def test_a_crash_keeps_the_best_so_far(selectable, problem):
+    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_crash)))
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert result.objective == 17
+    assert "fake died: killed by signal SIGSEGV" in result.reason
+
+
+def test_an_engine_that_overruns_its_time_is_killed(selectable, problem, monkeypatch):
+    monkeypatch.setattr("opweave.solvers.engines.child_engine.GRACE_SECONDS", 0.5)
+    began = time.monotonic()
+    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_hang)), time_limit=2.0)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
+    assert time.monotonic() - began < 8
+
+
+def test_a_callback_ends_a_child_at_once(selectable, problem):
+    began = time.monotonic()
+    result = ow.solve(
+        problem, solver=selectable(FakeChild(fakes.start_then_hang)), callback=lambda now: now.stage.startswith("fake")
+    )
+    assert result.termination is ow.Termination.INTERRUPTED
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (fakes.refuse, "no licence"),
+        (fakes.wrong_values, "returned"),
+        (fakes.nan_values, "not finite"),
+        (fakes.no_values, "has no solution"),
+        (fakes.high_bound, "lies above a verified objective"),
+        (fakes.infeasible, "although a verified solution exists"),
+    ],
+)
+def test_lies_are_found_out_and_the_best_so_far_stays(selectable, problem, function, words):
+    result = ow.solve(problem, solver=selectable(FakeChild(function)))
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert (result.objective, result.bound) == (17, None)
+    assert words in result.reason
+
+
+class _Claims(Engine):
+    """Reports the start, but claims one byte less for it: its matrix says so."""
+
+    name = "claims"
+
+    def missing(self) -> None:
+        return None
+
+    def version(self) -> None:
+        return None
+
+    def solve(self, task: Task) -> Verdict:
+        values = task.start.copy()
+        peak = [str(name) for name in task.matrix.names].index("peak")
+        object.__setattr__(task.compiled, "matrix", _Lenient(task.matrix))
+        values[peak] -= 1.0
+        task.incumbent(values)
+        task.bound(float(values[peak]))
+        return Verdict.SOLVED
+
+
+class _Lenient:
+    """A matrix that finds nothing broken."""
+
+    def __init__(self, matrix: object) -> None:
+        self._matrix = matrix
+
+    def __getattr__(self, name: str) -> object:
+        return (lambda values: None) if name == "broken" else getattr(self._matrix, name)
+
+
+def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
+    result = ow.solve(problem, solver=selectable(_Claims(), Aids()), start=START)
+    assert result.status is ow.Status.FEASIBLE
+    assert (result.objective, result.bound) == (17, None)
+    assert "claimed 16" in result.reason
+
+
+def test_rebuilding_a_model_keeps_it():
+    model = rebuild(knapsack(2), None)
+    assert (len(model.x), len(model.rows)) == (2, 2)
+    assert set(DIALECTS) == {"glpk", "gurobi", "cplex", "xpress"}
+    assert set(STATUS.values()) == {"solved", "infeasible", "stopped"}
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "values"),
+    [
+        ("Optimal - objective value -1.0\n 0 x1 1 0\n", "solved", [0.0, 1.0]),
+        ("Optimal - objective value -1.0\n 0 r0 1 0\n 0 x0 1 0\n 1 x1 0 0\n", "solved", [1.0, 0.0]),
+        ("Infeasible - objective value 0\n", "infeasible", None),
+        ("Stopped on time (no integer solution - continuous used) - objective value -1\n 0 x0 .5 0\n", "stopped", None),
+        ("Stopped on time - objective value -1\n** 0 x0 1 0\n", "stopped", [1.0, 0.0]),
+        ("Unbounded - objective value 0\n", "failed", None),
+    ],
+)
+def test_solution_files_of_cbc_are_read(text, verdict, values):
+    work = Work("cbc", knapsack(), None, None, 0.0, 0, 1)
+    answer = read_answer(text, "", work)
+    assert answer.verdict == verdict
+    assert (None if answer.values is None else answer.values.tolist()) == values

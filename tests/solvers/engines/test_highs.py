@@ -1,0 +1,230 @@
+"""HiGHS: every status has a meaning, dropped rows are noticed, limits and interrupts keep what was found."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import highspy
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.problems.errors import EngineError
+from opweave.solvers.engines import highs
+from opweave.solvers.engines.engine import Verdict
+from opweave.solvers.engines.highs import STATUS, Highs, add_block, load_highs
+from opweave.solvers.engines.matrix import Block, MatrixModel
+from tests.formulations.memory_ordering.programs import two_branches
+
+PLAIN = {"head_start": False}
+
+
+def knapsack(rows: int = 1) -> MatrixModel:
+    """Minimise -x0 - x1 with x0 + x1 <= 1, ``rows`` times."""
+    return MatrixModel(
+        cost=np.array([-1.0, -1.0]),
+        offset=0.0,
+        lower=np.zeros(2),
+        upper=np.ones(2),
+        whole=np.ones(2, dtype=bool),
+        rows=block(rows),
+        names=("x0", "x1"),
+    )
+
+
+def block(rows: int, value: float = 1.0) -> Block:
+    return Block(
+        start=np.arange(0, 2 * rows + 1, 2, dtype=np.int32),
+        index=np.tile(np.array([0, 1], dtype=np.int32), rows),
+        value=np.full(2 * rows, value),
+        lower=np.full(rows, -np.inf),
+        upper=np.ones(rows),
+        names=tuple(f"r{r}" for r in range(rows)),
+    )
+
+
+def wide_problem(branches: int = 12) -> ow.MemoryOrdering:
+    """Chains of three between x and a join, of unlike sizes: enough for HiGHS to need a while."""
+    rng = np.random.default_rng(5)
+    tensors, operators, ends = [ow.Tensor(id="x", bytes=7)], [], []
+    for b in range(branches):
+        before = ["x"]
+        for step in range(4):
+            name = f"{b}.{step}"
+            tensors.append(ow.Tensor(id=name, bytes=int(rng.integers(1, 1000))))
+            operators.append(ow.Operator(id=name, inputs=before, outputs=[name]))
+            before = [name, f"{(b * 7) % branches}.{step}"] if b > 3 else [name]
+        ends.append(name)
+    tensors.append(ow.Tensor(id="join", bytes=1))
+    operators.append(ow.Operator(id="join", inputs=ends, outputs=["join"]))
+    return ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=operators, outputs=["join"]))
+
+
+def test_every_model_status_of_highs_has_a_meaning():
+    assert set(STATUS) == set(highspy.HighsModelStatus.__members__)
+
+
+def test_rows_that_do_not_arrive_are_noticed(monkeypatch):
+    monkeypatch.setattr(highspy.Highs, "getNumRow", lambda self: 1)
+    with pytest.raises(EngineError, match="highs holds 2 columns, 1 rows"):
+        load_highs(knapsack(rows=2))
+
+
+def test_a_warning_on_the_way_is_an_error(monkeypatch):
+    monkeypatch.setattr(highspy.Highs, "passModel", lambda self, lp: highspy.HighsStatus.kWarning)
+    with pytest.raises(EngineError, match="kWarning to passModel"):
+        load_highs(knapsack())
+
+
+def test_added_rows_are_counted(monkeypatch):
+    solver = load_highs(knapsack())
+    add_block(solver, block(2), "highs")
+    assert solver.getNumRow() == 3
+    with pytest.raises(EngineError, match="breaks rows which it was given"):
+        add_block(solver, block(0), "highs")
+    monkeypatch.setattr(highspy.Highs, "addRows", lambda self, *_: highspy.HighsStatus.kOk)
+    with pytest.raises(EngineError, match="holds 2 columns, 3 rows"):
+        add_block(solver, block(1), "highs")
+
+
+@pytest.mark.parametrize("status", [status for status, verdict in STATUS.items() if verdict is None])
+def test_a_status_that_must_not_be_is_an_error(monkeypatch, problem, status):
+    monkeypatch.setattr(highspy.Highs, "getModelStatus", lambda self: highspy.HighsModelStatus.__members__[status])
+    result = ow.solve(problem, solver="highs", options=PLAIN)
+    assert result.termination is ow.Termination.ENGINE_ERROR
+    assert status in result.reason
+    assert result.status is not ow.Status.OPTIMAL
+
+
+def test_a_failing_run_is_an_error(monkeypatch, problem):
+    monkeypatch.setattr(highspy.Highs, "run", lambda self: highspy.HighsStatus.kError)
+    result = ow.solve(problem, solver="highs", options=PLAIN)
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.ENGINE_ERROR)
+    assert "kError" in result.reason
+
+
+def test_solved_without_a_solution_is_an_error(monkeypatch, problem):
+    monkeypatch.setattr(highs, "_values", lambda solver: None)
+    result = ow.solve(problem, solver="highs", options=PLAIN)
+    assert result.status is not ow.Status.OPTIMAL
+
+
+def test_it_improves_a_start_and_reports_progress(problem):
+    start = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
+    seen: list[ow.Progress] = []
+    result = ow.solve(problem, solver="highs", options=PLAIN, start=start, progress=seen.append)
+    assert (result.objective, result.status) == (10, ow.Status.OPTIMAL)
+    assert [point.objective for point in result.incumbents][0] == 17
+    assert any("highs: " in point.stage for point in seen)
+
+
+def test_a_time_limit_returns_the_best_so_far_with_a_bound():
+    result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", time_limit=1.5)
+    assert result.status is ow.Status.FEASIBLE
+    assert result.termination is ow.Termination.TIME_LIMIT
+    assert result.bound is not None
+    assert result.timings.total < 15
+
+
+def test_a_callback_stops_it():
+    result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", callback=lambda now: now.seconds > 0.5)
+    assert result.termination is ow.Termination.INTERRUPTED
+    assert result.status is ow.Status.FEASIBLE
+
+
+def test_ctrl_c_returns_the_best_so_far():
+    def press(now: ow.Progress) -> None:
+        if now.stage.startswith("highs") and now.seconds > 0.5:
+            raise KeyboardInterrupt
+
+    began = threading.active_count()
+    result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", progress=press)
+    assert result.termination is ow.Termination.INTERRUPTED
+    assert result.status is ow.Status.FEASIBLE
+    assert threading.active_count() == began
+
+
+def test_a_gap_ends_the_search_early():
+    result = ow.solve(wide_problem(6), solver="highs", options=PLAIN, gap=0.5)
+    assert result.status in (ow.Status.FEASIBLE, ow.Status.OPTIMAL)
+    assert result.gap <= 0.5
+
+
+def test_solves_with_unlike_numbers_of_threads_do_not_disturb_each_other():
+    results: dict[int, ow.Result] = {}
+
+    def solve(threads: int) -> None:
+        results[threads] = ow.solve(wide_problem(6), solver="highs", options=PLAIN, threads=threads, time_limit=30)
+
+    workers = [threading.Thread(target=solve, args=(threads,)) for threads in (1, 2, 3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert {result.objective for result in results.values()} == {results[1].objective}
+    assert all(result.status is ow.Status.OPTIMAL for result in results.values())
+
+
+def test_the_same_seed_gives_the_same_result():
+    first, second = (ow.solve(wide_problem(6), solver="highs", options=PLAIN, seed=3) for _ in range(2))
+    assert first.solution == second.solution
+
+
+def test_rows_of_an_extension_are_obeyed_and_nonsense_in_it_refused(problem):
+    import pyomo.environ as pyo
+
+    def both_big_first(model, _):
+        model.late = pyo.Constraint(expr=model.before("big1", "small2") + model.before("big2", "small1") == 2)
+
+    result = ow.solve(problem, solver="highs", extend=both_big_first)
+    assert (result.objective, result.bound, result.status) == (17, 17, ow.Status.OPTIMAL)
+    with pytest.raises(ow.UnsupportedFeatureError, match="linear"):
+        ow.solve(problem, solver="highs", extend=lambda m, _: setattr(m, "c", pyo.Constraint(expr=m.peak**2 <= 1)))
+    with pytest.raises(ow.InvalidInputError, match="not a finite number"):
+        ow.solve(
+            problem, solver="highs", extend=lambda m, _: setattr(m, "c", pyo.Constraint(expr=m.peak * np.nan <= 1))
+        )
+
+
+def test_a_start_that_breaks_an_added_row_is_refused(problem):
+    import pyomo.environ as pyo
+
+    start = ow.Ordering(order=["big1", "small1", "big2", "small2", "join"])
+
+    def second_first(model, _):
+        model.row = pyo.Constraint(expr=model.before("big2", "big1") >= 1)
+
+    with pytest.raises(ow.InvalidInputError, match="the start does not obey the model: .* row"):
+        ow.solve(problem, solver="highs", extend=second_first, start=start)
+
+
+def test_no_bound_is_claimed_for_an_objective_that_a_user_put_in_place(problem):
+    import pyomo.environ as pyo
+
+    def other(model, _):
+        model.objective.deactivate()
+        model.other = pyo.Objective(expr=-model.position("big1"))
+
+    result = ow.solve(problem, solver="highs", extend=other, options=PLAIN)
+    assert result.status is ow.Status.FEASIBLE
+    assert result.bound is None
+    assert result.solution.order.index("big1") == 2
+
+
+def test_an_empty_graph_and_a_single_operator_are_solved():
+    for operators, tensors, peak in (
+        ([], [], 0),
+        ([ow.Operator(id="a", outputs=["t"])], [ow.Tensor(id="t", bytes=3)], 3),
+    ):
+        for formulation in ("pairwise", "pairwise_positions", "time_indexed"):
+            lone = ow.MemoryOrdering(graph=ow.OpGraph(operators=operators, tensors=tensors))
+            result = ow.solve(lone, solver="highs", formulation=formulation, options=PLAIN)
+            assert (result.objective, result.status) == (peak, ow.Status.OPTIMAL)
+
+
+def test_verdicts_are_three():
+    assert {verdict for verdict in STATUS.values() if verdict} == set(Verdict)
+    assert Highs().missing() is None
+    assert time.monotonic() > 0
+    assert two_branches().graph

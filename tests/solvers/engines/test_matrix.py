@@ -1,0 +1,134 @@
+"""Models as arrays: what arrives, and which numbers are refused."""
+
+from __future__ import annotations
+
+import math
+import pickle
+
+import numpy as np
+import pyomo.environ as pyo
+import pytest
+
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.solvers.engines.matrix import TriviallyInfeasibleError, compile_model
+from opweave.solvers.engines.mps import write_mps
+
+
+def model(row=None, objective=None) -> pyo.ConcreteModel:
+    built = pyo.ConcreteModel()
+    built.x = pyo.Var(bounds=(0, 4))
+    built.y = pyo.Var(domain=pyo.Binary)
+    built.unused = pyo.Var(domain=pyo.Binary)
+    built.objective = pyo.Objective(expr=built.x + 2 * built.y + 3 if objective is None else objective(built))
+    if row is not None:
+        built.row = pyo.Constraint(expr=row(built))
+    return built
+
+
+def test_rows_columns_and_constants_arrive():
+    matrix = compile_model(model(lambda m: (1, m.x + 2 * m.y - 1, 3))).matrix
+    assert (matrix.columns, len(matrix.rows), matrix.offset) == (3, 2, 3.0)
+    assert matrix.cost.tolist() == [1.0, 2.0, 0.0]
+    assert matrix.whole.tolist() == [False, True, True]
+    assert sorted(zip(matrix.rows.lower, matrix.rows.upper, strict=True)) == [(-math.inf, 4.0), (2.0, math.inf)]
+    assert matrix.objective(np.array([1.0, 1.0, 0.0])) == 6.0
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (lambda m: math.nan * m.x + m.y <= 1, "row .*not a finite number"),
+        (lambda m: math.inf * m.x + m.y <= 1, "row .*not a finite number"),
+        (lambda m: 1e16 * m.x + m.y <= 1, "row .*or more"),
+        (lambda m: 1e-12 * m.x + m.y <= 1, "row .*or less"),
+        (lambda m: m.x + m.y <= math.nan, "row .*not a number"),
+        (lambda m: m.x + m.y >= math.inf, "row .*infinite the wrong way"),
+    ],
+)
+def test_numbers_that_engines_misread_are_refused(row, words):
+    with pytest.raises(InvalidInputError, match=words):
+        compile_model(model(row))
+
+
+def test_an_objective_that_is_not_finite_is_refused():
+    with pytest.raises(InvalidInputError, match="x of the model has an objective coefficient"):
+        compile_model(model(objective=lambda m: math.inf * m.x))
+    with pytest.raises(InvalidInputError, match="constant"):
+        compile_model(model(objective=lambda m: m.x + math.nan))
+
+
+def test_bounds_that_are_not_numbers_are_refused():
+    built = model(lambda m: m.x + m.y <= 1)
+    built.x.setub(math.nan)
+    with pytest.raises(InvalidInputError, match="x"):
+        compile_model(built)
+
+
+def test_only_linear_models_with_one_objective_are_taken():
+    with pytest.raises(UnsupportedFeatureError, match="linear"):
+        compile_model(model(lambda m: m.x * m.y <= 1))
+    twice = model()
+    twice.second = pyo.Objective(expr=twice.x)
+    with pytest.raises(InvalidInputError, match="2 active objectives"):
+        compile_model(twice)
+    logical = model()
+    logical.b = pyo.BooleanVar()
+    logical.c = pyo.LogicalConstraint(expr=logical.b)
+    with pytest.raises(UnsupportedFeatureError, match="linear"):
+        compile_model(logical)
+
+
+def test_a_row_that_can_never_hold_is_noticed():
+    built = model()
+    built.x.fix(1)
+    built.row = pyo.Constraint(expr=built.x >= 2)
+    with pytest.raises(TriviallyInfeasibleError):
+        compile_model(built)
+
+
+def test_broken_rows_bounds_and_fractions_are_named():
+    matrix = compile_model(model(lambda m: m.x + 2 * m.y <= 3)).matrix
+    assert matrix.broken(np.array([1.0, 1.0, 0.0])) is None
+    assert matrix.broken(np.array([2.0, 1.0, 0.0])) == "values that break row row"
+    assert matrix.broken(np.array([-1.0, 1.0, 0.0])) == "x outside its bounds"
+    assert matrix.broken(np.array([1.0, 0.5, 0.0])) == "a fraction for y"
+    assert "not finite" in matrix.broken(np.array([math.nan, 0.0, 0.0]))
+    assert "not finite" in matrix.broken(np.zeros(2))
+
+
+def test_rows_added_later_come_once_and_may_use_unused_variables():
+    built = model(lambda m: m.x + m.y <= 1)
+    compiled = compile_model(built)
+    assert len(compiled.new_rows()) == 0
+    built.late = pyo.Constraint(expr=built.unused - built.x >= 2 - 3)
+    block = compiled.new_rows()
+    assert (len(block), block.lower.tolist(), sorted(block.value.tolist())) == (1, [-1.0], [-1.0, 1.0])
+    assert len(compiled.new_rows()) == 0
+    built.z = pyo.Var()
+    built.foreign = pyo.Constraint(expr=built.z <= 1)
+    with pytest.raises(UnsupportedFeatureError, match="foreign"):
+        compiled.new_rows()
+
+
+def test_arrays_travel_without_their_pyomo_model():
+    matrix = compile_model(model(lambda m: m.x + m.y <= 1)).matrix
+    copy = pickle.loads(pickle.dumps(matrix))
+    assert copy.rows.value.tolist() == matrix.rows.value.tolist()
+    assert len(copy.names) == 0
+
+
+def test_an_mps_file_is_read_back_by_an_engine(tmp_path):
+    import highspy
+
+    built = model(lambda m: m.x + 2 * m.y >= 1.5)
+    built.equal = pyo.Constraint(expr=built.x - built.unused == 0.1)
+    built.free = pyo.Var()
+    built.link = pyo.Constraint(expr=built.free + built.x <= 1e-3)
+    matrix = compile_model(built).matrix
+    write_mps(matrix, tmp_path / "model.mps")
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    assert solver.readModel(str(tmp_path / "model.mps")) == highspy.HighsStatus.kOk
+    assert (solver.getNumCol(), solver.getNumRow()) == (4, 3)
+    solver.run()
+    assert solver.getInfo().objective_function_value + matrix.offset == pytest.approx(3 + 2.1)
