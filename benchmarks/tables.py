@@ -37,7 +37,7 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], no
         table.add_column(name, justify="left" if position == 0 else "right", no_wrap=position == 0)
     for row in rows:
         table.add_row(*(cell if isinstance(cell, str) else f"{cell:,}" for cell in row))
-    Console(width=150).print(table)
+    Console(width=170).print(table)
 
 
 def kilobytes(size: float | None) -> str:

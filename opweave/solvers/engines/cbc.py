@@ -94,7 +94,7 @@ def _write_start(start: FloatArray, path: Path) -> None:
 def read_answer(text: str, log: str, work: Work) -> Answer:
     """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
     status, _, rest = text.partition("\n")
-    words = status.partition(" - ")[0].strip().lower()
+    words = re.sub(r"\(.*\)", "", status).partition(" - ")[0].strip().lower()
     verdict = STATUS.get(words)
     if verdict is None:
         return Answer("failed", reason=status)

@@ -148,10 +148,9 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
     if answer.verdict == "solved":
         if answer.values is None:
             raise EngineError(f"{engine} calls the model solved but has no solution")
-        if answer.bound is not None:
-            task.bound(answer.bound)
-        elif task.run.gap == 0:
-            task.bound(task.matrix.objective(answer.values))
+        # An engine that names no bound has at least proved the gap that it was asked for.
+        objective = task.matrix.objective(answer.values)
+        task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
         return Verdict.SOLVED
     if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
         task.bound(answer.bound)

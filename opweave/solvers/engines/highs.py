@@ -100,6 +100,8 @@ class Highs(Engine):
             run_in_thread(solver, task, events)
             verdict = _verdict(solver)
             values = _values(solver)
+            if verdict is Verdict.SOLVED and values is None:
+                raise EngineError("highs calls the model solved but has no solution")
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
@@ -298,8 +300,6 @@ def _values(solver: highspy.Highs) -> FloatArray | None:
     import highspy
 
     if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        if solver.getModelStatus().name == "kOptimal":
-            raise EngineError("highs calls the model solved but has no solution")
         return None
     return np.array(solver.getSolution().col_value, dtype=np.float64)
 

@@ -291,7 +291,10 @@ def _all_variables(model: ConcreteModel, columns: Sequence[Any]) -> list[Any]:
 
 
 def _bounds(variables: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
-    bounds = [variable.bounds for variable in variables]
+    try:
+        bounds = [variable.bounds for variable in variables]
+    except ValueError as error:
+        raise InvalidInputError(f"the model cannot be read: {error}") from error
     lower = np.asarray([-np.inf if low is None else low for low, _ in bounds], dtype=np.float64)
     upper = np.asarray([np.inf if high is None else high for _, high in bounds], dtype=np.float64)
     return lower, upper

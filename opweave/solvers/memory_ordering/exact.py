@@ -64,6 +64,10 @@ class PeakSearch:
         Upper bounds of every operator's L2. Shape (operators,).
     bounding_operator
         The operator whose step proves the bound, if one does.
+    not_undercut
+        The last incumbent below which neither an order nor a proof was found.
+    lucky_sign
+        The end from which the last search that decided something began; tried first.
     """
 
     problem: MemoryOrdering
@@ -75,6 +79,8 @@ class PeakSearch:
     peak: int = field(init=False)
     bound: int = 0
     bounding_operator: str | None = None
+    not_undercut: int | None = None
+    lucky_sign: int = BACKWARD
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
 
@@ -155,7 +161,7 @@ class PeakSearch:
         """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
-        most = min(most_states, SEARCHED_BYTES // (16 * words + 64))
+        most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
         budget = min(FIRST_BUDGET, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
         while True:
@@ -163,8 +169,7 @@ class PeakSearch:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
             self._probe(self.bound, budget)
             self._divide(budget, self._probe if budget <= small else self._tighten)
-            while self._unsettled() and self._tighten(self.peak - self.granularity, budget):
-                pass
+            self._undercut(budget, again=budget > small)
             if not self._unsettled():
                 return True
             if budget == most:
@@ -181,6 +186,16 @@ class PeakSearch:
             floor = self.bound + quarters.pop() * (self.peak - self.bound) // 4
             if decide_floor(floor, budget):
                 quarters = [1, 3, 2]
+
+    def _undercut(self, budget: int, *, again: bool) -> None:
+        """Decide the floor just below the incumbent, as often as that gives a better one.
+
+        Without ``again`` an incumbent that was not settled here before is left alone.
+        """
+        while self._unsettled() and (again or self.peak != self.not_undercut):
+            if not self._tighten(self.peak - self.granularity, budget):
+                self.not_undercut = self.peak
+                return
 
     def _probe(self, floor: int, budget: int) -> bool:
         """Search at a floor from both ends; whether it was decided."""
@@ -209,11 +224,12 @@ class PeakSearch:
     def _decide(self, net: Net, floor: int, budget: int) -> Decision:
         """Search from both ends; an order that is found becomes the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
-        for sign in (BACKWARD, FORWARD):
+        for sign in (self.lucky_sign, -self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():
                 decision = decide(net, floor, sign, most)
+                self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)
         return decision

@@ -313,10 +313,10 @@ def explore(net: Net, floor: int, sign: int, budget: int, mark: IntArray, order:
     """
     count = len(net.made)
     slots = 16
-    while slots < 4 * budget + 8:
+    while slots < 6 * budget + 8:
         slots *= 2
     table = np.full(slots, -1, dtype=np.int64)
-    states = np.empty((2 * budget + 4, (count + 63) // 64), dtype=np.uint64)
+    states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
     now = _begin(net, sign, mark)
     frame_trail = np.zeros(count + 2, dtype=np.int64)
     frame_first = np.zeros(count + 2, dtype=np.int64)

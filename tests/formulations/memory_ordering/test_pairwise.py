@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -171,3 +172,16 @@ def test_huge_sizes_keep_the_bound_below_the_optimum():
     optimum = best_ordering(problem)[0]
     assert result.bound <= optimum <= result.objective
     assert result.gap < 1e-6
+
+
+DATA = Path(__file__).parents[2] / "data"
+
+
+@pytest.mark.parametrize("arcs", [0, 5])
+def test_a_real_network_is_proved(arcs):
+    """HRNet-W18-small (143 operators): 6368 KB, as published; also with users' arcs along its own order."""
+    graph = ow.load(DATA / "paper_hrnet_w18_small_v1_256_cut.json.gz")
+    names = [op.id for op in graph.operators]
+    rows = [ow.Precede(before=names[7 * k], after=names[7 * k + 11]) for k in range(arcs)]
+    result = solved(ow.MemoryOrdering(graph=graph, constraints=rows), "pairwise", time_limit=60)
+    assert agrees(result, 6368 * 1024)

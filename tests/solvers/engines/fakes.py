@@ -48,7 +48,9 @@ def devour(argument: object, send: Send) -> int:
 
 def hang_with_a_helper(path: str, send: Send) -> None:
     """Start a program that writes its process id, then wait for ever without listening."""
-    subprocess.Popen([sys.executable, "-c", f"import os, time; open({path!r}, 'w').write(str(os.getpid())); time.sleep(60)"])
+    subprocess.Popen(
+        [sys.executable, "-c", f"import os, time; open({path!r}, 'w').write(str(os.getpid())); time.sleep(60)"]
+    )
     send("started")
     while True:
         time.sleep(1)

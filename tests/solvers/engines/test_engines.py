@@ -8,6 +8,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import opweave as ow
+from opweave.solvers.engines import child_engine
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
@@ -24,6 +25,9 @@ CHILDREN = [
     row.name for row in ow.solvers("memory_ordering") if row.kind == "engine" and row.available and row.name != "highs"
 ]
 PLAIN = {"head_start": False}
+STEPS = "time_indexed"
+"""For fakes that hand back the start: the pairwise program would improve it first."""
+
 START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
 
@@ -71,16 +75,16 @@ def test_what_is_missing_is_named():
 
 
 def test_a_crash_keeps_the_best_so_far(selectable, problem):
-    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_crash)))
+    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_crash)), formulation=STEPS)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
     assert result.objective == 17
     assert "fake died: killed by signal SIGSEGV" in result.reason
 
 
 def test_an_engine_that_overruns_its_time_is_killed(selectable, problem, monkeypatch):
-    monkeypatch.setattr("opweave.solvers.engines.child_engine.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr(child_engine, "GRACE_SECONDS", 0.5)
     began = time.monotonic()
-    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_hang)), time_limit=2.0)
+    result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_hang)), formulation=STEPS, time_limit=2.0)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
     assert time.monotonic() - began < 8
 
@@ -106,7 +110,7 @@ def test_a_callback_ends_a_child_at_once(selectable, problem):
     ],
 )
 def test_lies_are_found_out_and_the_best_so_far_stays(selectable, problem, function, words):
-    result = ow.solve(problem, solver=selectable(FakeChild(function)))
+    result = ow.solve(problem, solver=selectable(FakeChild(function)), formulation=STEPS)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
     assert (result.objective, result.bound) == (17, None)
     assert words in result.reason
@@ -144,7 +148,7 @@ class _Lenient:
 
 
 def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
-    result = ow.solve(problem, solver=selectable(_Claims(), Aids()), start=START)
+    result = ow.solve(problem, solver=selectable(_Claims(), Aids()), formulation=STEPS, start=START)
     assert result.status is ow.Status.FEASIBLE
     assert (result.objective, result.bound) == (17, None)
     assert "claimed 16" in result.reason
