@@ -13,9 +13,10 @@ from functools import reduce
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.fused_problem import fused_problem
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.nodes import MOST_REACHABILITY_NODES, Node, NodeGraph, single_nodes
 from opweave.formulations.memory_ordering.subgraphs import fuse_group
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 

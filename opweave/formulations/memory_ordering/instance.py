@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.expressions import expression
-from opweave.problems.graph_arrays import Adjacency, IntArray, find_cycle
+from opweave.formulations.order_arcs import with_order_arcs
+from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 
 BoolArray = NDArray[np.bool_]
@@ -128,7 +128,7 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     reads = _storages(arrays.reads, storage_of)
     owns = arrays.storage[arrays.writes.items] == arrays.writes.items
     writes = _filtered(arrays.writes, owns, storage_of)
-    before = _with_order_arcs(problem, arrays.predecessors)
+    before = with_order_arcs(problem, arrays.predecessors)
     overwrite, slots = _overwrites(problem, reads, writes, size, kept)
     return OrderingInstance(
         names=tuple(op.id for op in graph.operators),
@@ -146,14 +146,6 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     )
 
 
-class ContradictionError(Exception):
-    """The side constraints leave no order at all; ``cycle`` names operators that would wait for each other."""
-
-    def __init__(self, cycle: list[str]) -> None:
-        self.cycle = cycle
-        super().__init__(f"the order constraints close a cycle: {' -> '.join([*cycle, cycle[0]])}")
-
-
 def _storages(tensors: Adjacency, storage_of: IntArray) -> Adjacency:
     """Tensors of every operator as storages, each once, first occurrence first."""
     rows = storage_of[tensors.items].tolist()
@@ -165,24 +157,6 @@ def _filtered(tensors: Adjacency, keep: BoolArray, storage_of: IntArray) -> Adja
     start = np.zeros(len(tensors) + 1, dtype=np.int64)
     np.cumsum(np.bincount(tensors.heads()[keep], minlength=len(tensors)), out=start[1:])
     return Adjacency(start, storage_of[tensors.items[keep]])
-
-
-def _with_order_arcs(problem: MemoryOrdering, before: Adjacency) -> Adjacency:
-    index = problem.graph.operator_index
-    arcs: list[tuple[int, int]] = []
-    for constraint in problem.constraints:
-        write = expression(type(constraint), "order_arcs")
-        if write is not None:
-            arcs.extend((index[late], index[early]) for early, late in write(problem, constraint))
-    if not arcs:
-        return before
-    late, early = np.asarray(arcs, dtype=np.int64).T
-    rows = len(before)
-    joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
-    cycle = find_cycle(joined.reversed(rows))
-    if cycle is not None:
-        raise ContradictionError([problem.graph.operators[v].id for v in cycle])
-    return joined
 
 
 def _overwrites(

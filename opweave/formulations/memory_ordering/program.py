@@ -6,8 +6,9 @@ from abc import ABC
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.formulations.formulation import Formulation, InfeasibleError
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.scale import Scale
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:

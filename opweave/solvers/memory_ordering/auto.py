@@ -5,7 +5,8 @@ It contains every named order, so it is never worse than any of them.
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch

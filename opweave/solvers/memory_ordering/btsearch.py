@@ -19,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination

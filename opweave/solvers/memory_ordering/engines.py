@@ -6,7 +6,8 @@ from functools import partial
 
 from opweave.formulations.formulation import formulation_names
 from opweave.formulations.memory_ordering import pairwise, time_indexed  # noqa: F401 - they register themselves
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.solvers.engines.cbc import Cbc

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.formulations.expressions import expression
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
@@ -26,7 +27,7 @@ from opweave.solvers.memory_ordering import btsearch
 from opweave.solvers.memory_ordering.bounds import peak_bound_below, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.net import BACKWARD, FORWARD, Net, net_of
+from opweave.solvers.memory_ordering.net import BACKWARD, Net, net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, peak
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide

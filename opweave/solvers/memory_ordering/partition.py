@@ -15,7 +15,8 @@ from functools import partial
 import numpy as np
 
 from opweave.formulations.memory_ordering.fusion import fuse
-from opweave.formulations.memory_ordering.instance import ContradictionError, OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph import Operator, OpGraph, Tensor

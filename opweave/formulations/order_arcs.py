@@ -1,0 +1,42 @@
+"""Precedences that side constraints add to those of the data flow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opweave.formulations.expressions import expression
+from opweave.problems.graph_arrays import Adjacency, find_cycle
+from opweave.problems.problem import Problem
+
+
+class ContradictionError(Exception):
+    """The side constraints leave no solution at all; the message says why in the problem's words."""
+
+
+def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:
+    """Direct predecessors of every operator, with those of all constraints that have an ``"order_arcs"`` expression.
+
+    Raises
+    ------
+    ContradictionError
+        When the arcs and the data flow close a cycle; names it.
+    """
+    index = problem.graph.operator_index
+    arcs = [
+        (index[late], index[early])
+        for constraint in problem.constraints
+        if (write := expression(type(constraint), "order_arcs")) is not None
+        for early, late in write(problem, constraint)
+    ]
+    if not arcs:
+        return before
+    late, early = np.asarray(arcs, dtype=np.int64).T
+    rows = len(before)
+    joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
+    cycle = find_cycle(joined.reversed(rows))
+    if cycle is not None:
+        names = [problem.graph.operators[v].id for v in cycle]
+        raise ContradictionError(f"the order constraints close a cycle: {' -> '.join([*names, names[0]])}")
+    return joined

@@ -1,0 +1,1 @@
+"""How placement is written down: arrays, integer and constraint programs, coarsening."""

@@ -1,0 +1,221 @@
+"""Placement: on which device and when every operator runs, so that the last one ends as early as possible.
+
+Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import MemoryCap
+from opweave.problems.costs import Costs
+from opweave.problems.placement_replay import CriticalStep, PlacementDetails, replay
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+
+__all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
+
+TransferModel = Literal["one_port_tensor", "one_port_edge", "delay"]
+MemoryModel = Literal["additive", "parameters"]
+
+
+class Transfer(Spec):
+    """A tensor on its way from the device that made it to one that reads it.
+
+    Attributes
+    ----------
+    tensor
+        What is sent.
+    consumer
+        The operator that it is sent for; None where it is sent once for all readers on ``target``.
+    source, target
+        Device names.
+    start, end
+        Seconds.
+    """
+
+    tensor: Name
+    consumer: Name | None = None
+    source: Name
+    target: Name
+    start: Seconds
+    end: Seconds
+
+
+class Schedule(Solution):
+    """Where and when every operator runs, and when every transfer happens.
+
+    Attributes
+    ----------
+    device
+        Device name of every operator.
+    start
+        Start of every operator, in seconds.
+    transfers
+        In any order; may be left out where the problem's transfers are ``"delay"``.
+    """
+
+    device: FrozenDict[Name, Name]
+    start: FrozenDict[Name, Seconds]
+    transfers: Many[Transfer] = ()
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """The one device of every operator."""
+        return {name: frozenset((device,)) for name, device in self.device.items()}
+
+
+class Placement(Problem[Schedule, PlacementDetails]):
+    """Give every operator a device and a start so that the last operator ends as early as possible.
+
+    An operator runs without interruption for the seconds that it costs on its device; a device runs one operator at a
+    time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on another device
+    than the one that wrote it travels for latency + bytes / bandwidth seconds, from the device of its producer
+    (nobody passes it on), after its producer has ended; its readers wait for it. Computing and transfers overlap.
+
+    Attributes
+    ----------
+    cluster
+        The devices, their memory and links; devices without a direct link use the widest path.
+    costs
+        Seconds of the operators for batch size 1. Where a time is unknown the operator cannot run.
+    transfers
+        What transfers do to each other. ``"one_port_tensor"``: a tensor is sent once to each device that reads it, and
+        every device sends one thing at a time and receives one thing at a time. ``"one_port_edge"``: the same ports,
+        but a tensor is sent once for each operator that reads it elsewhere (the paper). ``"delay"``: any number at
+        the same time.
+    memory
+        What a device holds all the time. ``"additive"``: the parameters of its operators, a shared one once, the
+        storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When costs name an operator or device that graph or cluster do not have, an operator has no known time on any
+        device, or a constraint does not fit.
+
+    Notes
+    -----
+    Two operators on a device, or two transfers at a port, are apart when one of them ends no later than the other
+    starts. So what takes 0 seconds takes its turn like everything else: it may run at the moment when another starts or
+    ends, but not in its midst. Times are compared with a tolerance of
+    :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to the makespan.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id="x", bytes=1), Tensor(id="y", bytes=6), Tensor(id="z", bytes=1)],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    ... )
+    >>> problem = Placement(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], bandwidth=[[0, 3], [3, 0]]),
+    ...     costs=Costs.from_table({"p": {"a": 1.0, "b": 4.0}, "q": {"a": 9.0, "b": 2.0}}),
+    ... )
+    >>> sent = Transfer(tensor="y", source="a", target="b", start=1.0, end=3.0)
+    >>> plan = Schedule(device={"p": "a", "q": "b"}, start={"p": 0.0, "q": 3.0}, transfers=[sent])
+    >>> problem.evaluate(plan).objective
+    5.0
+    """
+
+    solution_type: ClassVar[type[Solution]] = Schedule
+    unit: ClassVar[str] = "seconds"
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    costs: Costs
+    transfers: TransferModel = "one_port_tensor"
+    memory: MemoryModel = "additive"
+
+    @model_validator(mode="after")
+    def _check(self) -> Placement:
+        self._check_costs()
+        check_constraints(self.constraints, self)
+        return self
+
+    def _check_costs(self) -> None:
+        for name in self.costs.operators:
+            if name not in self.graph.operator_index:
+                raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
+        for name in self.costs.devices:
+            if name not in self.cluster.device_index:
+                known = ", ".join(map(repr, self.cluster.device_index))
+                raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
+        for op in self.graph.operators:
+            if not self.known_seconds[op.id]:
+                raise ValueError(f"operator {op.id!r} has no known time (batch size 1) on any device of the cluster")
+
+    @cached_property
+    def known_seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds of every operator on each device that can run it."""
+        devices = [device.name for device in self.cluster.devices]
+        names = [op.id for op in self.graph.operators]
+        table = self.costs.array(names, devices).tolist()
+        return {
+            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if seconds == seconds}
+            for name, row in zip(names, table, strict=True)
+        }
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
+        for constraint in self.constraints:
+            if isinstance(constraint, MemoryCap):
+                before = limits[constraint.device]
+                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
+        return limits
+
+    def reading(self) -> str:
+        return f"makespan, transfers {self.transfers}, memory {self.memory}"
+
+    def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
+        """Start and end in seconds of every operator that the schedule puts where it can run."""
+        when = {}
+        for name, costs in self.known_seconds.items():
+            device, start = solution.device.get(name), solution.start.get(name)
+            if device in costs and start is not None:
+                when[name] = (start, start + costs[device])
+        return when
+
+    def memory_of(self, operators: Iterable[str]) -> int:
+        """Bytes that a device holds which runs exactly these operators."""
+        used = [self.graph.operators[self.graph.operator_index[name]] for name in set(operators)]
+        total = sum(self._parameter_bytes[name] for name in {name for op in used for name in op.parameters})
+        if self.memory == "additive":
+            total += sum(op.workspace_bytes for op in used)
+            total += sum(self._owned_bytes[name] for op in used for name in op.outputs)
+        return total
+
+    def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
+        """Bytes that every device holds."""
+        runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
+        for name, device in solution.device.items():
+            if device in runs and name in self.graph.operator_index:
+                runs[device].append(name)
+        return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def explain(self, solution: Schedule) -> str:
+        """What the plan's length comes from and what limits it, in a few sentences."""
+        from opweave.problems.placement_explain import explanation
+
+        return explanation(self, solution)
+
+    @cached_property
+    def _parameter_bytes(self) -> dict[str, int]:
+        return {parameter.id: parameter.bytes for parameter in self.graph.parameters}
+
+    @cached_property
+    def _owned_bytes(self) -> dict[str, int]:
+        """Bytes of storage that each tensor owns: 0 for an alias."""
+        return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.graph.tensors}
+
+    def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
+        return replay(self, solution)

@@ -1,0 +1,356 @@
+"""The referee of placement: replays operators on devices and transfers on ports, rule by rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from opweave.problems.solution import TIME_TOLERANCE, Details, Evaluation, Violation
+from opweave.problems.spec import FrozenDict, Many, Name, Seconds
+
+if TYPE_CHECKING:
+    from opweave.problems.placement import Placement, Schedule, Transfer
+
+Wait = Literal["nothing", "data", "device", "send_port", "receive_port"]
+
+
+class CriticalStep(Details):
+    """One operator or transfer of a critical path.
+
+    Attributes
+    ----------
+    operator
+        The operator that runs; None for a transfer.
+    tensor, consumer
+        The tensor that is sent and, where it is sent for one reader, that reader; None for an operator.
+    source, target
+        Devices of the transfer; for an operator both are its device.
+    start, end
+        Seconds.
+    waited_for
+        What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
+        ``"receive_port"`` before; ``"nothing"`` for the first step.
+    """
+
+    operator: Name | None = None
+    tensor: Name | None = None
+    consumer: Name | None = None
+    source: Name
+    target: Name
+    start: Seconds
+    end: Seconds
+    waited_for: Wait
+
+
+class PlacementDetails(Details):
+    """What a schedule does to the devices.
+
+    Attributes
+    ----------
+    makespan
+        End of the last operator, in seconds; 0 for a graph without operators.
+    ends
+        End of every operator, in seconds.
+    busy_seconds, idle_seconds
+        Of every device, up to the makespan.
+    send_seconds, receive_seconds
+        Of every device's ports: the transfers that the chosen devices make necessary, added up. Without ports
+        (``"delay"``) they may overlap, so that the sum may exceed the makespan.
+    bytes_in, bytes_out
+        Bytes that every device receives and sends.
+    memory_bytes, memory_limits
+        What every device holds, and what it may hold (side constraints included; None for no limit).
+    transfer_count
+        Transfers that the chosen devices make necessary; for ``"delay"`` one for each tensor and device.
+    critical_path
+        From the beginning to the last end: each step could not start before the step in front of it had ended. Where a
+        start lies later than that end, nothing in the plan explains the difference.
+    """
+
+    makespan: Seconds
+    ends: FrozenDict[Name, Seconds]
+    busy_seconds: FrozenDict[Name, Seconds]
+    idle_seconds: FrozenDict[Name, Seconds]
+    send_seconds: FrozenDict[Name, Seconds]
+    receive_seconds: FrozenDict[Name, Seconds]
+    bytes_in: FrozenDict[Name, int]
+    bytes_out: FrozenDict[Name, int]
+    memory_bytes: FrozenDict[Name, int]
+    memory_limits: FrozenDict[Name, int | None]
+    transfer_count: int
+    critical_path: Many[CriticalStep]
+
+
+def replay(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
+    """Judge everything but the side constraints."""
+    unusable = list(_unusable(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    played = _Replay(problem, solution)
+    return Evaluation(objective=played.makespan, violations=tuple(played.violations()), details=played.details())
+
+
+def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
+    """Every operator on a device that can run it, with a start; no names that do not exist."""
+    operators, devices, tensors = problem.known_seconds, problem.cluster.device_index, problem.graph.tensor_index
+    for name in dict.fromkeys((*solution.device, *solution.start)):
+        if name not in operators:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name, costs in operators.items():
+        device = solution.device.get(name)
+        if device is None:
+            yield Violation(rule="missing", message=f"{name!r} has no device")
+        elif device not in devices:
+            yield Violation(rule="unknown", message=f"{name!r} runs on {device!r}, which the cluster does not have")
+        elif device not in costs:
+            yield Violation(rule="device", message=f"{name!r} cannot run on {device!r}: its time there is not known")
+        if name not in solution.start:
+            yield Violation(rule="missing", message=f"{name!r} has no start")
+    for sent in solution.transfers:
+        if sent.tensor not in tensors:
+            yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
+        if sent.consumer is not None and sent.consumer not in operators:
+            yield Violation(
+                rule="unknown", message=f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
+            )
+        for device in dict.fromkeys((sent.source, sent.target)):
+            if device not in devices:
+                yield Violation(
+                    rule="unknown",
+                    message=f"a transfer of {sent.tensor!r} names device {device!r}, which the cluster does not have",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What tells one transfer from another."""
+
+    tensor: str
+    consumer: str | None
+    source: str
+    target: str
+
+    def __str__(self) -> str:
+        reader = "" if self.consumer is None else f" for {self.consumer!r}"
+        return f"tensor {self.tensor!r} from {self.source!r} to {self.target!r}{reader}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    """A transfer that the chosen devices make necessary; ``seconds`` is None where no link leads."""
+
+    producer: str
+    readers: tuple[str, ...]
+    bytes: int
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Activity:
+    """An operator or a transfer with its times."""
+
+    what: str | _Route
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return repr(self.what) if isinstance(self.what, str) else str(self.what)
+
+
+class _Replay:
+    """Lets operators and transfers happen when the schedule says, and looks whether they could."""
+
+    def __init__(self, problem: Placement, solution: Schedule) -> None:
+        self._problem = problem
+        self._device = solution.device
+        self._has_ports = problem.transfers != "delay"
+        intervals = problem.intervals(solution)
+        self._operators = {name: _Activity(name, start, end) for name, (start, end) in intervals.items()}
+        self.makespan = max((activity.end for activity in self._operators.values()), default=0.0)
+        self._tolerance = TIME_TOLERANCE * self.makespan
+        self._needs = self._needed()
+        self._listed = [(sent, _Activity(_route(sent), sent.start, sent.end)) for sent in solution.transfers]
+        self._sent: dict[_Route, list[_Activity]] = {}
+        for sent, activity in self._listed:
+            self._sent.setdefault(_route(sent), []).append(activity)
+
+    def _needed(self) -> dict[_Route, _Need]:
+        graph, cluster = self._problem.graph, self._problem.cluster
+        readers: dict[_Route, list[str]] = {}
+        for op in graph.operators:
+            for tensor in dict.fromkeys(op.inputs):
+                producer = graph.producer.get(tensor)
+                if producer is not None and self._device[producer] != self._device[op.id]:
+                    readers.setdefault(self._route_to(tensor, producer, op.id), []).append(op.id)
+        unlinked = set(cluster.unreachable_pairs)
+        needs = {}
+        for route, names in readers.items():
+            size = graph.tensors[graph.tensor_index[route.tensor]].bytes
+            linked = (route.source, route.target) not in unlinked
+            seconds = cluster.transfer_seconds(size, route.source, route.target) if linked else None
+            needs[route] = _Need(graph.producer[route.tensor], tuple(names), size, seconds)
+        return needs
+
+    def _route_to(self, tensor: str, producer: str, reader: str) -> _Route:
+        consumer = reader if self._problem.transfers == "one_port_edge" else None
+        return _Route(tensor, consumer, self._device[producer], self._device[reader])
+
+    def _need(self, route: _Route) -> _Need | None:
+        """The need that a listed transfer meets; None for a needless one."""
+        need = self._needs.get(route)
+        if need is None and not self._has_ports and route.consumer is not None:
+            # transfers that nobody has to list may be listed in either way: for one reader, or for all of a device
+            shared = self._needs.get(_Route(route.tensor, None, route.source, route.target))
+            need = shared if shared is not None and route.consumer in shared.readers else None
+        return need
+
+    def violations(self) -> Iterator[Violation]:
+        """Whatever is wrong, rule by rule."""
+        yield from self._wrong_transfers()
+        yield from self._early_starts()
+        timelines = [("overlap", f"device {name!r} runs", runs) for name, runs in self._device_timelines().items()]
+        if self._has_ports:
+            sends, receives = self._port_timelines()
+            timelines += [("port", f"device {name!r} sends", sent) for name, sent in sends.items()]
+            timelines += [("port", f"device {name!r} receives", received) for name, received in receives.items()]
+        for rule, who_does, activities in timelines:
+            for first, second, shared in _clashes(activities, self._tolerance):
+                message = f"{who_does} {first} and {second} at the same time for {shared:.6g} s"
+                yield Violation(rule=rule, message=message, excess=shared)
+        yield from self._overfull()
+
+    def _wrong_transfers(self) -> Iterator[Violation]:
+        """Every needed transfer once, none that is needless, each as long as it takes and after its producer."""
+        for route, need in self._needs.items():
+            if need.seconds is None:
+                yield Violation(rule="no_link", message=f"no link or chain of links can carry {route}")
+            elif self._has_ports and route not in self._sent:
+                yield Violation(rule="transfer", message=f"the schedule never sends {route}")
+        for route, activities in self._sent.items():
+            found = self._need(route)
+            if found is None:
+                yield Violation(rule="transfer", message=f"nobody needs {route}")
+                continue
+            if len(activities) > 1:
+                yield Violation(rule="transfer", message=f"the schedule sends {route} {len(activities)} times")
+            for activity in activities:
+                yield from self._wrong_times(activity, found)
+
+    def _wrong_times(self, activity: _Activity, need: _Need) -> Iterator[Violation]:
+        early = self._operators[need.producer].end - activity.start
+        if early > self._tolerance:
+            message = f"{activity} starts {early:.6g} s before {need.producer!r} has made it"
+            yield Violation(rule="precedence", message=message, excess=early)
+        lasts = activity.end - activity.start
+        if need.seconds is not None and abs(lasts - need.seconds) > self._tolerance:
+            message = f"{activity} takes {need.seconds:.6g} s, not {lasts:.6g} s"
+            yield Violation(rule="transfer", message=message, excess=abs(lasts - need.seconds))
+
+    def _early_starts(self) -> Iterator[Violation]:
+        """No operator before its inputs are on its device."""
+        for reader, tensor, sources in self._arrivals():
+            arrived = max(source.end for source in sources)
+            early = arrived - self._operators[reader].start
+            if early > self._tolerance:
+                message = (
+                    f"{reader!r} starts at {self._operators[reader].start:.6g} s, but its input {tensor!r} is on "
+                    f"{self._device[reader]!r} only from {arrived:.6g} s"
+                )
+                yield Violation(rule="precedence", message=message, excess=early)
+
+    def _arrivals(self) -> Iterator[tuple[str, str, list[_Activity]]]:
+        """Operator, its input, and what must have ended before it may start."""
+        graph = self._problem.graph
+        for op in graph.operators:
+            for tensor in dict.fromkeys(op.inputs):
+                producer = graph.producer.get(tensor)
+                if producer is None:
+                    continue
+                made = self._operators[producer]
+                if self._device[producer] == self._device[op.id]:
+                    yield op.id, tensor, [made]
+                    continue
+                route = self._route_to(tensor, producer, op.id)
+                sent = [*self._sent.get(route, ())]
+                if not self._has_ports:
+                    sent += self._sent.get(_Route(tensor, op.id, route.source, route.target), ())
+                    seconds = self._needs[route].seconds
+                    sent += [] if seconds is None else [_Activity(route, made.end, made.end + seconds)]
+                yield op.id, tensor, [made, *sent]
+
+    def _device_timelines(self) -> dict[str, list[_Activity]]:
+        runs: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
+        for name, activity in self._operators.items():
+            runs[self._device[name]].append(activity)
+        return {device: _in_time(activities) for device, activities in runs.items()}
+
+    def _port_timelines(self) -> tuple[dict[str, list[_Activity]], dict[str, list[_Activity]]]:
+        """What every device sends, and what it receives."""
+        sends: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
+        receives: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
+        for sent, activity in self._listed:
+            sends[sent.source].append(activity)
+            receives[sent.target].append(activity)
+        return (
+            {device: _in_time(activities) for device, activities in sends.items()},
+            {device: _in_time(activities) for device, activities in receives.items()},
+        )
+
+    def _memory(self) -> dict[str, int]:
+        runs: dict[str, list[str]] = {device.name: [] for device in self._problem.cluster.devices}
+        for name in self._operators:
+            runs[self._device[name]].append(name)
+        return {device: self._problem.memory_of(names) for device, names in runs.items()}
+
+    def _overfull(self) -> Iterator[Violation]:
+        used = self._memory()
+        for device in self._problem.cluster.devices:
+            if device.memory_bytes is not None and used[device.name] > device.memory_bytes:
+                excess = used[device.name] - device.memory_bytes
+                message = (
+                    f"device {device.name!r} holds {used[device.name]:,} bytes: {excess:,} over its memory of "
+                    f"{device.memory_bytes:,}"
+                )
+                yield Violation(rule="memory", message=message, excess=float(excess))
+
+    def details(self) -> PlacementDetails:
+        """Everything that can be measured."""
+        devices = [device.name for device in self._problem.cluster.devices]
+        busy, send, receive = (dict.fromkeys(devices, 0.0) for _ in range(3))
+        bytes_in, bytes_out = dict.fromkeys(devices, 0), dict.fromkeys(devices, 0)
+        for name, activity in self._operators.items():
+            busy[self._device[name]] += activity.end - activity.start
+        for route, need in self._needs.items():
+            send[route.source] += need.seconds or 0.0
+            receive[route.target] += need.seconds or 0.0
+            bytes_out[route.source] += need.bytes
+            bytes_in[route.target] += need.bytes
+        return PlacementDetails(
+            makespan=self.makespan,
+            ends=FrozenDict({name: activity.end for name, activity in self._operators.items()}),
+            busy_seconds=FrozenDict(busy),
+            idle_seconds=FrozenDict({name: max(0.0, self.makespan - seconds) for name, seconds in busy.items()}),
+            send_seconds=FrozenDict(send),
+            receive_seconds=FrozenDict(receive),
+            bytes_in=FrozenDict(bytes_in),
+            bytes_out=FrozenDict(bytes_out),
+            memory_bytes=FrozenDict(self._memory()),
+            memory_limits=FrozenDict(self._problem.memory_limits),
+            transfer_count=len(self._needs),
+            critical_path=self._critical_path(),
+        )
+
+    def _critical_path(self) -> tuple[CriticalStep, ...]:
+        """Walk back from the last end, always to what ended last of all that had to end before."""
+        before = self._blockers()
+        current: _Activity | None = max(self._operators.values(), key=lambda activity: activity.end, default=None)
+        path: list[CriticalStep] = []
+        seen: set[_Activity] = set()  # activities of 0 seconds could lead in a circle
+        while current is not None:
+            seen.add(current)
+            open_ = [(wait, other) for wait, other in before.get(current, ()) if other not in seen]
+            wait, previous = max(open_, key=lambda pair: pair[1].end, default=("nothing", None))
+            path.append(self._step(current, wait))
+            current = previous
+        return tuple(reversed(path))

@@ -1,0 +1,1 @@
+"""Solvers of placement; importing this package registers them all."""
