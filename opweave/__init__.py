@@ -43,6 +43,7 @@ from opweave.problems.errors import (
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.placement import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.solution import Evaluation, Solution, Violation
@@ -74,10 +75,12 @@ __all__ = [
     "Ordering",
     "Parameter",
     "Pin",
+    "Placement",
     "Precede",
     "Problem",
     "Progress",
     "Result",
+    "Schedule",
     "Separate",
     "Solution",
     "SolverInfo",
@@ -85,6 +88,7 @@ __all__ = [
     "Status",
     "Tensor",
     "Termination",
+    "Transfer",
     "UnknownSolverError",
     "UnsupportedConstraintError",
     "UnsupportedFeatureError",

@@ -8,10 +8,21 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.constraints import Precede
+from opweave.problems.constraints import (
+    Colocate,
+    Constraint,
+    Forbid,
+    MaxDevices,
+    MemoryCap,
+    Pin,
+    Precede,
+    Separate,
+)
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.placement import Placement, Schedule
+from tests.brute_force_placement import as_schedule, earliest_starts, tasks_of
 
 SIZES = st.sampled_from([4, 4, 4, 1, 2, 2, 7, 0])
 """Bytes: few values, so that tensors often have the same size and may overwrite each other."""
@@ -232,3 +243,73 @@ def costs(
         batches=batches,
         table=[draw(st.lists(entry, min_size=width, max_size=width)) for _ in graph.operators],
     )
+
+
+@st.composite
+def placement_constraints(draw: DrawFn, graph: OpGraph, cluster: Cluster, *, precedes: bool) -> list[Constraint]:
+    """Up to three side constraints; together they may be impossible to obey."""
+    op = st.sampled_from([op.id for op in graph.operators])
+    device = st.sampled_from([device.name for device in cluster.devices])
+    kinds = [
+        st.builds(Pin, op=op, device=device),
+        st.builds(Forbid, op=op, device=device),
+        st.builds(MaxDevices, count=st.integers(1, len(cluster.devices))),
+        st.builds(MemoryCap, device=device, bytes=st.integers(0, 20)),
+    ]
+    if len(graph.operators) > 1:
+        several = st.lists(op, min_size=2, max_size=3, unique=True)
+        kinds += [st.builds(Colocate, ops=several), st.builds(Separate, ops=several)]
+    drawn = draw(st.lists(st.one_of(kinds), max_size=3))
+    return [*drawn, *draw(_precedes(graph, contradictory=False))] if precedes else drawn
+
+
+@st.composite
+def placements(
+    draw: DrawFn,
+    max_operators: int = 4,
+    max_devices: int = 3,
+    *,
+    graphs: SearchStrategy[OpGraph] | None = None,
+    free: bool = False,
+    precedes: bool = False,
+) -> Placement:
+    """Placement problems with every reading of transfers and memory; feasible or not.
+
+    Parameters
+    ----------
+    max_operators, max_devices
+        At most this many; up to 5 and 3 suit brute force.
+    graphs
+        Where the graphs come from, if not from :func:`op_graphs`.
+    free
+        Whether any assignment is allowed: all links there, all times known, no limits, no side constraints.
+    precedes
+        Whether ``Precede`` may be among the side constraints.
+    """
+    graph = draw(graphs or op_graphs(max_operators))
+    cluster = draw(clusters(max_devices, connected=free or draw(st.booleans())))
+    if free or draw(st.booleans()):
+        unlimited = [device.model_copy(update={"memory_bytes": None}) for device in cluster.devices]
+        cluster = cluster.model_copy(update={"devices": tuple(unlimited)})
+    table = draw(costs(graph, cluster, complete=free or draw(st.booleans())))
+    rows = [row if any(entry is not None for entry in row) else (1.0, *row[1:]) for row in table.table]
+    return Placement(
+        graph=graph,
+        cluster=cluster,
+        costs=table.model_copy(update={"table": tuple(rows)}),
+        constraints=[] if free else draw(placement_constraints(graph, cluster, precedes=precedes)),
+        transfers=draw(st.sampled_from(["one_port_tensor", "one_port_edge", "delay"])),
+        memory=draw(st.sampled_from(["additive", "parameters"])),
+    )
+
+
+@st.composite
+def planned_placements(draw: DrawFn, max_operators: int = 5, max_devices: int = 3) -> tuple[Placement, Schedule]:
+    """A problem that allows any assignment, and a valid schedule: any devices, any order, each step at its earliest."""
+    problem = draw(placements(max_operators, max_devices, free=True))
+    names = st.sampled_from([device.name for device in problem.cluster.devices])
+    device = {op.id: draw(names) for op in problem.graph.operators}
+    tasks = tasks_of(problem, device)
+    assert tasks is not None
+    ranks = draw(st.permutations(range(len(tasks))))
+    return problem, as_schedule(tasks, device, earliest_starts(tasks, ranks))

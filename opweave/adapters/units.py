@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from opweave.problems.errors import InvalidInputError
@@ -63,7 +64,7 @@ def readable(value: float | None, unit: str) -> str:
     """Write an objective or bound in its problem's unit; a dash when unknown."""
     if value is None:
         return "-"
-    return readable_bytes(value) if unit == "bytes" else readable_seconds(value)
+    return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
 
 
 def parse_bytes(text: str) -> int:
@@ -89,3 +90,20 @@ def parse_bytes(text: str) -> int:
     if size > MAX_BYTES:
         raise InvalidInputError(f"{text!r:.60} is more than 2**53 bytes; write a smaller limit")
     return size
+
+
+def precise_seconds(seconds: float) -> str:
+    """Write a duration with four digits, so that plans can be told apart.
+
+    Examples
+    --------
+    >>> precise_seconds(0.0012787), precise_seconds(23.745), precise_seconds(4e-7), precise_seconds(0.0)
+    ('1.279 ms', '23.75 s', '0.4 µs', '0 s')
+    """
+    if seconds == 0.0:
+        return "0 s"
+    scale, unit = next((pair for pair in ((1.0, "s"), (1e-3, "ms")) if seconds >= pair[0]), (1e-6, "µs"))
+    value = seconds / scale
+    digits = max(0, 3 - math.floor(math.log10(value))) if value >= 0.001 else 6
+    text = f"{value:,.{digits}f}"
+    return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_che
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
-from opweave.problems.solution import Solution, Violation
+from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
 
 if TYPE_CHECKING:
@@ -27,6 +27,15 @@ class OrdersOperators(Protocol):
     """A solution that says when every operator runs."""
 
     def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """Begin and end of every operator, in steps or seconds."""
+        ...
+
+
+@runtime_checkable
+class TimesOperators(Protocol):
+    """A problem that says when a solution runs every operator, where the solution itself knows no durations."""
+
+    def intervals(self, solution: Any) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
         ...
 
@@ -109,13 +118,17 @@ class Precede(Constraint):
         self._need_operators(problem, self.before, self.after)
         if self.before == self.after:
             raise ValueError(f"Precede asks operator {self.before!r} to run before itself")
+        if not isinstance(problem, TimesOperators) and not issubclass(problem.solution_type, OrdersOperators):
+            raise ValueError(f"Precede is about times, and {type(problem).__name__} decides none")
 
-    def violations(self, problem: AnyProblemType, solution: OrdersOperators) -> Iterable[Violation]:
-        when = solution.intervals()
-        if self.before in when and self.after in when and when[self.before][1] > when[self.after][0]:
+    def violations(self, problem: AnyProblemType, solution: Any) -> Iterable[Violation]:
+        when = problem.intervals(solution) if isinstance(problem, TimesOperators) else solution.intervals()
+        if self.before not in when or self.after not in when:
+            return
+        late = when[self.before][1] - when[self.after][0]
+        if late > TIME_TOLERANCE * max(end for _, end in when.values()):
             yield self.broken(
-                f"{self.before!r} must end before {self.after!r} begins, but it does not",
-                excess=float(when[self.before][1] - when[self.after][0]),
+                f"{self.before!r} must end before {self.after!r} begins, but it does not", excess=float(late)
             )
 
 

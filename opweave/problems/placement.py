@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
+from math import isnan
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
@@ -14,7 +15,8 @@ from pydantic import model_validator
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Costs
-from opweave.problems.placement_replay import CriticalStep, PlacementDetails, replay
+from opweave.problems.placement_details import CriticalStep, PlacementDetails
+from opweave.problems.placement_replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
@@ -159,7 +161,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
         names = [op.id for op in self.graph.operators]
         table = self.costs.array(names, devices).tolist()
         return {
-            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if seconds == seconds}
+            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
             for name, row in zip(names, table, strict=True)
         }
 

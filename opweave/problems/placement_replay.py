@@ -4,82 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
-from opweave.problems.solution import TIME_TOLERANCE, Details, Evaluation, Violation
-from opweave.problems.spec import FrozenDict, Many, Name, Seconds
+from opweave.problems.placement_details import CriticalStep, PlacementDetails, Wait
+from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
+from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
     from opweave.problems.placement import Placement, Schedule, Transfer
-
-Wait = Literal["nothing", "data", "device", "send_port", "receive_port"]
-
-
-class CriticalStep(Details):
-    """One operator or transfer of a critical path.
-
-    Attributes
-    ----------
-    operator
-        The operator that runs; None for a transfer.
-    tensor, consumer
-        The tensor that is sent and, where it is sent for one reader, that reader; None for an operator.
-    source, target
-        Devices of the transfer; for an operator both are its device.
-    start, end
-        Seconds.
-    waited_for
-        What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
-        ``"receive_port"`` before; ``"nothing"`` for the first step.
-    """
-
-    operator: Name | None = None
-    tensor: Name | None = None
-    consumer: Name | None = None
-    source: Name
-    target: Name
-    start: Seconds
-    end: Seconds
-    waited_for: Wait
-
-
-class PlacementDetails(Details):
-    """What a schedule does to the devices.
-
-    Attributes
-    ----------
-    makespan
-        End of the last operator, in seconds; 0 for a graph without operators.
-    ends
-        End of every operator, in seconds.
-    busy_seconds, idle_seconds
-        Of every device, up to the makespan.
-    send_seconds, receive_seconds
-        Of every device's ports: the transfers that the chosen devices make necessary, added up. Without ports
-        (``"delay"``) they may overlap, so that the sum may exceed the makespan.
-    bytes_in, bytes_out
-        Bytes that every device receives and sends.
-    memory_bytes, memory_limits
-        What every device holds, and what it may hold (side constraints included; None for no limit).
-    transfer_count
-        Transfers that the chosen devices make necessary; for ``"delay"`` one for each tensor and device.
-    critical_path
-        From the beginning to the last end: each step could not start before the step in front of it had ended. Where a
-        start lies later than that end, nothing in the plan explains the difference.
-    """
-
-    makespan: Seconds
-    ends: FrozenDict[Name, Seconds]
-    busy_seconds: FrozenDict[Name, Seconds]
-    idle_seconds: FrozenDict[Name, Seconds]
-    send_seconds: FrozenDict[Name, Seconds]
-    receive_seconds: FrozenDict[Name, Seconds]
-    bytes_in: FrozenDict[Name, int]
-    bytes_out: FrozenDict[Name, int]
-    memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
-    transfer_count: int
-    critical_path: Many[CriticalStep]
 
 
 def replay(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
@@ -174,6 +107,14 @@ class _Replay:
         self._sent: dict[_Route, list[_Activity]] = {}
         for sent, activity in self._listed:
             self._sent.setdefault(_route(sent), []).append(activity)
+        self._unlisted = {} if self._has_ports else dict(self._delays())
+
+    def _delays(self) -> Iterator[tuple[_Route, _Activity]]:
+        """Without ports every transfer starts the moment its tensor is there, listed or not."""
+        for route, need in self._needs.items():
+            if need.seconds is not None:
+                made = self._operators[need.producer].end
+                yield route, _Activity(route, made, made + need.seconds)
 
     def _needed(self) -> dict[_Route, _Need]:
         graph, cluster = self._problem.graph, self._problem.cluster
@@ -275,9 +216,8 @@ class _Replay:
                 sent = [*self._sent.get(route, ())]
                 if not self._has_ports:
                     sent += self._sent.get(_Route(tensor, op.id, route.source, route.target), ())
-                    seconds = self._needs[route].seconds
-                    sent += [] if seconds is None else [_Activity(route, made.end, made.end + seconds)]
-                yield op.id, tensor, [made, *sent]
+                    sent += [self._unlisted[route]] if route in self._unlisted else []
+                yield op.id, tensor, [*sent, made]
 
     def _device_timelines(self) -> dict[str, list[_Activity]]:
         runs: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
@@ -350,7 +290,70 @@ class _Replay:
         while current is not None:
             seen.add(current)
             open_ = [(wait, other) for wait, other in before.get(current, ()) if other not in seen]
-            wait, previous = max(open_, key=lambda pair: pair[1].end, default=("nothing", None))
+            if not open_:
+                path.append(self._step(current, "nothing"))
+                break
+            wait, previous = max(open_, key=lambda pair: pair[1].end)
             path.append(self._step(current, wait))
             current = previous
         return tuple(reversed(path))
+
+    def _blockers(self) -> dict[_Activity, list[tuple[Wait, _Activity]]]:
+        """What had to end before each activity, its data first."""
+        before: dict[_Activity, list[tuple[Wait, _Activity]]] = {}
+        for reader, _, sources in self._arrivals():
+            before.setdefault(self._operators[reader], []).extend(("data", source) for source in sources)
+        for activity in (*self._unlisted.values(), *(activity for _, activity in self._listed)):
+            assert isinstance(activity.what, _Route)
+            producer = self._problem.graph.producer.get(activity.what.tensor)
+            before[activity] = [] if producer is None else [("data", self._operators[producer])]
+        lines: list[tuple[Wait, list[_Activity]]] = [("device", runs) for runs in self._device_timelines().values()]
+        if self._has_ports:
+            sends, receives = self._port_timelines()
+            lines += [("send_port", sent) for sent in sends.values()]
+            lines += [("receive_port", received) for received in receives.values()]
+        for wait, line in lines:
+            for earlier, later in pairwise(line):
+                before.setdefault(later, []).append((wait, earlier))
+        return before
+
+    def _step(self, activity: _Activity, wait: Wait) -> CriticalStep:
+        what = activity.what
+        if isinstance(what, str):
+            device = self._device[what]
+            return CriticalStep(
+                operator=what, source=device, target=device, start=activity.start, end=activity.end, waited_for=wait
+            )
+        return CriticalStep(
+            tensor=what.tensor,
+            consumer=what.consumer,
+            source=what.source,
+            target=what.target,
+            start=activity.start,
+            end=activity.end,
+            waited_for=wait,
+        )
+
+
+def _route(sent: Transfer) -> _Route:
+    return _Route(sent.tensor, sent.consumer, sent.source, sent.target)
+
+
+def _in_time(activities: Iterable[_Activity]) -> list[_Activity]:
+    return sorted(activities, key=lambda activity: (activity.start, activity.end))
+
+
+def _clashes(timeline: list[_Activity], tolerance: float) -> Iterator[tuple[_Activity, _Activity, float]]:
+    """Activities that overlap the one that was to last longest of those that started before, and by how much.
+
+    Of two activities one must end no later than the other starts; the smaller of the two ways to fail counts. If any
+    two clash, some clash is found, and there are no more of them than activities.
+    """
+    longest: _Activity | None = None
+    for activity in timeline:
+        if longest is not None:
+            shared = min(longest.end - activity.start, activity.end - longest.start)
+            if shared > tolerance:
+                yield longest, activity, shared
+        if longest is None or activity.end > longest.end:
+            longest = activity

@@ -8,6 +8,9 @@ from pydantic import BeforeValidator, SerializeAsAny
 
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 
+TIME_TOLERANCE = 1e-9
+"""How much too early something may be, relative to the last end: room for rounding when seconds are added up."""
+
 
 class Solution(Tagged):
     """A decision in the problem's own words; each problem has its subclass."""

@@ -221,8 +221,8 @@ class TimeIndexed(OrderingProgram):
     def _precedence(self, model: ConcreteModel, written: StepModel) -> None:
         """Arcs that no storage enforces: sum_j j (O[v, j] - O[u, j]) >= 1.
 
-        Data flow follows from (3)-(5) where the reader needs a storage that its predecessor makes; order constraints, and
-        views that other views are made of, carry no bytes.
+        Data flow follows from (3)-(5) where the reader needs a storage that its predecessor makes; order constraints,
+        and views that other views are made of, carry no bytes.
         """
         instance, rows = written.instance, Rows()
         for v in range(instance.operators):

@@ -91,6 +91,7 @@ class PeakSearch:
         self.best = BY_NAME["definition"](self.instance)
         self.peak = peak(self.net, self.best)
         self._report()
+        self.prove(self.net.start_bytes, "the graph inputs")
         if self.run.start is not None:
             self.consider(self.instance.positions(self.run.start))  # type: ignore[arg-type]
 

@@ -15,6 +15,8 @@ from tests.formulations.memory_ordering.programs import two_branches
 GREEDY = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 """A valid order of the two branches, with a peak of 17; the best is 10."""
 
+HEAD_START = Aids(initial=lambda _: GREEDY)
+
 
 @pytest.fixture
 def problem() -> ow.MemoryOrdering:
@@ -27,7 +29,7 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     registry._load()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
-    def add(engine: Engine, aids: Aids = Aids(initial=lambda _: GREEDY)) -> str:
+    def add(engine: Engine, aids: Aids = HEAD_START) -> str:
         register(
             Solver(
                 name="fake",

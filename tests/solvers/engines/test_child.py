@@ -1,4 +1,4 @@
-"""Child processes: what they return, and what becomes of them when they crash, hang, devour memory or lose their parent."""
+"""Child processes: what they return, and what becomes of them when they crash, hang, grow or lose their parent."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from tests.solvers.engines import fakes
 
+UNLIMITED = ChildLimits()
 
-def run(function: object, argument: object = None, limits: ChildLimits = ChildLimits(), **arguments: object) -> object:
+
+def run(function: object, argument: object = None, limits: ChildLimits = UNLIMITED, **arguments: object) -> object:
     return run_in_child("fake", f"{fakes.HERE}:{function.__name__}", argument, limits, **arguments)
 
 
@@ -51,7 +53,7 @@ def test_what_a_child_raises_is_reported_with_the_engines_name():
 
 
 def test_a_crash_is_reported_with_its_last_words():
-    with pytest.raises(EngineError, match="fake died: killed by signal SIGSEGV.*about to crash"):
+    with pytest.raises(EngineError, match=r"fake died: killed by signal SIGSEGV.*about to crash"):
         run(fakes.crash)
 
 

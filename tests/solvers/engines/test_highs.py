@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 
 import highspy
 import numpy as np
@@ -15,7 +14,6 @@ from opweave.solvers.engines import highs
 from opweave.solvers.engines.engine import Verdict
 from opweave.solvers.engines.highs import STATUS, Highs, add_block, load_highs
 from opweave.solvers.engines.matrix import Block, MatrixModel
-from tests.formulations.memory_ordering.programs import two_branches
 
 PLAIN = {"head_start": False}
 
@@ -116,7 +114,7 @@ def test_it_improves_a_start_and_reports_progress(problem):
     seen: list[ow.Progress] = []
     result = ow.solve(problem, solver="highs", options=PLAIN, start=start, progress=seen.append)
     assert (result.objective, result.status) == (10, ow.Status.OPTIMAL)
-    assert [point.objective for point in result.incumbents][0] == 17
+    assert next(point.objective for point in result.incumbents) == 17
     assert any("highs: " in point.stage for point in seen)
 
 
@@ -198,7 +196,7 @@ def test_a_start_that_breaks_an_added_row_is_refused(problem):
     def second_first(model, _):
         model.row = pyo.Constraint(expr=model.before("big2", "big1") >= 1)
 
-    with pytest.raises(ow.InvalidInputError, match="the start does not obey the model: .* row"):
+    with pytest.raises(ow.InvalidInputError, match=r"the start does not obey the model: .* row"):
         ow.solve(problem, solver="highs", extend=second_first, start=start)
 
 
@@ -226,8 +224,6 @@ def test_an_empty_graph_and_a_single_operator_are_solved():
             assert (result.objective, result.status) == (peak, ow.Status.OPTIMAL)
 
 
-def test_verdicts_are_three():
+def test_every_verdict_occurs_and_highs_is_there():
     assert {verdict for verdict in STATUS.values() if verdict} == set(Verdict)
     assert Highs().missing() is None
-    assert time.monotonic() > 0
-    assert two_branches().graph

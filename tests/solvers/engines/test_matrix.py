@@ -13,6 +13,8 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.solvers.engines.matrix import TriviallyInfeasibleError, compile_model
 from opweave.solvers.engines.mps import write_mps
 
+NOT_A_NUMBER = math.nan
+
 
 def model(row=None, objective=None) -> pyo.ConcreteModel:
     built = pyo.ConcreteModel()
@@ -41,7 +43,7 @@ def test_rows_columns_and_constants_arrive():
         (lambda m: math.inf * m.x + m.y <= 1, "row .*not a finite number"),
         (lambda m: 1e16 * m.x + m.y <= 1, "row .*or more"),
         (lambda m: 1e-12 * m.x + m.y <= 1, "row .*or less"),
-        (lambda m: m.x + m.y <= math.nan, "row .*not a number"),
+        (lambda m: m.x + m.y <= NOT_A_NUMBER, "row .*not a number"),
         (lambda m: m.x + m.y >= math.inf, "row .*infinite the wrong way"),
     ],
 )

@@ -1,0 +1,99 @@
+"""Clusters by name or from a file: what ``opweave.clusters`` offers.
+
+Examples
+--------
+>>> from opweave.adapters import clusters
+>>> [device.name for device in clusters.load("moirai-intra").devices]
+['A', 'B', 'C', 'D']
+>>> clusters.device("t4", "left").memory_bytes == 16 * 2**30
+True
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.load import load_cluster
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.cluster_presets import CLUSTERS, DEVICES, Precision, preset
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+__all__ = ["check_links", "device", "load", "presets"]
+
+
+def load(cluster: PathLike, *, precision: Precision = "fp32", limits: Limits = DEFAULT_LIMITS) -> Cluster:
+    """Load a cluster: a preset's name, or a ``.json`` or ``.json.gz`` file.
+
+    Parameters
+    ----------
+    cluster
+        A key of :func:`presets`, or a file.
+    precision
+        For presets: which of the devices' peaks becomes their speed.
+    limits
+        Caps on the file's size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        With one sentence that says what is wrong, where, and what to do.
+    """
+    name = os.fspath(cluster)
+    if name in CLUSTERS:
+        return preset(name, precision)
+    if not name.lower().endswith((".json", ".json.gz")):
+        raise InvalidInputError(
+            f"{name!r:.80} is neither a .json file nor a known cluster; the known ones are: {', '.join(CLUSTERS)}"
+        )
+    return load_cluster(name, limits=limits)
+
+
+def presets() -> Mapping[str, Cluster]:
+    """List the clusters that can be loaded by name."""
+    return {name: preset(name) for name in CLUSTERS}
+
+
+def device(kind: str, name: str, *, precision: Precision = "fp32") -> Device:
+    """Make a device after its public data sheet.
+
+    Parameters
+    ----------
+    kind
+        A key of :data:`~opweave.problems.cluster_presets.DEVICES`, such as ``"t4"`` or ``"a100-80gb"``.
+    name
+        What to call it in the cluster.
+    precision
+        Which peak becomes its speed.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown kind, or one whose speed in that precision is not known.
+    """
+    if kind not in DEVICES:
+        raise InvalidInputError(f"no device is called {kind!r:.60}; there are: {', '.join(DEVICES)}")
+    return DEVICES[kind].device(name, kind, precision)
+
+
+def check_links(cluster: Cluster) -> None:
+    """Refuse a device that cannot talk to any other.
+
+    Raises
+    ------
+    InvalidInputError
+        Naming the device.
+    """
+    if len(cluster.devices) == 1:
+        return
+    linked = cluster.effective_bandwidth > 0
+    np.fill_diagonal(linked, val=False)
+    for index, alone in enumerate(cluster.devices):
+        if not linked[index].any() and not linked[:, index].any():
+            raise InvalidInputError(
+                f"device {alone.name!r} has no link to any other device; give it a bandwidth above 0, or leave it out"
+            )

@@ -1,0 +1,1 @@
+"""Placement shown to people: its plan, trace, picture, device map and explanation."""

@@ -1,0 +1,105 @@
+"""What may have to be sent in a placement: the transfers that models decide on.
+
+A *message* is a transfer that happens or not, depending on where operators run. Where a tensor is sent once for each
+reader, a message is a flow and may go between any two devices; where it is sent once for all readers on a device, a
+message is a tensor and that device. Without ports nothing is decided about transfers, and there are no messages.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import BoolArray, PlacementInstance
+from opweave.problems.placement import TransferModel
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """From one device to another, with the seconds that the message takes."""
+
+    source: int
+    target: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A transfer that happens if its producer and one of its readers run at the two ends of a route.
+
+    Attributes
+    ----------
+    tensor, producer
+        Positions of what is sent and of the operator that makes it.
+    flows, readers
+        The flows that it serves, and the operators that read it, in the same order.
+    routes
+        Ways that it can go; at most one of them is taken.
+    target
+        The device that it goes to, where that is settled; else -1.
+    """
+
+    tensor: int
+    producer: int
+    flows: tuple[int, ...]
+    readers: tuple[int, ...]
+    routes: tuple[Route, ...]
+    target: int
+
+    def route(self, device: list[int]) -> Route | None:
+        """The way that it goes for given devices of the operators; None where it is not needed."""
+        source = device[self.producer]
+        for reader in self.readers:
+            target = device[reader]
+            if target != source and self.target in (-1, target):
+                return next((way for way in self.routes if (way.source, way.target) == (source, target)), None)
+        return None
+
+
+def messages_of(instance: PlacementInstance, transfers: TransferModel) -> tuple[Message, ...]:
+    """Every message that some assignment of devices needs; flows between tied operators need none."""
+    apart = instance.cluster[instance.source] != instance.cluster[instance.target]
+    flows = np.flatnonzero(apart).tolist()
+    if transfers == "delay":
+        return ()
+    linked = links(instance)
+    if transfers == "one_port_edge":
+        found = [_message(instance, linked, (flow,), -1) for flow in flows]
+    else:
+        readers: dict[int, list[int]] = defaultdict(list)
+        for flow in flows:
+            readers[int(instance.tensor[flow])].append(flow)
+        found = [
+            _message(instance, linked, _able(instance, group, k), k)
+            for group in readers.values()
+            for k in range(len(instance.devices))
+        ]
+    return tuple(message for message in found if message.routes)
+
+
+def links(instance: PlacementInstance) -> BoolArray:
+    """Which devices can send to which. Shape (devices, devices)."""
+    return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
+
+
+def _able(instance: PlacementInstance, flows: list[int], device: int) -> tuple[int, ...]:
+    return tuple(flow for flow in flows if np.isfinite(instance.seconds[instance.target[flow], device]))
+
+
+def _message(instance: PlacementInstance, linked: BoolArray, flows: tuple[int, ...], target: int) -> Message:
+    if not flows:
+        return Message(-1, -1, (), (), (), target)
+    able = np.isfinite(instance.seconds)
+    producer = int(instance.source[flows[0]])
+    readers = tuple(int(instance.target[flow]) for flow in flows)
+    targets = [target] if target >= 0 else np.flatnonzero(able[readers[0]]).tolist()
+    size = float(instance.size[flows[0]])
+    routes = tuple(
+        Route(q, k, float(instance.latency[q, k] + size * instance.seconds_per_byte[q, k]))
+        for q in np.flatnonzero(able[producer]).tolist()
+        for k in targets
+        if q != k and linked[q, k]
+    )
+    return Message(int(instance.tensor[flows[0]]), producer, flows, readers, routes, target)

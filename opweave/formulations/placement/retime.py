@@ -1,0 +1,175 @@
+"""A model's times turned into an exact schedule.
+
+Engines work with tolerances and whole ticks. Only the decision is taken from them: the device of every operator, and
+the order of what shares a device or port. Everything then starts as soon as that allows, in seconds and without
+rounding, so the schedule is never longer than the engine's, up to its tolerance.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.formulations.placement.messages import Message, Route
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement import Placement, Schedule, Transfer
+
+
+def retimed(
+    problem: Placement,
+    instance: PlacementInstance,
+    messages: Sequence[Message],
+    device: list[int],
+    start: FloatArray,
+    sent: FloatArray,
+    release: FloatArray | None = None,
+) -> Schedule:
+    """The schedule with the same devices and the same order.
+
+    Parameters
+    ----------
+    problem, instance, messages
+        What was decided on.
+    device
+        Device of every operator.
+    start, sent
+        About when every operator and message starts, in seconds; those of needless messages do not matter.
+    release
+        Earliest start of every operator, where rows beyond the problem's own may ask operators to wait.
+    """
+    return _Retiming(problem, instance, messages, device, start, sent, release).schedule()
+
+
+class _Retiming:
+    """Activities are numbered operators first, then messages."""
+
+    def __init__(
+        self,
+        problem: Placement,
+        instance: PlacementInstance,
+        messages: Sequence[Message],
+        device: list[int],
+        start: FloatArray,
+        sent: FloatArray,
+        release: FloatArray | None,
+    ) -> None:
+        self._problem, self._instance, self._messages, self._device = problem, instance, messages, device
+        count = instance.operators
+        self._routes: dict[int, Route] = {}
+        for number, message in enumerate(messages):
+            way = message.route(device)
+            if way is not None:
+                self._routes[count + number] = way
+        seconds = instance.seconds[np.arange(count), device] if count else np.zeros(0)
+        # Things that share a device or port do not overlap, so their middles say who is first, whatever the rounding.
+        self._middle = (start + seconds / 2).tolist()
+        self._middle += [
+            float(sent[m]) + (self._routes[count + m].seconds / 2 if count + m in self._routes else 0.0)
+            for m in range(len(messages))
+        ]
+        self._seconds = seconds.tolist()
+        self._release = np.zeros(count) if release is None else np.maximum(0.0, release)
+        self._begin = [0.0] * (count + len(messages))
+        self._end = [0.0] * (count + len(messages))
+
+    def schedule(self) -> Schedule:
+        """Start one activity after the other."""
+        before = self._before()
+        free: dict[tuple[str, int], float] = {}
+        for activity in self._sequence(before):
+            ready = max((self._end[earlier] for earlier in before[activity]), default=0.0)
+            resources, seconds = self._needs(activity)
+            if activity < self._instance.operators:
+                ready = max(ready, float(self._release[activity]))
+            ready = max(ready, *(free.get(resource, 0.0) for resource in resources))
+            self._begin[activity], self._end[activity] = ready, ready + seconds
+            free.update(dict.fromkeys(resources, ready + seconds))
+        names, devices = self._instance.names, self._instance.devices
+        return Schedule(
+            device={name: devices[k] for name, k in zip(names, self._device, strict=True)},
+            start=dict(zip(names, self._begin, strict=False)),
+            transfers=tuple(self._transfer(activity) for activity in self._routes),
+        )
+
+    def _needs(self, activity: int) -> tuple[list[tuple[str, int]], float]:
+        """What an activity occupies, and for how long."""
+        if activity < self._instance.operators:
+            return [("device", self._device[activity])], float(self._seconds[activity])
+        way = self._routes[activity]
+        return [("send", way.source), ("receive", way.target)], way.seconds
+
+    def _before(self) -> dict[int, list[int]]:
+        """What has to end before every activity starts; transfers without ports count as part of nothing."""
+        count = self._instance.operators
+        before = {v: self._instance.before[v].tolist() for v in range(count)}
+        for activity in self._routes:
+            message = self._messages[activity - count]
+            before[activity] = [message.producer]
+            for reader in message.readers:
+                if self._routes[activity].target == self._device[reader]:
+                    before[reader].append(activity)
+        return before if self._messages or not self._delays() else self._with_delays(before)
+
+    def _delays(self) -> bool:
+        return self._problem.transfers == "delay"
+
+    def _with_delays(self, before: dict[int, list[int]]) -> dict[int, list[int]]:
+        """Without ports every transfer starts when its tensor is made: an activity that occupies nothing."""
+        count = self._instance.operators
+        shared: dict[tuple[int, int], int] = {}
+        extra: list[Message] = []
+        for flow, (u, v) in enumerate(zip(self._instance.source.tolist(), self._instance.target.tolist(), strict=True)):
+            tensor, source, target = int(self._instance.tensor[flow]), self._device[u], self._device[v]
+            if source == target:
+                continue
+            if (tensor, target) not in shared:
+                size = float(self._instance.size[flow])
+                rate = self._instance.seconds_per_byte[source, target]
+                seconds = float(self._instance.latency[source, target] + size * rate)
+                activity = shared[tensor, target] = count + len(extra)
+                extra.append(Message(tensor, u, (flow,), (v,), (), target))
+                self._routes[activity] = Route(source, target, seconds)
+                before[activity] = [u]
+            before[v].append(shared[tensor, target])
+        self._messages = extra
+        self._middle += [self._middle[message.producer] for message in extra]
+        self._begin += [0.0] * len(extra)
+        self._end += [0.0] * len(extra)
+        return before
+
+    def _sequence(self, before: dict[int, list[int]]) -> list[int]:
+        """All activities, each after those before it and otherwise by their middles."""
+        after: dict[int, list[int]] = {activity: [] for activity in before}
+        waits = {activity: len(earlier) for activity, earlier in before.items()}
+        for activity, earlier in before.items():
+            for other in earlier:
+                after[other].append(activity)
+        rank = {v: place for place, v in enumerate(topological_order(self._instance.after).tolist())}
+        rank |= {a: rank[self._messages[a - self._instance.operators].producer] for a in self._routes}
+        ready = [(self._middle[a], rank[a], a) for a, count in waits.items() if count == 0]
+        heapq.heapify(ready)
+        sequence = []
+        while ready:
+            _, _, activity = heapq.heappop(ready)
+            sequence.append(activity)
+            for other in after[activity]:
+                waits[other] -= 1
+                if waits[other] == 0:
+                    heapq.heappush(ready, (self._middle[other], rank[other], other))
+        return sequence
+
+    def _transfer(self, activity: int) -> Transfer:
+        message, way = self._messages[activity - self._instance.operators], self._routes[activity]
+        names, devices = self._instance.names, self._instance.devices
+        edge = self._problem.transfers == "one_port_edge"
+        return Transfer(
+            tensor=self._instance.tensors[message.tensor],
+            consumer=names[message.readers[0]] if edge else None,
+            source=devices[way.source],
+            target=devices[way.target],
+            start=self._begin[activity],
+            end=self._end[activity],
+        )

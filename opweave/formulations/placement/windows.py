@@ -1,0 +1,120 @@
+"""When operators and messages can happen in any schedule that is not longer than a known one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.formulations.placement.messages import Message
+from opweave.problems.graph_arrays import topological_order
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows:
+    """Times in seconds.
+
+    Attributes
+    ----------
+    head
+        Earliest start of every operator on every device; inf where it cannot run. Shape (operators, devices).
+    tail
+        Least time from its end on a device to the end of the schedule. Shape (operators, devices).
+    horizon
+        No schedule of interest ends later.
+    """
+
+    instance: PlacementInstance
+    head: FloatArray
+    tail: FloatArray
+    horizon: float
+
+    @property
+    def through(self) -> FloatArray:
+        """Length of the longest path through every operator on every device. Shape (operators, devices)."""
+        return self.head + self.instance.seconds + self.tail
+
+    @property
+    def critical_path(self) -> float:
+        """A lower bound of every schedule."""
+        return float(self.through.min(axis=1, initial=np.inf).max(initial=0.0))
+
+    def earliest(self) -> FloatArray:
+        """Earliest start of every operator."""
+        return self.head.min(axis=1, initial=np.inf)
+
+    def earliest_end(self) -> FloatArray:
+        """Earliest end of every operator."""
+        return (self.head + self.instance.seconds).min(axis=1, initial=np.inf)
+
+    def latest_end(self) -> FloatArray:
+        """Latest end of every operator."""
+        return self.horizon - self.tail.min(axis=1, initial=np.inf)
+
+    def latest_start(self) -> FloatArray:
+        """Latest start of every operator."""
+        return self.horizon - (self.tail + self.instance.seconds).min(axis=1, initial=np.inf)
+
+    def message_ready(self, message: Message) -> float:
+        """Earliest start of a message."""
+        return float(self.earliest_end()[message.producer])
+
+    def message_due(self, message: Message) -> float:
+        """Latest end of a message that is needed."""
+        after = self.instance.seconds + self.tail
+        ends = {route.target for route in message.routes}
+        return self.horizon - min(float(after[reader, k]) for reader in message.readers for k in ends)
+
+
+def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
+    """Heads and tails by longest paths that know devices and transfers but no contention.
+
+    Parameters
+    ----------
+    instance
+        The problem.
+    ceiling
+        Length of a known schedule; None for none, then a length that semi-active schedules never exceed is used.
+    """
+    transfer = instance.transfer()
+    horizon = serial_length(instance) if ceiling is None else ceiling
+    head, tail = np.zeros_like(instance.seconds), np.zeros_like(instance.seconds)
+    able = np.isfinite(instance.seconds)
+    order = topological_order(instance.after).tolist()
+    for v in order:
+        for u in instance.before[v].tolist():
+            np.maximum(head[v], (head[u] + instance.seconds[u]).min(), out=head[v])
+        for f in instance.incoming[v].tolist():
+            u = int(instance.source[f])
+            arrival = (head[u] + instance.seconds[u])[:, None] + transfer[f]
+            if instance.cluster[u] == instance.cluster[v]:
+                arrival = np.diagonal(arrival)[None, :]
+            np.maximum(head[v], arrival.min(axis=0), out=head[v])
+    for u in reversed(order):
+        for v in instance.after[u].tolist():
+            np.maximum(tail[u], (instance.seconds[v] + tail[v]).min(), out=tail[u])
+        for f in instance.outgoing[u].tolist():
+            v = int(instance.target[f])
+            left = transfer[f] + (instance.seconds[v] + tail[v])[None, :]
+            if instance.cluster[u] == instance.cluster[v]:
+                left = np.diagonal(left)[:, None]
+            np.maximum(tail[u], left.min(axis=1), out=tail[u])
+    return Windows(instance, np.where(able, head, np.inf), np.where(able, tail, np.inf), horizon)
+
+
+def serial_length(instance: PlacementInstance) -> float:
+    """The longest that a schedule without needless waiting can be: everything one after the other, all slow."""
+    able = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0)
+    sent = instance.transfer()
+    sent = np.where(np.isfinite(sent), sent, 0.0)
+    return float(able.max(axis=1, initial=0.0).sum() + sent.max(axis=(1, 2), initial=0.0).sum())
+
+
+def single_device_length(instance: PlacementInstance) -> float | None:
+    """The shortest schedule on one device that can run and hold everything; None when there is none."""
+    used = {int(p) for p in instance.parameters.items}
+    needed = int(instance.memory.sum()) + sum(int(instance.parameter_bytes[p]) for p in used)
+    able = np.isfinite(instance.seconds).all(axis=0) & ((instance.capacity == NO_LIMIT) | (instance.capacity >= needed))
+    total = instance.seconds.sum(axis=0)
+    return float(total[able].min()) if able.any() else None

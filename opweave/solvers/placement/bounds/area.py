@@ -1,0 +1,194 @@
+"""Area: all work has to fit into the devices' time; with memory rows, also into their memory.
+
+The linear program min L, sum_k x[j,k] = 1, sum_j p[j,k] x[j,k] + idle[k] <= L, sum_j m[j,k] x[j,k] <= memory[k] has the
+dual: largest over prices s >= 0 with sum s = 1 and q >= 0 of
+
+    sum_k s[k] idle[k] + sum_j min_k (s[k] p[j,k] + q[k] m[j,k]) - sum_k q[k] memory[k].
+
+Proof: weak duality. *Every* price vector gives a lower bound, so no solver's tolerance enters: prices come from wherever,
+the value is computed from the formula. ``idle[k]`` is time in which device k can run none of these operators. The loads of
+any schedule are a point of the linear program, whatever its transfers do.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import kernel
+
+ROUNDS = 60
+"""Steps of the quick ascent over the prices of time."""
+
+CUTS = 60
+"""Most rounds of cutting planes over all prices."""
+
+CLOSE_ENOUGH = 1e-9
+
+
+class Memory(NamedTuple):
+    """Bytes of every operator on its device, never counted twice, and capacities. Shapes (operators,), (devices,)."""
+
+    bytes: FloatArray
+    capacity: FloatArray
+
+
+class Area(NamedTuple):
+    """A lower bound with the prices of time (summing to 1) and of memory that prove it. Prices: shape (devices,)."""
+
+    value: float
+    time: FloatArray
+    memory: FloatArray
+
+
+def memory_of(instance: PlacementInstance) -> Memory | None:
+    """Bytes of every operator, a parameter's divided among its users; None where no device has a limit.
+
+    Dividing is safe: a device that runs some users of a parameter holds it once, and their shares add up to no more.
+    """
+    if (instance.capacity == NO_LIMIT).all():
+        return None
+    users = np.bincount(instance.parameters.items, minlength=len(instance.parameter_bytes))
+    share = instance.parameter_bytes / np.maximum(users, 1)
+    taken = instance.memory.astype(np.float64)
+    np.add.at(taken, instance.parameters.heads(), share[instance.parameters.items])
+    return Memory(taken, np.where(instance.capacity == NO_LIMIT, np.inf, instance.capacity.astype(np.float64)))
+
+
+@kernel
+def ascend(
+    seconds: FloatArray, count: FloatArray, idle: FloatArray, price: FloatArray, rounds: int
+) -> tuple[float, FloatArray]:
+    """Best value over the prices of time, by multiplicative ascent from ``price``; the prices that gave it."""
+    rows, devices = seconds.shape
+    best, kept = -np.inf, price.copy()
+    for step in range(rounds):
+        load = idle.copy()
+        for j in range(rows):
+            least, where = np.inf, -1
+            for k in range(devices):
+                if seconds[j, k] < np.inf and price[k] * seconds[j, k] < least:
+                    least, where = price[k] * seconds[j, k], k
+            if where >= 0:
+                load[where] += count[j] * seconds[j, where]
+        value = 0.0
+        for k in range(devices):
+            value += price[k] * load[k]
+        if value > best:
+            best, kept = value, price.copy()
+        largest = load.max()
+        if largest <= 0.0 or largest - value <= CLOSE_ENOUGH * largest:
+            break
+        price = price * np.exp((load - value) / largest * (1.5 / (1.0 + 0.25 * step)))
+        price = price / price.sum()
+    return best, kept
+
+
+def first_prices(seconds: FloatArray) -> FloatArray:
+    """Prices of time in proportion to the devices' speeds on the whole. Shape (devices,)."""
+    usable = np.isfinite(seconds)
+    slowness = np.where(usable, seconds, 0.0).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
+    # a device that runs nothing is worth next to nothing
+    speed = np.where(usable.any(axis=0), 1.0 / np.maximum(slowness, 1e-300), 0.0)
+    speed = speed / max(float(speed.max(initial=0.0)), 1e-300)
+    speed = np.maximum(speed, 1e-9)
+    return np.asarray(speed / speed.sum())
+
+
+def quick_area(seconds: FloatArray, idle: FloatArray, count: FloatArray | None = None) -> Area:
+    """The bound for time alone, not quite at its best but in microseconds.
+
+    Parameters
+    ----------
+    seconds
+        Shape (operators, devices), inf where an operator cannot run.
+    idle
+        Shape (devices,).
+    count
+        How many operators each row stands for.
+    """
+    weights = np.ones(len(seconds)) if count is None else count
+    value, price = ascend.sized(ROUNDS * seconds.size // 2)(seconds, weights, idle, first_prices(seconds), ROUNDS)
+    return Area(max(0.0, float(value)), price, np.zeros(len(idle)))
+
+
+def dual_value(seconds: FloatArray, count: FloatArray, idle: FloatArray, prices: Area, memory: Memory | None) -> float:
+    """Value of the dual at given prices; ``count`` operators per row."""
+    return _cut(seconds, count, idle, prices.time, prices.memory, memory)[0]
+
+
+def _cut(
+    seconds: FloatArray, count: FloatArray, idle: FloatArray, time: FloatArray, price: FloatArray, memory: Memory | None
+) -> tuple[float, FloatArray, FloatArray]:
+    """Value of the dual, and its slopes in the prices of time and of memory."""
+    usable = np.isfinite(seconds)
+    cost = np.where(usable, seconds, 0.0) * time
+    if memory is not None:
+        cost = cost + memory.bytes[:, None] * price
+    where = np.argmin(np.where(usable, cost, np.inf), axis=1)
+    rows = np.arange(len(seconds))
+    devices = len(idle)
+    load = idle + np.bincount(where, weights=count * seconds[rows, where], minlength=devices)
+    value = float(time @ load)
+    if memory is None:
+        return value, load, np.zeros(devices)
+    limited = np.isfinite(memory.capacity)
+    over = np.bincount(where, weights=count * memory.bytes, minlength=devices) - np.where(limited, memory.capacity, 0.0)
+    return value + float(price @ np.where(limited, over, 0.0)), load, np.where(limited, over, 0.0)
+
+
+def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = None) -> Area:
+    """The bound at its best prices, by cutting planes (Kelley): each round adds the slope at the last prices.
+
+    Raises the value only by prices that were tried, so an early end leaves a valid bound.
+    """
+    rows, count, bytes_ = _alike(seconds, memory)
+    alike = None if memory is None else Memory(bytes_, memory.capacity)
+    devices = len(idle)
+    start = quick_area(rows, idle, count)
+    best = start
+    cuts = [_cut(rows, count, idle, start.time, start.memory, alike)]
+    # prices of memory in seconds per this many bytes, so that the program is well scaled
+    unit = 1.0 if memory is None else max(1.0, float(np.where(np.isfinite(memory.capacity), memory.capacity, 0.0).max()))
+    scale = max(best.value, 1e-300)
+    limited = np.zeros(devices, dtype=bool) if memory is None else np.isfinite(memory.capacity)
+    cuts += [_cut(rows, count, idle, np.eye(devices)[k], np.zeros(devices), alike) for k in range(devices)]
+    for _ in range(CUTS):
+        slopes = np.asarray([[*(-load / scale), *(-over / unit), 1.0] for _, load, over in cuts])
+        solved = linprog(
+            [*np.zeros(2 * devices), -1.0],
+            A_ub=slopes,
+            b_ub=np.zeros(len(cuts)),
+            A_eq=[[*np.ones(devices), *np.zeros(devices), 0.0]],
+            b_eq=[1.0],
+            bounds=[(0.0, 1.0)] * devices + [(0.0, 50.0 if k else 0.0) for k in limited] + [(0.0, None)],
+            method="highs",
+        )
+        if solved.status != 0:
+            break
+        time = np.maximum(solved.x[:devices], 0.0)
+        time = time / time.sum()
+        price = np.maximum(solved.x[devices : 2 * devices], 0.0) * (scale / unit)
+        cuts.append(_cut(rows, count, idle, time, price, alike))
+        if cuts[-1][0] > best.value:
+            best = Area(cuts[-1][0], time, price)
+        if -solved.fun * scale - best.value <= CLOSE_ENOUGH * scale:
+            break
+    return best
+
+
+def _alike(seconds: FloatArray, memory: Memory | None) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows that differ, how many operators each stands for, and their bytes."""
+    own = np.zeros(len(seconds)) if memory is None else memory.bytes
+    rows, count = np.unique(np.column_stack([seconds, own]), axis=0, return_counts=True)
+    return np.ascontiguousarray(rows[:, :-1]), count.astype(np.float64), np.ascontiguousarray(rows[:, -1])
+
+
+def total_order_positions(values: FloatArray, most: int) -> IntArray:
+    """Positions of at most ``most`` values, evenly spread in sorted order, the first and the last among them."""
+    order = np.argsort(values, kind="stable")
+    return order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(np.int64))]
