@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from opweave import Operator, OpGraph, Tensor
+from opweave import Operator, OpGraph, Parameter, Tensor
 
 
 @dataclass
@@ -99,3 +99,50 @@ def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> O
         if name.endswith(("project", "grow", "shrink")):
             gradients.append(build.run(f"{name}.weight", [gradient, inputs[0][0]], 4 * hidden * hidden))
     return build.graph([state, *gradients, *incoming.values()])
+
+
+def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pixels: int = 56) -> OpGraph:
+    """A randomly wired network (Xie et al., 2019): Watts-Strogatz stages of separable convolutions.
+
+    Each stage is WS(nodes, 4, 0.75) with its edges turned from smaller to larger number; it halves the image and doubles
+    the channels. A node adds up what it reads (weights left out) and convolves; sources read the stage before, and the
+    stage's result is the mean of its sinks.
+    """
+    import networkx as nx
+
+    tensors = [Tensor(id="x", bytes=4 * 3 * (2 * pixels) ** 2)]
+    operators: list[Operator] = []
+    parameters: list[Parameter] = []
+    last, depth = "x", 3
+    for stage in range(stages):
+        width, side = channels * 2**stage, max(1, pixels >> stage)
+        size = 4 * width * side * side
+        wires = nx.connected_watts_strogatz_graph(nodes, 4, 0.75, seed=seed + stage)
+        reads: dict[int, list[str]] = {node: [] for node in range(nodes)}
+        for first, second in wires.edges:
+            reads[max(first, second)].append(f"s{stage}.n{min(first, second)}")
+        for node in range(nodes):
+            name = f"s{stage}.n{node}"
+            before = depth if not reads[node] else width
+            weights = 9 * before + before * width
+            parameters.append(Parameter(id=f"{name}.w", bytes=4 * weights))
+            tensors.append(Tensor(id=name, bytes=size))
+            operators.append(
+                Operator(
+                    id=name,
+                    kind="SepConv",
+                    inputs=reads[node] or [last],
+                    outputs=[name],
+                    parameters=[f"{name}.w"],
+                    flops=2.0 * weights * side * side,
+                    module=f"s{stage}",
+                )
+            )
+        used = {name for names in reads.values() for name in names}
+        sinks = [f"s{stage}.n{node}" for node in range(nodes) if f"s{stage}.n{node}" not in used]
+        last, depth = f"s{stage}.mean", width
+        tensors.append(Tensor(id=last, bytes=size))
+        mean = Operator(id=last, kind="Mean", inputs=sinks, outputs=[last], flops=float(size // 4), module=f"s{stage}")
+        operators.append(mean)
+    name = f"randomly wired, {stages} x {nodes}"
+    return OpGraph(name=name, operators=operators, tensors=tensors, parameters=parameters, outputs=[last])

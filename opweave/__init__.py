@@ -16,7 +16,9 @@ Examples
 
 from __future__ import annotations
 
+from opweave.adapters import clusters
 from opweave.adapters.load import load, load_problem, load_result
+from opweave.adapters.views import explain
 from opweave.formulations.expressions import express
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
@@ -94,6 +96,8 @@ __all__ = [
     "UnsupportedFeatureError",
     "Violation",
     "__version__",
+    "clusters",
+    "explain",
     "express",
     "load",
     "load_problem",

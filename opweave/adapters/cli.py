@@ -16,6 +16,7 @@ from opweave.adapters.check import judge
 from opweave.adapters.cli_errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
 from opweave.adapters.complaints import complaint, plain
 from opweave.adapters.files import check_folder_writable, check_writable
+from opweave.adapters.hardware import check_hardware, hardware, pins
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
 from opweave.adapters.units import parse_bytes, readable
 from opweave.adapters.views import show, view_for, view_of
@@ -113,12 +114,19 @@ def solve_command(
 def plan_command(
     model: Annotated[Path, typer.Argument(help="A model: .onnx, .json or .json.gz.", show_default=False)],
     *,
-    problem: Annotated[str, typer.Option("--problem", "-p", help="What to plan: ordering.")] = "ordering",
+    problem: Annotated[str, typer.Option("--problem", "-p", help="What to plan: ordering, placement.")] = "ordering",
     objective: Annotated[str | None, typer.Option("--objective", help="ordering: peak or total.")] = None,
     in_place: Annotated[str | None, typer.Option("--in-place", help="ordering: none, first or any.")] = None,
     inputs: Annotated[str | None, typer.Option("--inputs", help="ordering: freed, kept or excluded.")] = None,
     outputs: Annotated[str | None, typer.Option("--outputs", help="ordering: kept or excluded.")] = None,
     limit: Annotated[str | None, typer.Option("--limit", help="ordering: bytes not to exceed, as 6MiB.")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="placement: a file, or a preset's name.")] = None,
+    costs: Annotated[str | None, typer.Option("--costs", help="placement: a file, or roofline (the default).")] = None,
+    transfers: Annotated[
+        str | None, typer.Option("--transfers", help="placement: one_port_tensor, one_port_edge or delay.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option("--memory-model", help="placement: additive or parameters.")] = None,
+    pin: Annotated[list[str] | None, typer.Option("--pin", help="placement: OP=DEVICE, may be repeated.")] = None,
     dim: Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, as batch=1.")] = None,
     solver: SolverOption = "auto",
     time_limit: TimeOption = None,
@@ -134,16 +142,21 @@ def plan_command(
     """Plan a model file in one go: load it, solve, verify, and show the plan."""
     options = {name: _option_value(text) for name, text in _pairs(option, "--option").items()}
     settings = Settings(solver, time_limit, gap, seed, threads, formulation, options, output, report, as_json)
-    fields = {
+    fields: dict[str, object] = {
         "objective": objective,
         "in_place": in_place,
         "inputs": inputs,
         "outputs": outputs,
         "limit_bytes": None if limit is None else parse_bytes(limit),
+        "transfers": transfers,
+        "memory": memory,
+        "constraints": pins(pin) or None,
     }
     view = view_for(problem)
+    check_hardware(view, cluster=cluster, costs=costs, pin=pin)
     settings.check_places()
     graph = load(model, dims={name: _dimension(name, text) for name, text in _pairs(dim, "--dim").items()})
+    fields |= hardware(graph, cluster, costs)
     asked = {name: value for name, value in fields.items() if value is not None}
     try:
         built = view.problem_type.model_validate({"graph": graph, **asked})
@@ -221,7 +234,7 @@ def demo_command(
 def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     from opweave.adapters.progress import live_progress
     from opweave.adapters.report import write_report
-    from opweave.adapters.tables import result_table
+    from opweave.adapters.tables import result_table, section_table
     from opweave.solvers.solve import solve
 
     showing = view_of(problem)  # before time is spent: an answer that cannot be shown is refused now
@@ -249,6 +262,9 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     else:
         console = _stdout()
         console.print(result_table(view))
+        for section in view.sections():
+            console.print(section_table(section))
+        console.print(plain(view.explain()), markup=False, highlight=False)
         _name_files(console, files)
     return VERIFIED if result.verified else NOTHING_FOUND
 

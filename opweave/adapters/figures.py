@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike, write_bytes
@@ -16,6 +17,8 @@ BEST = "#0072B2"
 GIVEN = "#D55E00"
 BOUND = "#000000"
 MUTED = "#6E6E6E"
+CRITICAL = GIVEN
+SENT = "#56B4E9"
 
 DOTS_PER_INCH = 150
 
@@ -28,12 +31,33 @@ def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
     width, height
         Inches.
     """
+    figure, (axes,) = new_panels(width, height, (1.0,))
+    return figure, axes
+
+
+def new_panels(width: float, height: float, shares: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """Make a figure with several sets of axes side by side, as :func:`new_figure` does with one.
+
+    Parameters
+    ----------
+    width, height
+        Inches.
+    shares
+        How the width is divided among the axes.
+    """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    grid = figure.add_gridspec(1, len(shares), width_ratios=list(shares))
+    panels = [figure.add_subplot(grid[0, column]) for column in range(len(shares))]
+    for axes in panels:
+        _style(axes)
+    return figure, panels
+
+
+def _style(axes: Axes) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("bottom", "left"):
@@ -41,7 +65,11 @@ def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
     axes.tick_params(colors="#333333", labelsize=10)
     axes.grid(visible=True, axis="y", color="#E3E3E3", linewidth=0.8)
     axes.set_axisbelow(True)
-    return figure, axes
+
+
+def safe_text(text: str) -> str:
+    """Keep matplotlib from reading dollar signs as formulas."""
+    return text.replace("$", r"\$")
 
 
 def png(figure: Figure) -> bytes:

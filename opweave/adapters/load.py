@@ -13,6 +13,7 @@ from opweave.adapters.files import PathLike, read_json, write_text
 from opweave.adapters.inplace import INPLACE_KINDS
 from opweave.adapters.node_edge import from_node_edge
 from opweave.problems.cluster import Cluster
+from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -123,6 +124,34 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
         With one sentence that says what is wrong, where, and what to do.
     """
     return _validated(Cluster, _read_object(path, limits), plain(os.fspath(path)))
+
+
+def load_costs(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Costs:
+    """Load measured times from JSON (``.json`` or ``.json.gz``).
+
+    Parameters
+    ----------
+    path
+        Either opweave's own schema (``operators``, ``devices``, ``table``), or seconds as
+        ``{operator: {device: seconds}}``, null for unknown.
+    limits
+        Caps on the file's size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        With one sentence that says what is wrong, where, and what to do.
+    """
+    name = plain(os.fspath(path))
+    data = _read_object(path, limits)
+    if isinstance(data.get("operators"), list):
+        return _validated(Costs, data, name)
+    try:
+        return Costs.from_table(data)  # type: ignore[arg-type]  # it checks every entry
+    except ValidationError as error:
+        raise complaint(error, name) from None
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{name}: {error}") from None
 
 
 def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[Solution]:

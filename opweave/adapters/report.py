@@ -42,8 +42,10 @@ footer {{ color: #666; font-size: 0.85rem; margin-top: 2rem; }}
 <body>
 <h1>{title}</h1>
 {picture}
+<p>{explanation}</p>
 <h2>Result</h2>
 {facts}
+{sections}
 {comparison}
 {plan}
 <footer>Made by opweave {version}. Files beside this page: {files}. Open trace.json in https://ui.perfetto.dev.</footer>
@@ -67,8 +69,8 @@ def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence
     Returns
     -------
     list of Path
-        ``problem.json``, ``result.json``, ``report.html``; with a solution also the plan, ``trace.json`` and the
-        picture.
+        ``problem.json``, ``result.json``, ``report.html``; with a solution also the plan, ``trace.json``, the
+        problem's exports (placement: ``device_map.json``) and the picture.
 
     Raises
     ------
@@ -79,6 +81,7 @@ def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence
     if view.result.solution is not None:
         files[view.plan_file] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
         files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
+        files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
         files[view.figure_file] = png(view.figure())
     page = _page(view, files, comparison)
     files["report.html"] = page.encode("utf-8", "backslashreplace")
@@ -107,7 +110,9 @@ def _page(view: View[Any, Any], files: dict[str, bytes], comparison: Sequence[En
     return _PAGE.format(
         title=_text(f"{view.problem.graph.name}: {view.word}, {view.result.status.value}"),
         picture=picture,
+        explanation=_text(view.explain()),
         facts=_table((), summary_rows(view), css="facts"),
+        sections="".join(f"<h2>{_text(one.title)}</h2>{_table(one.headings, one.rows)}" for one in view.sections()),
         comparison=side_by_side,
         plan=plan,
         version=_text(__version__),

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from opweave.adapters.complaints import plain
 from opweave.adapters.units import readable, readable_seconds, readable_share
-from opweave.adapters.views import Row, View, view_for
+from opweave.adapters.views import Row, Section, View, view_for
 from opweave.problems.result import Result, Status
 from opweave.solvers.registry import SolverInfo
 
@@ -69,6 +69,16 @@ def result_table(view: View[Any, Any]) -> Table:
     for label, value in summary_rows(view):
         style = _STYLE[view.result.status] if label == "status" else "bold" if label == "objective" else ""
         table.add_row(label, Text(plain(value), style=style))
+    return table
+
+
+def section_table(section: Section) -> Table:
+    """Show one of a view's further tables; all but the first column are figures."""
+    table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, heading in enumerate(section.headings):
+        table.add_column(heading, justify="right" if position else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
     return table
 
 

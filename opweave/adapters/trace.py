@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 TraceEvent = dict[str, object]
+
+
+class Spot(NamedTuple):
+    """A moment on a track, within a block; arrows begin and end there."""
+
+    track: str
+    time: float
 
 
 class Trace:
@@ -24,25 +32,42 @@ class Trace:
     def __init__(self, process: str) -> None:
         self._events: list[TraceEvent] = [_metadata("process_name", 0, process)]
         self._tracks: dict[str, int] = {}
+        self._flows = 0
+
+    def track(self, name: str) -> int:
+        """Make sure that a track exists; tracks stand in the order in which they are first named. Returns its number."""
+        if name not in self._tracks:
+            self._tracks[name] = len(self._tracks) + 1
+            self._events.append(_metadata("thread_name", self._tracks[name], name))
+        return self._tracks[name]
 
     def block(
         self, name: str, track: str, *, start: float, duration: float, details: Mapping[str, object] | None = None
     ) -> None:
         """Add a named block to a track."""
-        if track not in self._tracks:
-            self._tracks[track] = len(self._tracks) + 1
-            self._events.append(_metadata("thread_name", self._tracks[track], track))
+        thread = self.track(track)
         self._events.append(
             {
                 "name": name,
                 "ph": "X",
                 "pid": 1,
-                "tid": self._tracks[track],
+                "tid": thread,
                 "ts": start,
                 "dur": duration,
                 "args": dict(details or {}),
             }
         )
+
+    def flow(self, name: str, spots: Sequence[Spot]) -> None:
+        """Draw an arrow from block to block, through two or more spots that follow each other in time."""
+        self._flows += 1
+        for position, spot in enumerate(spots):
+            phase = "s" if position == 0 else "f" if position == len(spots) - 1 else "t"
+            event: TraceEvent = {"name": name, "cat": "data", "ph": phase, "id": self._flows, "pid": 1}
+            event |= {"tid": self.track(spot.track), "ts": spot.time}
+            if phase == "f":
+                event["bp"] = "e"  # ends in the block around it, not at the next one
+            self._events.append(event)
 
     def counter(self, name: str, time: float, values: Mapping[str, float]) -> None:
         """Set the values of a counter track from a time on; several values are drawn stacked."""

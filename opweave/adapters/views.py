@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
@@ -19,6 +19,14 @@ ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 Row = tuple[str, str]
+
+
+class Section(NamedTuple):
+    """A table of its own beside the result's."""
+
+    title: str
+    headings: Sequence[str]
+    rows: list[Sequence[str]]
 
 
 class View(ABC, Generic[ProblemT, SolutionT]):
@@ -69,6 +77,18 @@ class View(ABC, Generic[ProblemT, SolutionT]):
         """Label and value of what the problem adds to a result's table."""
 
     @abstractmethod
+    def explain(self) -> str:
+        """Say in a few sentences what the result means, or why there is none."""
+
+    def sections(self) -> list[Section]:
+        """List further tables, most wanted first."""
+        return []
+
+    def exports(self) -> Mapping[str, object]:
+        """Write the solution in forms that other tools take: file names and plain data for ``json.dumps``."""
+        return {}
+
+    @abstractmethod
     def plan(self) -> dict[str, object]:
         """Write the plan as plain data for ``json.dumps``."""
 
@@ -89,8 +109,9 @@ class View(ABC, Generic[ProblemT, SolutionT]):
 def views() -> tuple[type[View[Any, Any]], ...]:
     """List all views; imported on first use, so that ``import opweave`` stays light."""
     from opweave.adapters.memory_ordering.view import MemoryOrderingView
+    from opweave.adapters.placement.view import PlacementView
 
-    return (MemoryOrderingView,)
+    return (MemoryOrderingView, PlacementView)
 
 
 def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
@@ -102,6 +123,33 @@ def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
         When opweave has no view of the problem (a class of the user's own).
     """
     return view_of(problem)(problem, result)
+
+
+def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
+    """Say in a few sentences what a result means: what limits the plan, what is proved, or why there is no plan.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    result
+        What :func:`~opweave.solvers.solve.solve` returned for it.
+
+    Raises
+    ------
+    InvalidInputError
+        When opweave has no view of the problem (a class of the user's own).
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> tensors = [ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)]
+    >>> copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
+    >>> problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
+    >>> explain(problem, ow.solve(problem))
+    'The order needs 8 B; the peak is at copy. It is proved that no order needs less.'
+    """
+    return show(problem, result).explain()
 
 
 def view_of(problem: Problem[Any, Any]) -> type[View[Any, Any]]:

@@ -13,11 +13,12 @@ if TYPE_CHECKING:
 def explanation(problem: Placement, solution: Schedule) -> str:
     """What the plan's length comes from and what limits it.
 
-    A plan that breaks the rules is described by the first rule that it breaks.
+    Of a plan that breaks the rules only the first violation is told.
     """
     judged = problem.evaluate(solution)
     if judged.violations or judged.details is None:
-        return f"The plan breaks {len(judged.violations)} rules: {judged.violations[0].message}."
+        more = len(judged.violations) - 1
+        return f"The plan is not valid: {judged.violations[0].message}{f' (and {more} more)' if more else ''}."
     details = judged.details
     used = len(set(solution.device.values()))
     sentences = [f"The plan takes {_seconds(details.makespan)} on {used} of {len(details.busy_seconds)} devices."]

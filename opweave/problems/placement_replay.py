@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement_details import CriticalStep, PlacementDetails, Wait
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
@@ -81,9 +82,10 @@ class _Need:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Activity:
-    """An operator or a transfer with its times."""
+    """An operator or a transfer with its times; ``rank`` grows along the data."""
 
     what: str | _Route
+    rank: int
     start: float
     end: float
 
@@ -97,24 +99,30 @@ class _Replay:
     def __init__(self, problem: Placement, solution: Schedule) -> None:
         self._problem = problem
         self._device = solution.device
+        self._memory = problem.memory_by_device(solution)
         self._has_ports = problem.transfers != "delay"
         intervals = problem.intervals(solution)
-        self._operators = {name: _Activity(name, start, end) for name, (start, end) in intervals.items()}
+        self._rank = _ranks(problem)
+        self._operators = {name: _Activity(name, self._rank[name], *when) for name, when in intervals.items()}
         self.makespan = max((activity.end for activity in self._operators.values()), default=0.0)
         self._tolerance = TIME_TOLERANCE * self.makespan
         self._needs = self._needed()
-        self._listed = [(sent, _Activity(_route(sent), sent.start, sent.end)) for sent in solution.transfers]
+        self._listed = [(sent, self._travel(_route(sent), sent.start, sent.end)) for sent in solution.transfers]
         self._sent: dict[_Route, list[_Activity]] = {}
         for sent, activity in self._listed:
             self._sent.setdefault(_route(sent), []).append(activity)
         self._unlisted = {} if self._has_ports else dict(self._delays())
+
+    def _travel(self, route: _Route, start: float, end: float) -> _Activity:
+        producer = self._problem.graph.producer.get(route.tensor)
+        return _Activity(route, 0 if producer is None else self._rank[producer] + 1, start, end)
 
     def _delays(self) -> Iterator[tuple[_Route, _Activity]]:
         """Without ports every transfer starts the moment its tensor is there, listed or not."""
         for route, need in self._needs.items():
             if need.seconds is not None:
                 made = self._operators[need.producer].end
-                yield route, _Activity(route, made, made + need.seconds)
+                yield route, self._travel(route, made, made + need.seconds)
 
     def _needed(self) -> dict[_Route, _Need]:
         graph, cluster = self._problem.graph, self._problem.cluster
@@ -157,8 +165,7 @@ class _Replay:
             timelines += [("port", f"device {name!r} receives", received) for name, received in receives.items()]
         for rule, who_does, activities in timelines:
             for first, second, shared in _clashes(activities, self._tolerance):
-                message = f"{who_does} {first} and {second} at the same time for {shared:.6g} s"
-                yield Violation(rule=rule, message=message, excess=shared)
+                yield Violation(rule=rule, message=f"{who_does} {first} and {second} at the same time", excess=shared)
         yield from self._overfull()
 
     def _wrong_transfers(self) -> Iterator[Violation]:
@@ -237,14 +244,8 @@ class _Replay:
             {device: _in_time(activities) for device, activities in receives.items()},
         )
 
-    def _memory(self) -> dict[str, int]:
-        runs: dict[str, list[str]] = {device.name: [] for device in self._problem.cluster.devices}
-        for name in self._operators:
-            runs[self._device[name]].append(name)
-        return {device: self._problem.memory_of(names) for device, names in runs.items()}
-
     def _overfull(self) -> Iterator[Violation]:
-        used = self._memory()
+        used = self._memory
         for device in self._problem.cluster.devices:
             if device.memory_bytes is not None and used[device.name] > device.memory_bytes:
                 excess = used[device.name] - device.memory_bytes
@@ -275,7 +276,7 @@ class _Replay:
             receive_seconds=FrozenDict(receive),
             bytes_in=FrozenDict(bytes_in),
             bytes_out=FrozenDict(bytes_out),
-            memory_bytes=FrozenDict(self._memory()),
+            memory_bytes=FrozenDict(self._memory),
             memory_limits=FrozenDict(self._problem.memory_limits),
             transfer_count=len(self._needs),
             critical_path=self._critical_path(),
@@ -286,7 +287,7 @@ class _Replay:
         before = self._blockers()
         current: _Activity | None = max(self._operators.values(), key=lambda activity: activity.end, default=None)
         path: list[CriticalStep] = []
-        seen: set[_Activity] = set()  # activities of 0 seconds could lead in a circle
+        seen: set[_Activity] = set()  # in a schedule that breaks the rules it could lead in a circle
         while current is not None:
             seen.add(current)
             open_ = [(wait, other) for wait, other in before.get(current, ()) if other not in seen]
@@ -339,8 +340,15 @@ def _route(sent: Transfer) -> _Route:
     return _Route(sent.tensor, sent.consumer, sent.source, sent.target)
 
 
+def _ranks(problem: Placement) -> dict[str, int]:
+    """Position of every operator along the data, times two: room for its transfers in between."""
+    order = topological_order(problem.graph.arrays.successors).tolist()
+    return {problem.graph.operators[index].id: 2 * rank for rank, index in enumerate(order)}
+
+
 def _in_time(activities: Iterable[_Activity]) -> list[_Activity]:
-    return sorted(activities, key=lambda activity: (activity.start, activity.end))
+    """By start; what takes 0 seconds before what starts with it, and in the order of the data."""
+    return sorted(activities, key=lambda activity: (activity.start, activity.end, activity.rank))
 
 
 def _clashes(timeline: list[_Activity], tolerance: float) -> Iterator[tuple[_Activity, _Activity, float]]:

@@ -60,10 +60,12 @@ class _Group:
     devices: frozenset[str]
     bytes: int
 
-    def __str__(self) -> str:
+    @property
+    def demand(self) -> str:
+        """Who needs how much."""
         if len(self.operators) == 1:
-            return f"operator {self.operators[0]!r}"
-        return f"operators {_listed(self.operators)}, which must share a device,"
+            return f"operator {self.operators[0]!r} needs {self.bytes:,} bytes"
+        return f"operators {_listed(self.operators)}, which must share a device, need {self.bytes:,} bytes"
 
 
 class _Look:
@@ -99,7 +101,10 @@ class _Look:
                     if kept is not joined:
                         kept.extend(joined)
                         group_of.update(dict.fromkeys(joined, kept))
-        return [tuple(group_of[name]) for name in names if group_of[name][0] == name]
+        found: dict[int, list[str]] = {}
+        for name in names:
+            found.setdefault(id(group_of[name]), []).append(name)
+        return [tuple(group) for group in found.values()]
 
     @cached_property
     def groups(self) -> list[_Group]:
@@ -146,7 +151,7 @@ class _Look:
                 sizes = {device: self._limits[device] or 0 for device in sorted(able)}
                 device = max(sizes, key=lambda name: sizes[name])
                 yield (
-                    f"{group} needs {group.bytes:,} bytes; {device!r}, the largest device that may run it, holds "
+                    f"{group.demand}; {device!r}, the largest device that may run it, holds "
                     f"{sizes[device]:,}: {group.bytes - sizes[device]:,} bytes short"
                 )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.figures import BEST, BOUND, GIVEN, MUTED, new_figure
+from opweave.adapters.figures import BEST, BOUND, GIVEN, MUTED, new_figure, safe_text
 from opweave.adapters.units import readable_bytes, readable_share
 from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
 from opweave.problems.result import Result, Status
@@ -135,9 +135,4 @@ def _unit(size: int) -> tuple[str, int]:
 
 
 def _short(name: str) -> str:
-    return _safe(name if len(name) <= 40 else f"{name[:18]}...{name[-18:]}")
-
-
-def _safe(text: str) -> str:
-    """Keep matplotlib from reading dollar signs as formulas."""
-    return text.replace("$", r"\$")
+    return safe_text(name if len(name) <= 40 else f"{name[:18]}...{name[-18:]}")

@@ -12,6 +12,7 @@ from opweave.adapters.memory_ordering.trace import trace_json
 from opweave.adapters.units import readable_bytes, readable_share
 from opweave.adapters.views import Row, View
 from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
+from opweave.problems.result import Status
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -50,6 +51,27 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
         if self.best.peak_operator is not None:
             rows.append(("busiest operator", f"{self.best.peak_operator} (step {self.best.peak_step})"))
         return rows
+
+    def explain(self) -> str:
+        """Say where the peak is, what the order saves, and what is proved; or why there is no order."""
+        result = self.result
+        if result.solution is None:
+            return f"There is no order: {result.reason or result.termination.value.replace('_', ' ')}."
+        needs = readable_bytes(_measure(self.problem, self.best))
+        where = f"; the peak is at {self.best.peak_operator}" if self.best.peak_operator is not None else ""
+        summed = " summed over its steps" if self.problem.objective == "total" else ""
+        sentences = [f"The order needs {needs}{summed}{where}."]
+        before = _measure(self.problem, self.given)
+        if before > _measure(self.problem, self.best):
+            share = readable_share(1 - _measure(self.problem, self.best) / before)
+            sentences.append(f"The given order needs {readable_bytes(before)}, so {share} is saved.")
+        if result.status is Status.OPTIMAL:
+            sentences.append("It is proved that no order needs less.")
+        elif result.gap is None:
+            sentences.append("Nothing is proved about how much less an order could need.")
+        else:
+            sentences.append(f"No order can need more than {readable_share(result.gap)} less.")
+        return " ".join(sentences)
 
     def plan(self) -> dict[str, object]:
         """Write every step with its bytes."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph_arrays import Adjacency, IntArray
@@ -47,7 +48,7 @@ class PlacementInstance:
     before, after
         Direct predecessors and successors: data flow and order arcs of side constraints.
     latency, seconds_per_byte
-        Shape (devices, devices); zero on the diagonal, inf where nothing can be sent.
+        Shape (devices, devices); zero on the diagonal. The latency is inf where nothing can be sent.
     memory
         Bytes that every operator takes on its device beside its parameters.
     parameters, parameter_bytes
@@ -135,8 +136,9 @@ def _rows(heads: IntArray, rows: int) -> Adjacency:
 
 
 def _seconds_per_byte(bandwidth: FloatArray) -> FloatArray:
-    with np.errstate(divide="ignore"):
-        return np.where(np.isinf(bandwidth), 0.0, 1.0 / bandwidth)
+    """0 where nothing can be sent, too: the latency says so, and infinity times no bytes would not be a number."""
+    linked = (bandwidth > 0.0) & np.isfinite(bandwidth)
+    return np.divide(1.0, bandwidth, out=np.zeros_like(bandwidth), where=linked)
 
 
 def _clusters(problem: Placement) -> IntArray:
@@ -203,3 +205,10 @@ def _capacity(problem: Placement) -> IntArray:
 
 def _least(limits: Iterable[int | None]) -> int:
     return min((limit for limit in limits if limit is not None), default=NO_LIMIT)
+
+
+for _kind in TAKEN_IN:
+
+    @express(_kind, "assignment")
+    def _taken_in(_problem: Placement, _constraint: Constraint) -> None:
+        """Nothing to add: :func:`lower` has written the constraint into the arrays."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, PlacementInstance
+from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
 from opweave.problems.placement import TransferModel
 
 
@@ -82,6 +82,16 @@ def messages_of(instance: PlacementInstance, transfers: TransferModel) -> tuple[
 def links(instance: PlacementInstance) -> BoolArray:
     """Which devices can send to which. Shape (devices, devices)."""
     return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
+
+
+def flow_seconds(instance: PlacementInstance) -> FloatArray:
+    """Seconds of every flow between every two devices, inf where nothing can be sent."""
+    size = instance.size[:, None, None]
+    return np.where(links(instance), instance.latency + size * _finite(instance.seconds_per_byte), np.inf)
+
+
+def _finite(values: FloatArray) -> FloatArray:
+    return np.where(np.isfinite(values), values, 0.0)
 
 
 def _able(instance: PlacementInstance, flows: list[int], device: int) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.formulations.placement.messages import Message, Route
+from opweave.formulations.placement.messages import Message, Route, messages_of
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, Schedule, Transfer
 
@@ -40,6 +40,9 @@ def retimed(
     release
         Earliest start of every operator, where rows beyond the problem's own may ask operators to wait.
     """
+    if problem.transfers == "delay":  # models know no messages then, but a schedule may show them
+        messages = messages_of(instance, "one_port_tensor")
+        sent = np.zeros(len(messages))
     return _Retiming(problem, instance, messages, device, start, sent, release).schedule()
 
 
@@ -84,7 +87,7 @@ class _Retiming:
             resources, seconds = self._needs(activity)
             if activity < self._instance.operators:
                 ready = max(ready, float(self._release[activity]))
-            ready = max(ready, *(free.get(resource, 0.0) for resource in resources))
+            ready = max([ready, *(free.get(resource, 0.0) for resource in resources)])
             self._begin[activity], self._end[activity] = ready, ready + seconds
             free.update(dict.fromkeys(resources, ready + seconds))
         names, devices = self._instance.names, self._instance.devices
@@ -99,10 +102,11 @@ class _Retiming:
         if activity < self._instance.operators:
             return [("device", self._device[activity])], float(self._seconds[activity])
         way = self._routes[activity]
-        return [("send", way.source), ("receive", way.target)], way.seconds
+        ports = [] if self._problem.transfers == "delay" else [("send", way.source), ("receive", way.target)]
+        return ports, way.seconds
 
     def _before(self) -> dict[int, list[int]]:
-        """What has to end before every activity starts; transfers without ports count as part of nothing."""
+        """What has to end before every activity starts."""
         count = self._instance.operators
         before = {v: self._instance.before[v].tolist() for v in range(count)}
         for activity in self._routes:
@@ -111,33 +115,6 @@ class _Retiming:
             for reader in message.readers:
                 if self._routes[activity].target == self._device[reader]:
                     before[reader].append(activity)
-        return before if self._messages or not self._delays() else self._with_delays(before)
-
-    def _delays(self) -> bool:
-        return self._problem.transfers == "delay"
-
-    def _with_delays(self, before: dict[int, list[int]]) -> dict[int, list[int]]:
-        """Without ports every transfer starts when its tensor is made: an activity that occupies nothing."""
-        count = self._instance.operators
-        shared: dict[tuple[int, int], int] = {}
-        extra: list[Message] = []
-        for flow, (u, v) in enumerate(zip(self._instance.source.tolist(), self._instance.target.tolist(), strict=True)):
-            tensor, source, target = int(self._instance.tensor[flow]), self._device[u], self._device[v]
-            if source == target:
-                continue
-            if (tensor, target) not in shared:
-                size = float(self._instance.size[flow])
-                rate = self._instance.seconds_per_byte[source, target]
-                seconds = float(self._instance.latency[source, target] + size * rate)
-                activity = shared[tensor, target] = count + len(extra)
-                extra.append(Message(tensor, u, (flow,), (v,), (), target))
-                self._routes[activity] = Route(source, target, seconds)
-                before[activity] = [u]
-            before[v].append(shared[tensor, target])
-        self._messages = extra
-        self._middle += [self._middle[message.producer] for message in extra]
-        self._begin += [0.0] * len(extra)
-        self._end += [0.0] * len(extra)
         return before
 
     def _sequence(self, before: dict[int, list[int]]) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
-from opweave.formulations.placement.messages import Message
+from opweave.formulations.placement.messages import Message, flow_seconds
 from opweave.problems.graph_arrays import topological_order
 
 
@@ -77,7 +77,7 @@ def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
     ceiling
         Length of a known schedule; None for none, then a length that semi-active schedules never exceed is used.
     """
-    transfer = instance.transfer()
+    transfer = flow_seconds(instance)
     horizon = serial_length(instance) if ceiling is None else ceiling
     head, tail = np.zeros_like(instance.seconds), np.zeros_like(instance.seconds)
     able = np.isfinite(instance.seconds)
@@ -106,7 +106,7 @@ def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
 def serial_length(instance: PlacementInstance) -> float:
     """The longest that a schedule without needless waiting can be: everything one after the other, all slow."""
     able = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0)
-    sent = instance.transfer()
+    sent = flow_seconds(instance)
     sent = np.where(np.isfinite(sent), sent, 0.0)
     return float(able.max(axis=1, initial=0.0).sum() + sent.max(axis=(1, 2), initial=0.0).sum())
 

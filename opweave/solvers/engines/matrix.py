@@ -23,6 +23,9 @@ SMALLEST_COEFFICIENT = 1e-9
 INFINITE = 1e20
 """Bounds from here on mean "none"."""
 
+WHOLE_TOLERANCE = 1e-9
+"""How far below a whole number a bound may lie and still mean it."""
+
 FEASIBILITY = 1e-5
 """How far a returned value may lie outside a row or bound, relative to the row's largest term."""
 
@@ -177,7 +180,7 @@ def _refuse(bad: NDArray[np.bool_], names: Sequence[str], owner: NDArray[np.int6
 
 
 class TriviallyInfeasibleError(Exception):
-    """A row of the model without variables can never hold."""
+    """A row without variables can never hold, or the bounds of a variable leave nothing between them."""
 
 
 @dataclass(eq=False)
@@ -227,7 +230,7 @@ def compile_model(model: ConcreteModel) -> Compiled:
     UnsupportedFeatureError
         For anything but linear rows and a linear objective.
     TriviallyInfeasibleError
-        When a row without variables can never hold.
+        When a row without variables can never hold, or a variable has no value left.
     """
     from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidExpressionError
     from pyomo.environ import Constraint, Objective
@@ -258,13 +261,16 @@ def compile_model(model: ConcreteModel) -> Compiled:
         upper=np.where(side >= 0, rhs, np.inf),
         names=Names([entry.constraint for entry in form.rows]),
     )
-    lower, upper = _bounds(variables)
+    whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
+    lower, upper = _bounds(variables, whole)
+    if (lower > upper).any():
+        raise TriviallyInfeasibleError(f"variable {variables[int(np.argmax(lower > upper))].name} has no value left")
     compiled = MatrixModel(
         cost=np.concatenate([form.c.toarray()[0], np.zeros(len(variables) - len(form.columns))]),
         offset=float(form.c_offset[0]),
         lower=lower,
         upper=upper,
-        whole=np.asarray([not variable.is_continuous() for variable in variables], dtype=bool),
+        whole=whole,
         rows=rows,
         names=Names(variables),
     )
@@ -290,14 +296,18 @@ def _all_variables(model: ConcreteModel, columns: Sequence[Any]) -> list[Any]:
     return [*columns, *spare]
 
 
-def _bounds(variables: Iterable[Any]) -> tuple[FloatArray, FloatArray]:
+def _bounds(variables: Iterable[Any], whole: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
+    """Bounds by column; those of whole columns are whole, as some engines refuse others."""
     try:
         bounds = [variable.bounds for variable in variables]
     except ValueError as error:
         raise InvalidInputError(f"the model cannot be read: {error}") from error
     lower = np.asarray([-np.inf if low is None else low for low, _ in bounds], dtype=np.float64)
     upper = np.asarray([np.inf if high is None else high for _, high in bounds], dtype=np.float64)
-    return lower, upper
+    return (
+        np.where(whole, np.ceil(lower - WHOLE_TOLERANCE), lower),
+        np.where(whole, np.floor(upper + WHOLE_TOLERANCE), upper),
+    )
 
 
 def _block(data: Sequence[Any], column: dict[int, int]) -> Block:

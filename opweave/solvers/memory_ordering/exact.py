@@ -153,7 +153,7 @@ class PeakSearch:
         """Min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
         for order in sorted(self.orders, key=lambda order: peak(self.net, order))[:starts]:
-            if not self._unsettled():
+            if self.settled():
                 return
             better = improve(self.net, order, rounds)
             self.keys = np.minimum(self.keys, upper_keys(self.net, [better]))
@@ -172,19 +172,20 @@ class PeakSearch:
             self._probe(self.bound, budget)
             self._divide(budget, self._probe if budget <= small else self._tighten)
             self._undercut(budget, again=budget > small)
-            if not self._unsettled():
+            if self.settled():
                 return True
             if budget == most:
                 return False
             budget = min(2 * budget, most)
 
-    def _unsettled(self) -> bool:
-        return not (self.closed or self.hopeless or self.run.should_stop())
+    def settled(self) -> bool:
+        """Whether there is nothing left to do, or no time to do it."""
+        return self.closed or self.hopeless or self.run.should_stop()
 
     def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
         """Decide floors in the middle and at the quarters of the gap, until none of them is decided any more."""
         quarters = [1, 3, 2]
-        while quarters and self._unsettled():
+        while quarters and not self.settled():
             floor = self.bound + quarters.pop() * (self.peak - self.bound) // 4
             if decide_floor(floor, budget):
                 quarters = [1, 3, 2]
@@ -194,7 +195,7 @@ class PeakSearch:
 
         Without ``again`` an incumbent that was not settled here before is left alone.
         """
-        while self._unsettled() and (again or self.peak != self.not_undercut):
+        while not self.settled() and (again or self.peak != self.not_undercut):
             if not self._tighten(self.peak - self.granularity, budget):
                 self.not_undercut = self.peak
                 return
@@ -266,10 +267,14 @@ def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         Largest number of states that one search may expand.
     """
     peaks = PeakSearch(problem, instance, run)
-    for stage in (peaks.start, peaks.cut, peaks.polish):
-        stage()
-        if peaks.closed or peaks.hopeless or run.should_stop():
-            return end_of_peak_search(peaks)
+    peaks.start()
+    if not (peaks.closed or run.should_stop()):
+        peaks.cut()  # first, since it names the operator that makes a limit infeasible
+    if peaks.settled():
+        return end_of_peak_search(peaks)
+    peaks.polish()
+    if peaks.settled():
+        return end_of_peak_search(peaks)
     if not peaks.search(most_states):
         return Outcome(Termination.BUDGET)
     return end_of_peak_search(peaks)

@@ -66,6 +66,17 @@ def test_bounds_that_are_not_numbers_are_refused():
         compile_model(built)
 
 
+def test_bounds_of_whole_variables_are_whole_and_leave_a_value():
+    built = model()
+    built.n = pyo.Var(domain=pyo.Integers, bounds=(0.5, 8.5))
+    compiled = compile_model(built)
+    column = [variable.name for variable in compiled.variables].index("n")
+    assert (compiled.matrix.lower[column], compiled.matrix.upper[column]) == (1.0, 8.0)
+    built.n.setub(0.75)
+    with pytest.raises(TriviallyInfeasibleError, match="n has no value left"):
+        compile_model(built)
+
+
 def test_only_linear_models_with_one_objective_are_taken():
     with pytest.raises(UnsupportedFeatureError, match="linear"):
         compile_model(model(lambda m: m.x * m.y <= 1))

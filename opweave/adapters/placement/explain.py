@@ -1,0 +1,179 @@
+"""What a placement's answer means, in sentences: what its length comes from, whether splitting pays, what is lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import networkx as nx
+
+from opweave.adapters.placement.plan import DeviceUse
+from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
+from opweave.problems.constraints import Precede
+from opweave.problems.placement import Placement, PlacementDetails, Schedule
+from opweave.problems.placement_shortage import shortage
+from opweave.problems.result import Result, Status
+
+BOTTLENECK = 0.9
+"""A device or port that is busy for this share of the plan is what the plan waits for."""
+
+FULL = 0.95
+"""Memory filled to this share is worth a sentence."""
+
+SAME = 1e-6
+"""Plans whose lengths differ by less than this share count as equally long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alone:
+    """The best plan that uses a single device."""
+
+    device: str
+    seconds: float
+
+
+def best_alone(problem: Placement) -> Alone | None:
+    """Find the device that runs the whole model soonest by itself; None where the rules allow no device to.
+
+    The referee judges each candidate, so memory and side constraints count.
+    """
+    order = _order(problem)
+    totals = {
+        device.name: sum(problem.known_seconds[name][device.name] for name in order)
+        for device in problem.cluster.devices
+        if all(device.name in problem.known_seconds[name] for name in order)
+    }
+    for device in sorted(totals, key=lambda name: totals[name]):
+        start, now = {}, 0.0
+        for name in order:
+            start[name] = now
+            now += problem.known_seconds[name][device]
+        judged = problem.evaluate(Schedule(device=dict.fromkeys(order, device), start=start))
+        if judged.feasible and judged.objective is not None:
+            return Alone(device, float(judged.objective))
+    return None
+
+
+def _order(problem: Placement) -> list[str]:
+    """Every operator after what it needs and what it must follow; any order where the rules run in a circle."""
+    arcs = nx.DiGraph(problem.graph.digraph)
+    arcs.add_edges_from((rule.before, rule.after) for rule in problem.constraints if isinstance(rule, Precede))
+    if not nx.is_directed_acyclic_graph(arcs):
+        arcs = nx.DiGraph(problem.graph.digraph)
+    return list(nx.topological_sort(arcs))
+
+
+def unplanned(problem: Placement, result: Result[Schedule]) -> str:
+    """Say why there is no plan."""
+    reason = result.reason or shortage(problem)
+    if result.status is Status.INFEASIBLE:
+        why = f": {reason}" if reason else ", and no simple reason was found"
+        return f"No placement obeys all rules{why}."
+    stopped = result.termination.value.replace("_", " ")
+    return f"No plan was found ({stopped}){f': {reason}' if reason else ''}."
+
+
+def sentences(
+    result: Result[Schedule], details: PlacementDetails, uses: list[DeviceUse], alone: Alone | None
+) -> Iterator[str]:
+    """Explain a plan.
+
+    Parameters
+    ----------
+    result
+        The answer.
+    details, uses
+        What its schedule does to the devices.
+    alone
+        The best plan on one device.
+    """
+    used = [use.name for use in uses if use.operators]
+    yield f"The plan takes {precise_seconds(details.makespan)} on {len(used)} of {len(uses)} devices."
+    yield _verdict(details.makespan, used, alone)
+    if details.makespan > 0:
+        yield _bottleneck(uses)
+        yield _path(details)
+    yield from _memory(uses)
+    yield _proof(result)
+
+
+def _verdict(makespan: float, used: list[str], alone: Alone | None) -> str:
+    """One device or many, and by how much."""
+    if alone is None:
+        return "No single device may run the whole model, so it has to be split."
+    whole = f"device {alone.device!r} alone takes {precise_seconds(alone.seconds)}"
+    if len(used) == 1:
+        if makespan > alone.seconds * (1 + SAME):
+            return f"Splitting is not used, and {whole}, which is better."
+        return f"Splitting was not found to pay: everything runs on {used[0]!r}, the best single device."
+    if makespan <= 0 or abs(makespan - alone.seconds) <= SAME * alone.seconds:
+        return f"Splitting gains nothing: {whole} as well."
+    if makespan > alone.seconds:
+        return f"Splitting does not pay here: {whole}, {readable_share(1 - alone.seconds / makespan)} less than this plan."
+    return f"Splitting pays: {whole}, so the plan is {alone.seconds / makespan:.2f} times as fast."
+
+
+def _bottleneck(uses: list[DeviceUse]) -> str:
+    """Name the device or port that the plan waits for, or say that it is none."""
+    device = max(uses, key=lambda use: use.busy_share or 0.0)
+    ports = [(use.send_share or 0.0, f"the send port of {use.name!r}") for use in uses]
+    ports += [(use.receive_share or 0.0, f"the receive port of {use.name!r}") for use in uses]
+    port_share, port = max(ports)
+    share = device.busy_share or 0.0
+    if share >= BOTTLENECK and share >= port_share:
+        return f"The bottleneck is device {device.name!r}, which computes for {readable_share(share)} of the time."
+    if port_share >= BOTTLENECK:
+        return f"The bottleneck is {port}, which is busy for {readable_share(port_share)} of the time."
+    rest = f", and no port busier than {readable_share(port_share)} ({port})" if port_share else ""
+    return (
+        "The bottleneck is the critical path: no device is busier than "
+        f"{readable_share(share)} ({device.name!r}){rest}."
+    )
+
+
+def _path(details: PlacementDetails) -> str:
+    computing: dict[str, float] = {}
+    sending = 0.0
+    for step in details.critical_path:
+        if step.operator is None:
+            sending += step.end - step.start
+        else:
+            computing[step.target] = computing.get(step.target, 0.0) + step.end - step.start
+    parts = [
+        f"{readable_share(seconds / details.makespan)} computing on {name!r}"
+        for name, seconds in sorted(computing.items(), key=lambda pair: -pair[1])
+    ]
+    if sending:
+        parts.append(f"{readable_share(sending / details.makespan)} sending")
+    idle = 1 - (sum(computing.values()) + sending) / details.makespan
+    if idle > SAME:
+        parts.append(f"{readable_share(idle)} idle")
+    queued = sum(step.waited_for in ("send_port", "receive_port") for step in details.critical_path)
+    wait = f"; {_times(queued)} it waits for a port" if queued else ""
+    return f"The critical path of {len(details.critical_path):,} steps is {_joined(parts)}{wait}."
+
+
+def _memory(uses: list[DeviceUse]) -> Iterator[str]:
+    for use in uses:
+        if use.memory_limit and use.memory_bytes >= FULL * use.memory_limit:
+            share = readable_share(use.memory_bytes / use.memory_limit)
+            limit = readable_bytes(use.memory_limit)
+            yield f"Memory binds on {use.name!r}: {readable_bytes(use.memory_bytes)} of {limit} ({share})."
+
+
+def _proof(result: Result[Schedule]) -> str:
+    if result.status is Status.OPTIMAL:
+        return "It is proved that no plan is shorter."
+    if result.gap is None:
+        return "Nothing is proved about how much shorter a plan could be."
+    source = f" ({result.bound_source})" if result.bound_source else ""
+    return f"No plan can be more than {readable_share(result.gap)} shorter{source}."
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def _joined(parts: Iterable[str]) -> str:
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last

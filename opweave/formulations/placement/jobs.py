@@ -1,0 +1,150 @@
+"""Things that occupy devices or ports one at a time, and the rows that keep them apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.bulk import Rows, Terms, check_rows
+from opweave.formulations.memory_ordering.precedence import check_closure
+from opweave.formulations.placement.instance import BoolArray
+from opweave.formulations.placement.program import PlacementModel, add
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.limits import Limits
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Job:
+    """An operator or a message; times in units of the model.
+
+    Attributes
+    ----------
+    start
+        Column of its start.
+    length
+        Its duration.
+    uses
+        For every device or port (numbered) that it may occupy: 1 if it does.
+    ready, due
+        Earliest start; latest end when it happens.
+    shortest
+        Least duration when it happens.
+    latest
+        Latest value of start + length, also when it does not happen.
+    """
+
+    start: int
+    length: Terms
+    uses: dict[int, Terms]
+    ready: float
+    due: float
+    shortest: float
+    latest: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pairs of jobs that might meet, and the columns that say which is first.
+
+    Attributes
+    ----------
+    first, second
+        The jobs of every pair.
+    forward, backward
+        Column of "first before second" and "second before first"; -1 where windows leave no room for it.
+    """
+
+    first: IntArray
+    second: IntArray
+    forward: IntArray
+    backward: IntArray
+
+
+def meeting(jobs: Sequence[Job], implied: BoolArray, name: str, limits: Limits) -> tuple[IntArray, IntArray]:
+    """Pairs of jobs that can share something at the same time, neither before the other anyway.
+
+    Parameters
+    ----------
+    jobs, implied
+        ``implied[b, a]`` says that a always ends before b starts.
+    name, limits
+        Of the formulation, to refuse a model that is too large.
+
+    Raises
+    ------
+    LimitExceededError
+        When the pairs need more rows than a model may have.
+    """
+    check_closure(len(jobs), name, limits)
+    if not jobs:
+        return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
+    width = 1 + max((resource for job in jobs for resource in job.uses), default=0)
+    uses = np.zeros((len(jobs), width), dtype=np.float32)
+    for number, job in enumerate(jobs):
+        uses[number, list(job.uses)] = 1.0
+    shared = uses @ uses.T
+    ready, due = (np.asarray([getattr(job, what) for job in jobs]) for what in ("ready", "due"))
+    apart = due[:, None] <= ready[None, :]
+    open_pairs = np.triu((shared > 0) & ~(implied | implied.T) & ~(apart | apart.T), 1)
+    first, second = np.nonzero(open_pairs)
+    check_rows(int((2 + shared[open_pairs]).sum()), name, limits)
+    return first.astype(np.int64), second.astype(np.int64)
+
+
+def order_columns(written: PlacementModel, name: str, jobs: Sequence[Job], pairs: tuple[IntArray, IntArray]) -> Pairs:
+    """One 0/1 column for each direction of each pair that the windows leave room for."""
+    first, second = pairs
+
+    def fits(a: int, b: int) -> bool:
+        return jobs[a].ready + jobs[a].shortest + jobs[b].shortest <= jobs[b].due
+
+    room = np.asarray([(fits(a, b), fits(b, a)) for a, b in zip(first.tolist(), second.tolist(), strict=True)])
+    room = room.reshape(len(first), 2).astype(bool)
+    columns = np.full(room.shape, -1, dtype=np.int64)
+    columns[room] = written.binary(name, int(room.sum()))
+    return Pairs(first, second, columns[:, 0], columns[:, 1])
+
+
+def apart_rows(jobs: Sequence[Job], pairs: Pairs) -> Rows:
+    """Keep the jobs of every pair apart.
+
+    Linked without big M: one of the two directions is chosen where both jobs occupy the same thing. With a big M from
+    the two windows alone: the later job starts after the earlier one has ended.
+    """
+    rows = Rows()
+    for a, b, forward, backward in zip(
+        pairs.first.tolist(), pairs.second.tolist(), pairs.forward.tolist(), pairs.backward.tolist(), strict=True
+    ):
+        chosen = {column: -1.0 for column in (forward, backward) if column >= 0}
+        for resource, use in jobs[a].uses.items():
+            if resource in jobs[b].uses:
+                rows.at_most(add(add(use, jobs[b].uses[resource]), chosen), 1.0)
+        if len(chosen) == 2:
+            rows.at_most({forward: 1.0, backward: 1.0}, 1.0)
+        if forward >= 0:
+            _after(rows, jobs[a], jobs[b], forward)
+        if backward >= 0:
+            _after(rows, jobs[b], jobs[a], backward)
+    return rows
+
+
+def _after(rows: Rows, early: Job, late: Job, chosen: int) -> None:
+    """If chosen: start[late] >= start[early] + length[early]."""
+    big = early.latest - late.ready
+    if big > 0:
+        terms = add({early.start: 1.0, late.start: -1.0, chosen: big}, early.length)
+        rows.at_most(terms, big)
+
+
+def chosen_orders(
+    pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]
+) -> tuple[IntArray, IntArray]:
+    """Which direction a schedule takes, 0/1 for both columns of every pair; 0 where the two share nothing."""
+    forward, backward = np.zeros(len(pairs.first), dtype=np.int64), np.zeros(len(pairs.first), dtype=np.int64)
+    for number, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
+        if occupied[a] & occupied[b]:
+            forward[number] = middle[a] <= middle[b]
+            backward[number] = middle[a] > middle[b]
+    return forward, backward

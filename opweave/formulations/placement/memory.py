@@ -1,0 +1,60 @@
+"""What a device holds, counted for models: groups of tied operators, shared parameters, units."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+
+
+WHOLE_BYTES = 1e7
+"""Largest side of a memory row, in its unit: up to here engines' tolerances leave whole numbers exact."""
+
+
+def readers_of(instance: PlacementInstance) -> list[IntArray]:
+    """Operators that use each parameter."""
+    users = instance.parameters.reversed(len(instance.parameter_bytes))
+    return [users[p] for p in range(len(instance.parameter_bytes))]
+
+
+def group_bytes(instance: PlacementInstance) -> tuple[IntArray, list[int]]:
+    """Bytes that every group of tied operators takes for itself alone, and the parameters that groups share."""
+    groups = int(instance.cluster.max(initial=-1)) + 1
+    own = np.zeros(groups, dtype=np.int64)
+    np.add.at(own, instance.cluster, instance.memory)
+    shared = []
+    for p, users in enumerate(readers_of(instance)):
+        owners = np.unique(instance.cluster[users])
+        if len(owners) == 1:
+            own[owners[0]] += instance.parameter_bytes[p]
+        elif len(owners) > 1:
+            shared.append(p)
+    return own, shared
+
+
+def byte_units(instance: PlacementInstance, capacity: int) -> tuple[float, float]:
+    """Bytes of one unit of a memory row, and the capacity in it.
+
+    The unit is the greatest that measures all sizes, and the capacity is whole; or coarser where engines would drop
+    small sizes, and then :meth:`PlacementProgram.separate` watches over the bytes.
+    """
+    own, shared = group_bytes(instance)
+    unit = math.gcd(*own.tolist(), *(int(instance.parameter_bytes[p]) for p in shared)) or 1
+    if capacity // unit <= WHOLE_BYTES:
+        return float(unit), float(capacity // unit)
+    return capacity / WHOLE_BYTES, WHOLE_BYTES
+
+
+def overfull(instance: PlacementInstance, device: list[int]) -> list[tuple[int, list[int]]]:
+    """Devices that hold more bytes than they have, with the operators that run there."""
+    found = []
+    for k, capacity in enumerate(instance.capacity.tolist()):
+        members = [v for v, place in enumerate(device) if place == k]
+        used = {p for v in members for p in instance.parameters[v].tolist()}
+        held = sum(int(instance.memory[v]) for v in members) + sum(int(instance.parameter_bytes[p]) for p in used)
+        if held > capacity:
+            found.append((k, members))
+    return found

@@ -1,0 +1,289 @@
+"""Simulated annealing over plans (order of the operators, device of each), compiled.
+
+Moves change the device of an operator, of a stretch of the order, of an operator and its private successors, or make an
+operator join a neighbour's device; or they shift an operator within the places that its neighbours in the graph leave it.
+The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it is exceeded.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.net import Net, new_clock, place
+
+DRAWS = 5
+"""Random numbers that a move takes."""
+
+
+class CountedPlan(NamedTuple):
+    """A plan that moves change in place.
+
+    Attributes
+    ----------
+    order, position
+        Operators in scheduling order, and the place of each. Shape (operators,).
+    device
+        Shape (operators,).
+    used
+        Bytes on every device. Shape (devices,).
+    holders
+        How many operators on each device use each parameter. Shape (parameters, devices).
+    """
+
+    order: IntArray
+    position: IntArray
+    device: IntArray
+    used: IntArray
+    holders: IntArray
+
+
+def counted_plan(net: Net, order: IntArray, device: IntArray) -> CountedPlan:
+    """A plan with its memory counted."""
+    devices = net.seconds.shape[1]
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    heads = np.repeat(np.arange(len(order)), np.diff(net.parameters_start))
+    holders = np.zeros((len(net.parameter_bytes), devices), dtype=np.int64)
+    np.add.at(holders, (net.parameters, device[heads]), 1)
+    used = np.zeros(devices, dtype=np.int64)
+    np.add.at(used, device, net.memory)
+    used += ((holders > 0) * net.parameter_bytes[:, None]).sum(axis=0)
+    return CountedPlan(order.copy(), position, device.copy(), used, holders)
+
+
+def members_of(cluster: IntArray) -> Adjacency:
+    """Operators of every Colocate cluster."""
+    return Adjacency.from_pairs(int(cluster.max(initial=-1)) + 1, cluster, np.arange(len(cluster)))
+
+
+@inlined
+def _settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
+    """Move an operator to a device and keep the memory count."""
+    a = plan.device[v]
+    plan.device[v] = k
+    plan.used[a] -= net.memory[v]
+    plan.used[k] += net.memory[v]
+    for i in range(net.parameters_start[v], net.parameters_start[v + 1]):
+        p = net.parameters[i]
+        plan.holders[p, a] -= 1
+        if plan.holders[p, a] == 0:
+            plan.used[a] -= net.parameter_bytes[p]
+        if plan.holders[p, k] == 0:
+            plan.used[k] += net.parameter_bytes[p]
+        plan.holders[p, k] += 1
+
+
+@inlined
+def _overfull(net: Net, plan: CountedPlan) -> bool:
+    for k in range(len(plan.used)):
+        if plan.used[k] > net.capacity[k]:
+            return True
+    return False
+
+
+@inlined
+def _neighbour_device(net: Net, plan: CountedPlan, v: int, draw: float) -> int:
+    """The device of a random operator that v exchanges data with; its own when there is none."""
+    incoming = net.in_start[v + 1] - net.in_start[v]
+    outgoing = net.out_start[v + 1] - net.out_start[v]
+    if incoming + outgoing == 0:
+        return int(plan.device[v])
+    pick = int(draw * (incoming + outgoing))
+    if pick < incoming:
+        return int(plan.device[net.source[net.incoming[net.in_start[v] + pick]]])
+    return int(plan.device[net.target[net.outgoing[net.out_start[v] + pick - incoming]]])
+
+
+@inlined
+def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: IntArray) -> int:
+    """Write the operators that a device move takes along to ``group``; returns their number."""
+    if kind == 1:
+        longest = min(len(plan.order), 256)
+        length = int(np.exp(draw * np.log(longest))) + 1
+        first = plan.position[v]
+        last = min(len(plan.order), first + length)
+        group[: last - first] = plan.order[first:last]
+        return int(last - first)
+    size = 1
+    group[0] = v
+    if kind == 2:
+        for i in range(net.out_start[v], net.out_start[v + 1]):
+            w = net.target[net.outgoing[i]]
+            if net.before_start[w + 1] - net.before_start[w] == 1 and group[size - 1] != w:
+                group[size] = w
+                size += 1
+    return size
+
+
+@inlined
+def _with_clusters(
+    members_start: IntArray, members: IntArray, cluster: IntArray, group: IntArray, size: int, taken: IntArray, mark: int
+) -> int:
+    """Add to ``group`` all that Colocate ties to its members; ``taken`` holds ``mark`` for those that are in."""
+    count = 0
+    for i in range(size):
+        if taken[group[i]] != mark:
+            taken[group[i]] = mark
+            group[count] = group[i]
+            count += 1
+    alone = count
+    for i in range(alone):
+        c = cluster[group[i]]
+        for j in range(members_start[c], members_start[c + 1]):
+            w = members[j]
+            if taken[w] != mark:
+                taken[w] = mark
+                group[count] = w
+                count += 1
+    return count
+
+
+@inlined
+def _slide(plan: CountedPlan, at: int, to: int) -> None:
+    """Move the operator at one place of the order to another."""
+    v = plan.order[at]
+    direction = 1 if to > at else -1
+    i = at
+    while i != to:
+        w = plan.order[i + direction]
+        plan.order[i] = w
+        plan.position[w] = i
+        i += direction
+    plan.order[to] = v
+    plan.position[v] = to
+
+
+@inlined
+def _window(net: Net, plan: CountedPlan, v: int) -> tuple[int, int]:
+    """First and last place that an operator's neighbours leave it."""
+    low, high = 0, len(plan.order) - 1
+    for i in range(net.before_start[v], net.before_start[v + 1]):
+        low = max(low, plan.position[net.before[i]] + 1)
+    for i in range(net.after_start[v], net.after_start[v + 1]):
+        high = min(high, plan.position[net.after[i]] - 1)
+    return low, high
+
+
+@inlined
+def _judge(net: Net, plan: CountedPlan, threshold: float) -> float:
+    """Makespan, or the first end above the threshold."""
+    clock = new_clock(net)
+    makespan = 0.0
+    for v in plan.order:
+        makespan = max(makespan, place(net, clock, v, plan.device[v], plan.device))
+        if makespan > threshold:
+            break
+    return makespan
+
+
+@kernel
+def anneal(
+    net: Net,
+    plan: CountedPlan,
+    members_start: IntArray,
+    members: IntArray,
+    cluster: IntArray,
+    draws: FloatArray,
+    heat: FloatArray,
+    best_order: IntArray,
+    best_device: IntArray,
+) -> tuple[float, float]:
+    """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
+
+    Changes ``plan``; the best plan met goes to ``best_order`` and ``best_device``. Returns its makespan and that of the
+    plan at the end.
+    """
+    count, devices = net.seconds.shape
+    current = _judge(net, plan, np.inf)
+    best = current
+    best_order[:] = plan.order
+    best_device[:] = plan.device
+    group = np.empty(2 * count + 1, dtype=np.int64)
+    old = np.empty(count + 1, dtype=np.int64)
+    taken = np.full(count, -1, dtype=np.int64)
+    for move in range(len(draws)):
+        v = int(draws[move, 0] * count)
+        kind = int(draws[move, 1] * 10)
+        threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
+        size = 0
+        at, to = plan.position[v], plan.position[v]
+        if kind >= 6 or devices == 1:
+            low, high = _window(net, plan, v)
+            to = low + int(draws[move, 3] * (high - low + 1))
+            if to == at:
+                continue
+            _slide(plan, at, to)
+        else:
+            k = int(draws[move, 2] * devices)
+            if kind >= 4:
+                k = _neighbour_device(net, plan, v, draws[move, 2])
+            size = _gather(net, plan, v, kind % 4, draws[move, 3], group)
+            size = _with_clusters(members_start, members, cluster, group, size, taken, move)
+            changed = False
+            allowed = True
+            for i in range(size):
+                allowed = allowed and net.seconds[group[i], k] < np.inf
+                changed = changed or plan.device[group[i]] != k
+            if not (allowed and changed):
+                continue
+            for i in range(size):
+                old[i] = plan.device[group[i]]
+                _settle(net, plan, group[i], k)
+        value = np.inf
+        if not _overfull(net, plan):
+            value = _judge(net, plan, threshold)
+        if value <= threshold:
+            current = value
+            if value < best:
+                best = value
+                best_order[:] = plan.order
+                best_device[:] = plan.device
+            continue
+        if size == 0:
+            _slide(plan, to, at)
+        for i in range(size):
+            _settle(net, plan, group[i], old[i])
+    return best, current
+
+
+@kernel
+def order_for(net: Net, device: IntArray, order: IntArray) -> None:
+    """Fill ``order`` with the operators by decreasing upward rank under an assignment: run and transfer times as they
+    are. Ties and zero times fall back on a topological order.
+    """
+    count = len(device)
+    waiting = net.after_start[1:] - net.after_start[:-1]
+    stack = np.empty(count, dtype=np.int64)
+    depth = np.zeros(count)
+    level = np.zeros(count, dtype=np.int64)
+    top = 0
+    for v in range(count):
+        if waiting[v] == 0:
+            stack[top] = v
+            top += 1
+    while top > 0:
+        top -= 1
+        v = stack[top]
+        for i in range(net.out_start[v], net.out_start[v + 1]):
+            f = net.outgoing[i]
+            w = net.target[f]
+            a, b = device[v], device[w]
+            sent = 0.0 if a == b else net.latency[a, b] + net.size[f] * net.per_byte[a, b]
+            depth[v] = max(depth[v], sent + depth[w])
+        for i in range(net.after_start[v], net.after_start[v + 1]):
+            depth[v] = max(depth[v], depth[net.after[i]])
+            level[v] = max(level[v], level[net.after[i]] + 1)
+        depth[v] += net.seconds[v, device[v]]
+        for i in range(net.before_start[v], net.before_start[v + 1]):
+            u = net.before[i]
+            waiting[u] -= 1
+            if waiting[u] == 0:
+                stack[top] = u
+                top += 1
+    by_level = np.argsort(-level, kind="mergesort")
+    order[:] = by_level[np.argsort(-depth[by_level], kind="mergesort")]

@@ -1,0 +1,98 @@
+"""Parallel branches of a window that are alike, so that one of them can stand for all in a linear program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+
+from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.windows import Window
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branches:
+    """Which operators stand for others.
+
+    Attributes
+    ----------
+    kept
+        Operators that stay: the ends, and those of one branch of every group of alike branches. Shape (operators,).
+    times
+        How many operators each one stands for. Shape (operators,).
+    shared
+        Tensors that the same columns describe for all branches: made by an end, or read by several branches.
+        Shape (tensors,).
+    """
+
+    kept: BoolArray
+    times: FloatArray
+    shared: BoolArray
+
+
+def branches_of(window: Window) -> Branches:
+    """Group the branches (components of the window without its ends) that are equal but for names.
+
+    A tensor of the entry that only one branch reads moves with that branch under a relabeling; one that several read stays
+    where it is, so branches are alike only when they read the same of those.
+    """
+    net, count = window.net, len(window.operators)
+    first, last = int(window.entry), count - int(window.exit)
+    inner = np.zeros(count, dtype=bool)
+    inner[first:last] = True
+    target = np.repeat(np.arange(count), np.diff(net.before_start))
+    inside = inner[net.before] & inner[target]
+    graph = nx.Graph()
+    graph.add_nodes_from(range(first, last))
+    graph.add_edges_from(zip(net.before[inside].tolist(), target[inside].tolist(), strict=True))
+    component = np.full(count, -1, dtype=np.int64)
+    members = sorted(sorted(part) for part in nx.connected_components(graph))
+    for number, part in enumerate(members):
+        component[part] = number
+    shared = _shared_tensors(window, component)
+    kept, times = np.ones(count, dtype=bool), np.ones(count)
+    seen: dict[bytes, list[int]] = {}
+    for part in members:
+        same = seen.setdefault(_signature(window, np.asarray(part, dtype=np.int64), shared), part)
+        if same is not part:
+            kept[part] = False
+            times[same] += 1
+    return Branches(kept, times, shared)
+
+
+def _shared_tensors(window: Window, component: IntArray) -> BoolArray:
+    """Tensors with readers in several components (the exit counts as one)."""
+    net = window.net
+    shared = np.zeros(net.tensors, dtype=bool)
+    for t in range(net.tensors):
+        flows = net.tensor == t
+        ends = np.unique(component[net.target[flows]])
+        made_by_end = (component[net.source[flows]] < 0).all()
+        shared[t] = made_by_end and len(ends) > 1
+    return shared
+
+
+def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
+    """Run times, arcs and flows of a branch, in positions relative to it; ends and shared tensors by name."""
+    net, count = window.net, len(window.operators)
+    local = np.full(count, -1, dtype=np.int64)
+    local[part] = np.arange(len(part))
+    if window.entry:
+        local[0] = -2
+    if window.exit:
+        local[-1] = -3
+    rows: list[tuple[int, ...]] = []
+    here = set(part.tolist())
+    numbers: dict[int, int] = {}
+    for v in (*part.tolist(), *([count - 1] if window.exit else [])):
+        for u in net.before[net.before_start[v] : net.before_start[v + 1]].tolist():
+            if v in here or u in here:
+                rows.append((0, int(local[u]), int(local[v])))
+        for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist():
+            u, t = int(net.source[f]), int(net.tensor[f])
+            if v in here or u in here:
+                name = -1 - t if shared[t] else numbers.setdefault(t, len(numbers))
+                rows.append((1, int(local[u]), int(local[v]), name, int(net.size[f])))
+    return net.seconds[part].tobytes() + repr(rows).encode()

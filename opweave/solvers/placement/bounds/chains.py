@@ -1,0 +1,105 @@
+"""Which operators become the milestones of a window: a chain that leaves little work outside its windows.
+
+Source: the milestone-chain bound M1, choice of the chain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.net import Net
+
+MOST_OPERATORS = 2_200
+"""Largest problem whose pairs of operators are all looked at."""
+
+WINDOW_SIZES = (100, 500)
+"""Most operators of a window: the first is preferred unless the second encloses far more work."""
+
+FAR_MORE = 1.1
+
+FINER = 1e-6
+"""Reward of one more milestone, as a share of all work."""
+
+
+def reachable(net: Net, order: IntArray) -> NDArray[np.bool_]:
+    """Whether each operator is, or comes before, each other one. Shape (operators, operators)."""
+    count = len(order)
+    reach = np.eye(count, dtype=bool)
+    for v in order[::-1].tolist():
+        for w in net.after[net.after_start[v] : net.after_start[v + 1]].tolist():
+            reach[v] |= reach[w]
+    return reach
+
+
+def milestone_chain(net: Net) -> tuple[IntArray, list[IntArray]]:
+    """Milestones in order, and the operators before, between and after them (predecessors first).
+
+    The longest path over pairs u before v, where a pair is worth the least work strictly between (0 if that is more
+    operators than a window may have), an operator its own least work. Any chain gives a valid bound.
+    """
+    count = len(net.seconds)
+    order = operator_order(net)
+    if not 2 <= count <= MOST_OPERATORS:
+        return np.zeros(0, dtype=np.int64), [order]
+    reach = reachable(net, order)[np.ix_(order, order)]
+    work = net.seconds[order].min(axis=1)
+    numeric = reach.astype(np.float32)
+    # position 0 stands for the beginning of the plan, the last one for its end
+    inside = np.zeros((count + 2, count + 2))
+    size = np.zeros((count + 2, count + 2))
+    inside[1:-1, 1:-1] = (numeric * work.astype(np.float32)) @ numeric - work[:, None] - work[None, :]
+    size[1:-1, 1:-1] = numeric @ numeric - 2.0
+    inside[0, 1:-1], inside[1:-1, -1] = work @ reach - work, reach @ work - work
+    size[0, 1:-1], size[1:-1, -1] = reach.sum(axis=0) - 1.0, reach.sum(axis=1) - 1.0
+    before = np.zeros((count + 2, count + 2), dtype=bool)
+    before[1:-1, 1:-1] = reach
+    before[0, 1:], before[:-1, -1] = True, True
+    np.fill_diagonal(before, False)
+    before[0, -1] = False
+    total = max(float(work.sum()), 1e-300)
+    small, large = (_longest(inside, size, before, work, FINER * total, most) for most in WINDOW_SIZES)
+    chain = large[1] if large[0] > FAR_MORE * small[0] else small[1]
+    return order[chain], [order[row] for row in _members(reach, chain)]
+
+
+def _longest(
+    inside: FloatArray, size: FloatArray, before: NDArray[np.bool_], work: FloatArray, reward: float, most: int
+) -> tuple[float, IntArray]:
+    """Value of the best chain and its positions."""
+    count = len(work)
+    gain = np.where(before, np.where(size <= most, np.maximum(inside, 0.0), 0.0), -np.inf)
+    own = np.concatenate([[0.0], work + reward, [0.0]])
+    value = np.full(count + 2, -np.inf)
+    value[0] = 0.0
+    previous = np.zeros(count + 2, dtype=np.int64)
+    for v in range(1, count + 2):
+        sums = value[:v] + gain[:v, v]
+        previous[v] = int(np.argmax(sums))
+        value[v] = sums[previous[v]] + own[v]
+    chain: list[int] = []
+    v = int(previous[-1])
+    while v > 0:
+        chain.append(v - 1)
+        v = int(previous[v])
+    return float(value[-1]), np.asarray(chain[::-1], dtype=np.int64)
+
+
+def _members(reach: NDArray[np.bool_], chain: IntArray) -> list[IntArray]:
+    """Positions strictly between consecutive milestones, before the first and after the last."""
+    if not len(chain):
+        return [np.arange(len(reach), dtype=np.int64)]
+    rows = []
+    for i in range(len(chain) + 1):
+        inside = np.ones(len(reach), dtype=bool)
+        if i > 0:
+            inside &= reach[chain[i - 1]]
+            inside[chain[i - 1]] = False
+        if i < len(chain):
+            inside &= reach[:, chain[i]]
+            inside[chain[i]] = False
+        rows.append(np.flatnonzero(inside))
+    return rows

@@ -1,0 +1,215 @@
+"""The milestone bound: windows between milestones, with both end devices fixed, joined by dynamic programming.
+
+For a chain of operators u1 < u2 < ... < ur (each an ancestor of the next) and bounds B(u, v; a, b) on start(v) - end(u) when
+u runs on a and v on b,
+
+    D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) + B(ur, -; a)]
+
+is a lower bound: the windows of a chain are disjoint in time, so their lengths add up, and the minimum over all devices of
+the milestones covers those of the optimal plan. Operators in no window are left out, which only lowers the bound.
+
+The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised lazily,
+along the shortest path only: from critical path and energetic bound to the linear program to the integer one. Every value on
+the way is a bound.
+
+Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved module".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.branches import Branches, branches_of
+from opweave.solvers.placement.bounds.chains import milestone_chain
+from opweave.solvers.placement.bounds.modules import modules, windows_between
+from opweave.solvers.placement.bounds.window_program import Builder, integer_bound, relaxed_bound
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.net import Net
+
+FIRST, RELAXED, INTEGER = 0, 1, 2
+"""Levels of a window's bound: critical path and energetic; linear program; integer program."""
+
+LARGEST_RELAXED = 400
+LARGEST_INTEGER = 120
+"""Most operators (alike branches counted once) of a window for the linear and the integer program."""
+
+
+@dataclass(eq=False)
+class Block:
+    """All windows that are alike: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
+
+    window: Window
+    values: FloatArray
+    levels: IntArray
+    branches: Branches = field(init=False)
+    size: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.branches = branches_of(self.window)
+        self.size = int(self.branches.kept.sum())
+
+    @classmethod
+    def first(cls, window: Window) -> Block:
+        """With the bounds of the first level."""
+        values = window.first_bounds()
+        return cls(window, values, np.zeros(values.shape, dtype=np.int64))
+
+    def open(self, a: int, b: int, level: int) -> bool:
+        """Whether the pair could still be raised to a level."""
+        largest = LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER
+        sized = self.size <= largest and len(self.window.inner) > 0
+        return sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
+
+    def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
+        """Raise a pair to a level, within the time."""
+        program = Builder(self.window, self.branches, a, b, float(self.values[a, b])).build()
+        value = relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+        rows = slice(None) if not self.window.entry else slice(a, a + 1)
+        columns = slice(None) if not self.window.exit else slice(b, b + 1)
+        self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
+        self.levels[rows, columns] = level
+
+
+@dataclass(eq=False)
+class Module:
+    """All modules that are alike: their milestones, the blocks between, and a bound on the module as a whole.
+
+    Attributes
+    ----------
+    seconds
+        Run times of the milestones. Shape (milestones, K).
+    blocks
+        One more than milestones.
+    whole
+        Bounds on the module by itself. Shape (K, K).
+    """
+
+    seconds: FloatArray
+    blocks: list[Block]
+    whole: FloatArray
+
+    def table(self) -> FloatArray:
+        """Bounds on the module's length for every pair of end devices. Shape (K, K)."""
+        value = self.blocks[0].values
+        for own, block in zip(self.seconds, self.blocks[1:], strict=True):
+            value = ((value + own)[:, :, None] + block.values[None, :, :]).min(axis=1)
+        return np.maximum(value, self.whole)
+
+    def path(self, a: int, b: int) -> Iterator[tuple[Block, int, int]]:
+        """Blocks and their end devices on the shortest way from a to b through the milestones."""
+        values, froms = self.blocks[0].values[a], []
+        for own, block in zip(self.seconds, self.blocks[1:], strict=True):
+            sums = (values + own)[:, None] + block.values
+            froms.append(np.argmin(sums, axis=0))
+            values = sums.min(axis=0)
+        where = b
+        for block, origin in zip(self.blocks[:0:-1], froms[::-1], strict=True):
+            yield block, int(origin[where]), where
+            where = int(origin[where])
+        yield self.blocks[0], a, where
+
+
+@dataclass(eq=False)
+class Milestones:
+    """The whole plan as a chain of cut vertices and modules, with bounds that can be raised.
+
+    Attributes
+    ----------
+    cuts
+        Cut vertices. Shape (cuts,).
+    seconds
+        Their run times. Shape (cuts, K).
+    modules
+        Module before, between and after the cut vertices; alike ones are one object.
+    windows
+        The windows of the modules, in the same order.
+    """
+
+    cuts: IntArray
+    seconds: FloatArray
+    modules: list[Module]
+    windows: list[Window]
+
+    def value(self) -> float:
+        """The bound."""
+        return float(self._forward()[0][-1].min())
+
+    def _forward(self) -> tuple[list[FloatArray], list[IntArray]]:
+        """Least times at the end of every module by device, and the devices that they come from."""
+        tables = {id(module): module.table() for module in set(self.modules)}
+        values, froms = [tables[id(self.modules[0])][0]], []
+        for own, module in zip(self.seconds, self.modules[1:], strict=True):
+            sums = (values[-1] + own)[:, None] + tables[id(module)]
+            froms.append(np.argmin(sums, axis=0))
+            values.append(sums.min(axis=0))
+        return values, froms
+
+    def module_path(self) -> list[tuple[Module, int, int]]:
+        """Modules with the devices at their ends, along the shortest path."""
+        values, froms = self._forward()
+        where = int(np.argmin(values[-1]))
+        steps = []
+        for module, origin in zip(self.modules[:0:-1], froms[::-1], strict=True):
+            steps.append((module, int(origin[where]), where))
+            where = int(origin[where])
+        steps.append((self.modules[0], 0, where))
+        return steps[::-1]
+
+    def open_pairs(self, level: int) -> list[tuple[Block, int, int]]:
+        """Blocks on the shortest path that a level could raise, the most frequent first."""
+        found: Counter[tuple[int, int, int]] = Counter()
+        blocks: dict[int, Block] = {}
+        for (module, a, b), times in Counter(self.module_path()).items():
+            for block, first, second in module.path(a, b):
+                if block.open(first, second, level):
+                    found[id(block), first, second] += times
+                    blocks[id(block)] = block
+        return [(blocks[key], a, b) for (key, a, b), _ in found.most_common()]
+
+
+def milestones_of(net: Net) -> Milestones:
+    """Split at cut vertices and milestones; first-level bounds everywhere, alike windows handled once."""
+    cuts, windows = modules(net)
+    blocks: dict[bytes, Block] = {}
+    known: dict[bytes, Module] = {}
+    chosen = []
+    for window in windows:
+        key = window.key()
+        if key not in known:
+            known[key] = _module(window, blocks)
+        chosen.append(known[key])
+    return Milestones(cuts, net.seconds[cuts], chosen, windows)
+
+
+def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
+    """Refine a module by milestones of its own; its ends are no milestones."""
+    net = window.net
+    chain, members = milestone_chain(net)
+    first, last = 0, len(chain)
+    count = len(window.operators)
+    if window.entry and len(chain) and chain[0] == 0:
+        first = 1
+    if window.exit and last > first and chain[-1] == count - 1:
+        last -= 1
+    ends_inside = (window.entry and first == 0) or (window.exit and last == len(chain))
+    if first >= last or ends_inside:
+        block = _block(window, blocks)
+        return Module(np.zeros((0, net.seconds.shape[1])), [block], block.values.copy())
+    inner = chain[first:last]
+    rows = members[first : last + 1]
+    ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
+    parts = windows_between(net, ends, rows)
+    return Module(net.seconds[inner], [_block(part, blocks) for part in parts], window.first_bounds())
+
+
+def _block(window: Window, blocks: dict[bytes, Block]) -> Block:
+    key = window.key()
+    if key not in blocks:
+        blocks[key] = Block.first(window)
+    return blocks[key]

@@ -1,0 +1,65 @@
+"""Cut vertices, and the modules between them.
+
+An operator that every other one comes before or after is a *cut vertex*: while it runs, no other operator runs and no
+transfer is under way. So the schedule splits exactly there, given the device of the cut vertex; under all three transfer
+models, because a tensor made before it cannot be read after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.windows import Window, cut_window
+from opweave.solvers.placement.net import Net
+
+
+def cut_vertices(net: Net, order: IntArray) -> IntArray:
+    """Operators comparable with all others, in order; one sweep over the arcs.
+
+    Proof: position i of the order is crossed by no arc, where sources count as having an arc from before the first and
+    sinks one to after the last, exactly when every earlier operator has a path to it and every later one a path from it.
+
+    Parameters
+    ----------
+    net
+        The problem.
+    order
+        Operators with predecessors first.
+    """
+    count = len(order)
+    position = np.empty(count, dtype=np.int64)
+    position[order] = np.arange(count)
+    before = np.diff(net.before_start)
+    first = np.full(count, -1, dtype=np.int64)
+    heads = np.repeat(np.arange(count), before)
+    tails = position[net.before]
+    first_source = np.concatenate([tails, first[before == 0]])
+    last_target = np.concatenate([position[heads], position[before == 0]])
+    sinks = position[np.diff(net.after_start) == 0]
+    starts = np.concatenate([first_source, sinks])
+    ends = np.concatenate([last_target, np.full(len(sinks), count)])
+    # an arc from p to q covers the positions p + 1 to q - 1
+    covered = np.zeros(count + 2, dtype=np.int64)
+    np.add.at(covered, starts + 1, 1)
+    np.add.at(covered, ends, -1)
+    return order[np.cumsum(covered)[:count] == 0]
+
+
+def windows_between(net: Net, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:
+    """The windows between consecutive ends; None at the beginning and the end of the plan."""
+    return [cut_window(net, row, ends[i], ends[i + 1]) for i, row in enumerate(members)]
+
+
+def modules(net: Net) -> tuple[IntArray, list[Window]]:
+    """Cut vertices in order, and the modules before, between and after them."""
+    order = operator_order(net)
+    cuts = cut_vertices(net, order)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    at = position[cuts].tolist()
+    members = [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
+    return cuts, windows_between(net, [None, *cuts.tolist(), None], members)

@@ -1,0 +1,166 @@
+"""Windows: the operators strictly between two milestones, as a small problem of its own with both ends on fixed devices.
+
+In any schedule every operator that comes after u and before v, and every transfer between such operators, u and v, lies in
+the time from the end of u to the start of v, by precedence. What else happens meanwhile can only take resources away. So
+the shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from below. Under
+``one_port_tensor`` a tensor that is also read outside the window may be sent for that reader too, but it is sent to a
+device that reads it *inside* the window between the two milestones, and once at least.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
+from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of, sending
+from opweave.solvers.placement.bounds.energetic import energetic
+from opweave.solvers.placement.net import DELAY, Net
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Window:
+    """A window as a small net: the entry first (if any), then the operators, then the exit (if any), both of 0 seconds.
+
+    Attributes
+    ----------
+    net
+        The small problem; an end that cannot run on a device has inf there.
+    operators
+        Positions in the whole problem, of entry and exit too.
+    entry, exit
+        Whether the window has these ends; without one it begins or ends with the plan.
+    """
+
+    net: Net
+    operators: IntArray
+    entry: bool
+    exit: bool
+
+    @property
+    def inner(self) -> IntArray:
+        """The operators between the ends, as positions in the whole problem."""
+        return self.operators[int(self.entry) : len(self.operators) - int(self.exit)]
+
+    def key(self) -> bytes:
+        """Equal for windows that differ in the names of operators and tensors only."""
+        net = self.net
+        parts = (net.seconds, net.source, net.target, net.tensor, net.size, net.before_start, net.before)
+        ends = np.asarray([self.entry, self.exit, len(net.seconds)], dtype=np.int64)
+        return b"|".join(part.tobytes() for part in (ends, *parts))
+
+    def fixed(self, a: int, b: int) -> Net:
+        """The net with the entry on device a and the exit on device b."""
+        seconds = self.net.seconds.copy()
+        if self.entry:
+            seconds[0, np.arange(seconds.shape[1]) != a] = np.inf
+        if self.exit:
+            seconds[-1, np.arange(seconds.shape[1]) != b] = np.inf
+        return self.net._replace(seconds=seconds)
+
+    def first_bounds(self) -> FloatArray:
+        """Critical path and energetic bound for every pair of end devices; inf where one cannot be. Shape (K, K)."""
+        devices = self.net.seconds.shape[1]
+        table = np.full((devices, devices), np.inf)
+        for a in range(devices if self.entry else 1):
+            for b in range(devices if self.exit else 1):
+                if not self._possible(a, b):
+                    continue
+                if not len(self.inner):
+                    table[a, b] = self._crossing(a, b)
+                    continue
+                net = self.fixed(a, b)
+                reach = reach_of(net)
+                path = longest(net, reach)
+                table[a, b] = energetic(net, reach, path) if np.isfinite(path) else path
+        if not self.entry:
+            table[:] = table[0]
+        if not self.exit:
+            table[:] = table[:, :1]
+        return table
+
+    def _crossing(self, a: int, b: int) -> float:
+        """Time from entry to exit when nothing lies between: its transfers, one after the other where there are ports."""
+        net = self.net
+        if not (self.entry and self.exit):
+            return 0.0
+        times = [sending(net, f, a, b) for f in range(len(net.source))]
+        return max(times, default=0.0) if net.model == DELAY else float(sum(times))
+
+    def _possible(self, a: int, b: int) -> bool:
+        entry = not self.entry or bool(np.isfinite(self.net.seconds[0, a]))
+        return entry and (not self.exit or bool(np.isfinite(self.net.seconds[-1, b])))
+
+
+def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None) -> Window:
+    """Cut a window out of a net.
+
+    Parameters
+    ----------
+    net
+        The whole problem.
+    members
+        The operators in between, predecessors first.
+    entry, exit_
+        The milestones; None at the beginning and the end of the plan.
+    """
+    operators = np.asarray(
+        [*([] if entry is None else [entry]), *members.tolist(), *([] if exit_ is None else [exit_])], dtype=np.int64
+    )
+    local = {int(v): i for i, v in enumerate(operators.tolist())}
+    flows: list[int] = []
+    rows: list[list[int]] = []
+    for v in operators.tolist():
+        flows += [f for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist() if int(net.source[f]) in local]
+        before = net.before[net.before_start[v] : net.before_start[v + 1]].tolist()
+        rows.append(sorted(local[u] for u in before if u in local))
+    seconds = net.seconds[operators].copy()
+    for end, position in ((entry, 0), (exit_, len(operators) - 1)):
+        if end is not None:
+            seconds[position] = np.where(np.isfinite(seconds[position]), 0.0, np.inf)
+    return Window(_small_net(net, seconds, flows, rows, local), operators, entry is not None, exit_ is not None)
+
+
+def _small_net(
+    net: Net, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]
+) -> Net:
+    """The net of some operators and flows, without memory."""
+    count = len(seconds)
+    chosen = np.asarray(flows, dtype=np.int64)
+    source = np.asarray([local[int(u)] for u in net.source[chosen]], dtype=np.int64)
+    target = np.asarray([local[int(v)] for v in net.target[chosen]], dtype=np.int64)
+    numbers: dict[int, int] = {}
+    tensor = np.asarray([numbers.setdefault(int(t), len(numbers)) for t in net.tensor[chosen]], dtype=np.int64)
+    before = Adjacency.from_lists(rows)
+    after = before.reversed(count)
+    incoming, outgoing = _positions(target, count), _positions(source, count)
+    return net._replace(
+        seconds=np.ascontiguousarray(seconds),
+        source=source,
+        target=target,
+        tensor=tensor,
+        size=net.size[chosen],
+        in_start=incoming.start,
+        incoming=incoming.items,
+        out_start=outgoing.start,
+        outgoing=outgoing.items,
+        before_start=before.start,
+        before=before.items,
+        after_start=after.start,
+        after=after.items,
+        memory=np.zeros(count, dtype=np.int64),
+        parameters_start=np.zeros(count + 1, dtype=np.int64),
+        parameters=np.zeros(0, dtype=np.int64),
+        parameter_bytes=np.zeros(0, dtype=np.int64),
+        capacity=np.full(seconds.shape[1], NO_LIMIT, dtype=np.int64),
+        tensors=len(numbers),
+    )
+
+
+def _positions(heads: IntArray, rows: int) -> Adjacency:
+    """Positions of every row's entries, in their order."""
+    start = np.zeros(rows + 1, dtype=np.int64)
+    np.cumsum(np.bincount(heads, minlength=rows), out=start[1:])
+    return Adjacency(start, np.argsort(heads, kind="stable").astype(np.int64))

@@ -1,0 +1,98 @@
+"""Filling memory in layer order: what runtimes that split a model over devices do by default.
+
+Operators are taken in the order of the model file; a device receives them until the next one does not fit, then the
+next device goes on (``device_map="auto"`` of Hugging Face accelerate, layer splits of llama.cpp). ``fill_even`` gives
+every device a share of the bytes in proportion to its memory, as uneven tensor splits do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import kernel
+from opweave.solvers.placement.insertion import NoPlanError, no_device
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.placement.room import Clusters, clusters_of, extra_bytes, has_room, new_room, settle
+from opweave.solvers.placement.schedule import Plan, plan_of
+
+
+def fill(instance: PlacementInstance, net: Net) -> Plan:
+    """Each device as full as it goes, in the order of the cluster.
+
+    What finds no room from there on is put where it fits, and as a last resort the largest operators go first.
+    """
+    return _filled(instance, net, net.capacity)
+
+
+def fill_even(instance: PlacementInstance, net: Net) -> Plan:
+    """Each device the same share of its memory; devices without a limit count like the largest that has one."""
+    limits = net.capacity.astype(np.float64)
+    limited = net.capacity != NO_LIMIT
+    limits[~limited] = limits[limited].max(initial=0.0) or 1.0
+    needed = float(net.memory.sum()) + float(net.parameter_bytes.sum())
+    share = min(1.0, needed / limits.sum()) if limits.sum() > 0 else 1.0
+    soft = np.where(limited | (share < 1.0), np.ceil(limits * share), float(2**62)).astype(np.int64)
+    return _filled(instance, net, np.minimum(net.capacity, soft))
+
+
+def _filled(instance: PlacementInstance, net: Net, soft: IntArray) -> Plan:
+    order, clusters = order_of_graph(net), clusters_of(instance, net)
+    work = 20 * net.seconds.shape[1] * (len(order) + len(net.parameters))
+    stuck = 0
+    for candidate in (order, *_largest_first(net, clusters)):
+        device = np.full(len(order), -1, dtype=np.int64)
+        stuck = int(fill_in_order.sized(work)(net, clusters, candidate, soft, device))
+        if stuck < 0:
+            plan = plan_of(net, order, device)
+            if np.isfinite(plan.makespan):
+                return plan
+            raise NoPlanError("filling the devices in turn needs a link that the cluster does not have")
+    raise NoPlanError(no_device(instance, stuck))
+
+
+def _largest_first(net: Net, clusters: Clusters) -> Sequence[IntArray]:
+    """Operators by falling bytes of their cluster, those with the fewest devices to choose from first."""
+    owner = np.repeat(np.arange(len(clusters.memory)), np.diff(clusters.parameters_start))
+    size = clusters.memory.astype(np.float64)
+    np.add.at(size, owner, net.parameter_bytes[clusters.parameters])
+    choices = np.isfinite(net.seconds).sum(axis=1)
+    by_size = np.argsort(-size[clusters.of], kind="stable").astype(np.int64)
+    return by_size, by_size[np.argsort(choices[by_size], kind="stable")]
+
+
+@kernel
+def fill_in_order(net: Net, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray) -> int:
+    """Give every operator the first device from the present one on with room; returns who found none, or -1.
+
+    Room is first looked for up to the ``soft`` limits, then up to the capacities, then on any device.
+    """
+    devices = net.seconds.shape[1]
+    room = new_room(net, clusters)
+    present = 0
+    for v in order:
+        chosen = -1
+        for k in range(present, devices):
+            needed = extra_bytes(net, clusters, room, clusters.of[v], k)
+            if chosen < 0 and has_room(net, clusters, room, v, k) and room.used[k] + needed <= soft[k]:
+                chosen = k
+        tied = room.home[clusters.of[v]] >= 0 or np.isinf(net.seconds[v]).any()
+        if chosen > present and not tied:
+            present = chosen
+        for k in range(devices):
+            if chosen < 0 and has_room(net, clusters, room, v, k):
+                chosen = k
+        if chosen < 0:
+            return int(v)
+        device[v] = chosen
+        settle(net, clusters, room, v, chosen)
+    return -1
+
+
+register_rule("fill", fill, "fills the devices' memory one after the other in the order of the model file")
+register_rule("fill_even", fill_even, "like fill, but every device takes a share in proportion to its memory")

@@ -1,0 +1,24 @@
+"""HEFT: the longest way to go first, each operator where it ends soonest, gaps included.
+
+Source: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
+computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Added: ports, and no device beyond its memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.insertion import inserted
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import order_by, upward_rank
+from opweave.solvers.placement.schedule import Plan
+
+
+def heft(instance: PlacementInstance, net: Net) -> Plan:
+    """Upward ranks, then the device of the earliest finish."""
+    return inserted(instance, net, order_by(upward_rank(net), net), np.zeros(net.seconds.shape))
+
+
+register_rule("heft", heft, "longest remaining path first, each operator on the device where it ends soonest")

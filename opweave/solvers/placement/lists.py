@@ -1,0 +1,50 @@
+"""What the list-scheduling solvers share: from a rule that builds a plan to a solver with a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.problems.placement import Placement
+from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import Plan, report
+from opweave.solvers.registry import Solver, register
+from opweave.solvers.run import Outcome, Run
+
+Rule = Callable[[PlacementInstance, Net], Plan]
+"""Builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
+
+TARGETS = ("assignment", "order_arcs")
+"""Expressions of side constraints that :func:`~opweave.formulations.placement.instance.lower` takes in."""
+
+
+def solve_by(rule: Rule, problem: Placement, run: Run) -> Outcome:
+    """Report the plan that a rule builds."""
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    net = net_of(instance, problem)
+    try:
+        plan = rule(instance, net)
+    except NoPlanError as error:
+        return Outcome(reason=str(error))
+    report(instance, net, plan, run)
+    return Outcome(run.termination())
+
+
+def register_rule(name: str, rule: Rule, about: str) -> None:
+    """Make a rule selectable by name."""
+    register(
+        Solver(
+            name=name,
+            problem=Placement.kind,
+            kind="algorithm",
+            run=partial(solve_by, rule),
+            about=about,
+            targets=TARGETS,
+        )
+    )

@@ -1,0 +1,176 @@
+"""Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
+
+A round cools down from a share of the makespan and starts from the best plan so far; later rounds start cooler. The number
+of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless the time
+limit cuts it short.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.placement import Placement, Schedule
+from opweave.problems.result import Termination
+from opweave.solvers.placement.anneal import DRAWS, anneal, members_of, order_for, counted_plan
+from opweave.solvers.placement.hubs import descend
+from opweave.solvers.placement.net import Net, makespan_within, net_of
+from opweave.solvers.placement.schedule import fits, schedule_of
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+ROUND_WORK = 60_000_000
+"""Operators and flows judged in one round of annealing; about a second."""
+
+CHUNK_WORK = 6_000_000
+FIRST_HEAT = 0.004
+LAST_HEAT = 0.00002
+UNTIMED_ROUNDS = 8
+
+
+@dataclass(eq=False)
+class LocalSearch:
+    """The best plan of one instance and the ways to improve it."""
+
+    problem: Placement
+    instance: PlacementInstance
+    net: Net
+    run: Run
+    order: IntArray
+    device: IntArray
+    makespan: float = math.inf
+
+    def consider(self, order: IntArray, device: IntArray) -> None:
+        """Keep a plan if its memory fits and it is the best so far."""
+        if not fits(self.net, device):
+            return
+        value = float(makespan_within.sized(self._work())(self.net, order, device, self.makespan))
+        if value < self.makespan:
+            self.order, self.device, self.makespan = order.copy(), device.copy(), value
+            self.run.found(schedule_of(self.problem, self.instance, self.net, order, device), value)
+
+    def consider_schedule(self, schedule: Schedule) -> None:
+        """Decode a schedule's assignment and order."""
+        order, device = plan_from(self.instance, schedule)
+        self.consider(order, device)
+        again = np.empty_like(order)
+        order_for.sized(self._work())(self.net, device, again)
+        self.consider(again, device)
+
+    def _work(self) -> int:
+        return 10 * (len(self.net.seconds) + len(self.net.source))
+
+    def descend_from(self, device: IntArray) -> None:
+        """Hub descent from an assignment."""
+        self.run.enter("hub descent")
+        self.consider(*descend(self.instance, self.net, device, self.run.should_stop)[:2])
+
+    def anneal_round(self, number: int) -> None:
+        """One round of annealing from the best plan."""
+        self.run.enter("annealing")
+        rng = np.random.default_rng((self.run.seed, number))
+        effort = len(self.net.seconds) + len(self.net.source)
+        chunks = ROUND_WORK // CHUNK_WORK
+        moves = max(1, CHUNK_WORK // effort)
+        first = FIRST_HEAT / (1 + number % 4)
+        shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
+        members = members_of(self.instance.cluster)
+        plan = counted_plan(self.net, self.order, self.device)
+        scale = self.makespan
+        for chunk in range(chunks):
+            if self.run.should_stop():
+                return
+            order, device = self.order.copy(), self.device.copy()
+            anneal.sized(CHUNK_WORK)(
+                self.net,
+                plan,
+                members.start,
+                members.items,
+                self.instance.cluster,
+                rng.random((moves, DRAWS)),
+                scale * shares[chunk * moves : (chunk + 1) * moves],
+                order,
+                device,
+            )
+            self.consider(order, device)
+
+
+def plan_from(instance: PlacementInstance, schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """Order and device of a schedule's operators; equal starts fall back on a topological order."""
+    from opweave.problems.graph_arrays import topological_order
+
+    rank = np.empty(instance.operators, dtype=np.int64)
+    rank[topological_order(instance.after)] = np.arange(instance.operators)
+    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
+    index = {name: k for k, name in enumerate(instance.devices)}
+    device = np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
+    return np.lexsort((rank, starts)).astype(np.int64), device
+
+
+def search_from(search: LocalSearch, *, rounds: int | None) -> None:
+    """Hub descent from the best single device and from the best plan, then rounds of annealing (None: until stopped)."""
+    for k in np.argsort(np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15).sum(axis=0)).tolist()[:2]:
+        alone = np.full(search.instance.operators, k, dtype=np.int64)
+        if np.isfinite(search.net.seconds[:, k]).all() and fits(search.net, alone):
+            search.descend_from(alone)
+    if math.isfinite(search.makespan):
+        search.descend_from(search.device)
+    number = 0
+    while math.isfinite(search.makespan) and (rounds is None or number < rounds) and not search.run.should_stop():
+        search.anneal_round(number)
+        number += 1
+
+
+def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> LocalSearch:
+    """A local search without a plan yet."""
+    nothing = np.zeros(instance.operators, dtype=np.int64)
+    return LocalSearch(problem, instance, net_of(instance, problem), run, nothing, nothing)
+
+
+def solve_local(problem: Placement, run: Run) -> Outcome:
+    """Local search from the start, or from simple plans; solver "local"."""
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    search = empty_search(problem, instance, run)
+    for schedule in [*([run.start] if isinstance(run.start, Schedule) else []), *_simple_plans(problem, run)]:
+        search.consider_schedule(schedule)
+    search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory fits")
+    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+
+
+def _simple_plans(problem: Placement, run: Run) -> list[Schedule]:
+    """What the list schedulers find."""
+    from opweave.solvers.placement.heuristics import HEURISTICS
+
+    found: list[Schedule] = []
+    for solve in HEURISTICS:
+        scout = Run(time_limit=run.remaining(), seed=run.seed)
+        solve(problem, scout)
+        if isinstance(scout.best, Schedule):
+            found.append(scout.best)
+            run.found(scout.best, scout.candidates[-1].objective)
+        if run.should_stop():
+            break
+    return found
+
+
+register(
+    Solver(
+        name="local",
+        problem=Placement.kind,
+        kind="algorithm",
+        run=solve_local,
+        about="hub descent and simulated annealing over order and assignment",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=("order_arcs", "assignment"),
+    )
+)

@@ -1,0 +1,28 @@
+"""PEFT: each operator where its end plus the least time that then remains is smallest.
+
+Source: H. Arabnejad, J. G. Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table",
+IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57. The table uses the real link between each two devices where the paper
+averages over all links. Added: ports, and no device beyond its memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.insertion import inserted
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import device_tails, order_by
+from opweave.solvers.placement.schedule import Plan
+
+
+def peft(instance: PlacementInstance, net: Net) -> Plan:
+    """Priorities are the means of the optimistic cost table."""
+    tails = device_tails(net)
+    reachable = np.isfinite(tails)
+    rank = np.where(reachable, tails, 0.0).sum(axis=1) / np.maximum(1, reachable.sum(axis=1))
+    return inserted(instance, net, order_by(rank, net), tails)
+
+
+register_rule("peft", peft, "each operator where its end plus the least remaining time is smallest")

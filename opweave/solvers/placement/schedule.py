@@ -1,0 +1,134 @@
+"""Plans of placement: an order and devices, the times that follow from them, and the solution in the problem's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.spec import FrozenDict
+from opweave.solvers.placement.net import DELAY, PORT_EDGE, Net, run_plan
+from opweave.solvers.run import Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A placement with all its times.
+
+    Attributes
+    ----------
+    order
+        Operators by start, predecessors first.
+    device
+        Device of every operator.
+    start
+        Start of every operator.
+    begins
+        Start of every flow's transfer, -1 where none happens. Empty under ``delay``, where data leaves at once.
+    makespan
+        End of the last operator.
+    """
+
+    order: IntArray
+    device: IntArray
+    start: FloatArray
+    begins: FloatArray
+    makespan: float
+
+
+def plan_of(net: Net, order: IntArray, device: IntArray) -> Plan:
+    """Run an order (predecessors first) on devices with the list scheduler.
+
+    The makespan is infinite where a needed link or run time does not exist.
+    """
+    start = np.zeros(len(net.seconds))
+    begins = np.full(len(net.source), -1.0)
+    work = 20 * (len(net.seconds) + len(net.source))
+    makespan = run_plan.sized(work)(net, order, device, start, begins)
+    return Plan(order, device, start, begins, float(makespan))
+
+
+def solution_of(instance: PlacementInstance, net: Net, plan: Plan) -> Schedule:
+    """A plan in the problem's own words, with the transfers that its devices make necessary."""
+    names, devices = instance.names, instance.devices
+    return Schedule(
+        device=FrozenDict(zip(names, [devices[k] for k in plan.device.tolist()], strict=True)),
+        start=FrozenDict(zip(names, plan.start.tolist(), strict=True)),
+        transfers=_transfers(instance, net, plan),
+    )
+
+
+def schedule_of(
+    problem: Placement, instance: PlacementInstance, net: Net, order: IntArray, device: IntArray
+) -> Schedule:
+    """The schedule that an order and devices give."""
+    return solution_of(instance, net, plan_of(net, order, device))
+
+
+def report(instance: PlacementInstance, net: Net, plan: Plan, run: Run) -> bool:
+    """Report a plan unless it overfills a device or needs a missing link; returns whether it is the best so far."""
+    worse = run.objective is not None and plan.makespan >= run.objective
+    if worse or not np.isfinite(plan.makespan) or not fits(net, plan.device):
+        return False
+    return run.found(solution_of(instance, net, plan), plan.makespan)
+
+
+def memory_used(net: Net, device: IntArray) -> IntArray:
+    """Bytes that every device holds, a parameter once per device however many operators share it. Shape (devices,)."""
+    devices = net.seconds.shape[1]
+    used = np.zeros(devices, dtype=np.int64)
+    np.add.at(used, device, net.memory)
+    owner = np.repeat(device, np.diff(net.parameters_start))
+    held = np.unique(net.parameters * devices + owner)
+    np.add.at(used, held % devices, net.parameter_bytes[held // devices])
+    return used
+
+
+def fits(net: Net, device: IntArray) -> bool:
+    """Whether no device is overfull."""
+    return bool((memory_used(net, device) <= net.capacity).all())
+
+
+def shortage(instance: PlacementInstance, net: Net, device: IntArray) -> str | None:
+    """The device that an assignment overfills most, in words; None when it fits."""
+    used = memory_used(net, device)
+    over = np.where(net.capacity == NO_LIMIT, 0, used - net.capacity)
+    worst = int(over.argmax())
+    if over[worst] <= 0:
+        return None
+    return (
+        f"device {instance.devices[worst]!r} would hold {used[worst]:,} bytes: {over[worst]:,} more than the "
+        f"{net.capacity[worst]:,} it may hold"
+    )
+
+
+def _transfers(instance: PlacementInstance, net: Net, plan: Plan) -> tuple[Transfer, ...]:
+    """One for each flow that was sent; under ``delay`` one for each tensor and device, as soon as it exists."""
+    leaves, arrives = plan.device[net.source], plan.device[net.target]
+    if net.model == DELAY:
+        crossing = np.flatnonzero(leaves != arrives)
+        copy = net.tensor[crossing] * net.seconds.shape[1] + arrives[crossing]
+        sent = crossing[np.unique(copy, return_index=True)[1]]
+        begins = plan.start[net.source[sent]] + net.seconds[net.source[sent], leaves[sent]]
+    else:
+        sent = np.flatnonzero(plan.begins >= 0.0)
+        begins = plan.begins[sent]
+    a, b = leaves[sent], arrives[sent]
+    ends = begins + net.latency[a, b] + net.size[sent] * net.per_byte[a, b]
+    readers = net.target[sent].tolist()
+    consumers = [instance.names[v] if net.model == PORT_EDGE else None for v in readers]
+    columns = (net.tensor[sent].tolist(), consumers, a.tolist(), b.tolist(), begins.tolist(), ends.tolist())
+    return tuple(
+        Transfer(
+            tensor=instance.tensors[tensor],
+            consumer=consumer,
+            source=instance.devices[source],
+            target=instance.devices[target],
+            start=begin,
+            end=end,
+        )
+        for tensor, consumer, source, target, begin, end in zip(*columns, strict=True)
+    )
