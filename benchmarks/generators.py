@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from opweave import Operator, OpGraph, Parameter, Tensor
+from opweave import Cluster, Costs, Device, Operator, OpGraph, Parameter, Placement, Tensor
 
 
 @dataclass
@@ -104,9 +104,9 @@ def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> O
 def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pixels: int = 56) -> OpGraph:
     """A randomly wired network (Xie et al., 2019): Watts-Strogatz stages of separable convolutions.
 
-    Each stage is WS(nodes, 4, 0.75) with its edges turned from smaller to larger number; it halves the image and doubles
-    the channels. A node adds up what it reads (weights left out) and convolves; sources read the stage before, and the
-    stage's result is the mean of its sinks.
+    Each stage is WS(nodes, 4, 0.75) with its edges turned from smaller to larger number; it halves the image and
+    doubles the channels. A node adds up what it reads (weights left out) and convolves; sources read the stage before,
+    and the stage's result is the mean of its sinks.
     """
     import networkx as nx
 
@@ -146,3 +146,18 @@ def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pi
         operators.append(mean)
     name = f"randomly wired, {stages} x {nodes}"
     return OpGraph(name=name, operators=operators, tensors=tensors, parameters=parameters, outputs=[last])
+
+
+def scattered(operators: int, devices: int, seed: int) -> Placement:
+    """Random layers of six on unlike devices: operators of 1 to 20 ms, links of 0.5 to 2 MB/s, tensors of 1 to 8 KB."""
+    rng = random.Random(seed)
+    shape = layered_dag(operators, 6, seed)
+    tensors = [Tensor(id=tensor.id, bytes=1024 * rng.randint(1, 8)) for tensor in shape.tensors]
+    graph = OpGraph(
+        name=f"random, {operators} operators", operators=shape.operators, tensors=tensors, outputs=shape.outputs
+    )
+    names = [f"d{index}" for index in range(devices)]
+    links = [[0.0 if row == column else rng.uniform(5e5, 2e6) for column in names] for row in names]
+    times = {op.id: {name: round(rng.uniform(1e-3, 20e-3), 6) for name in names} for op in graph.operators}
+    cluster = Cluster(devices=[Device(name=name) for name in names], bandwidth=links)
+    return Placement(graph=graph, cluster=cluster, costs=Costs.from_table(times))

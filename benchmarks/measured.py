@@ -1,10 +1,11 @@
 """Two placement profiles measured by the authors of "Moirai" (benchmarks/profiles, MIT licence beside them).
 
-A profile lists for each node the time on each of four devices and its memory, and for each edge a 4 x 4 matrix of times.
-All edges of a node have the same matrix, which is a size times one fixed matrix up to the source's rounding to 1e-5
-milliseconds. So every node writes one tensor, whose bytes and the cluster's bandwidths reproduce the transfer times: to
-0.01 % in yolov5x, to 0.4 % or the source's rounding, whichever is more, in GoogLeNet. The unit of bytes is free: 10 GB/s
-from the first device to the second is assumed. Memory needs become parameters, so problems take ``memory="parameters"``.
+A profile lists for each node the time on each of four devices and its memory, and for each edge a 4 x 4 matrix of
+times. All edges of a node have the same matrix, which is a size times one fixed matrix up to the source's rounding to
+0.00001 ms. So every node writes one tensor, whose bytes and the cluster's bandwidths reproduce the transfer times: to
+0.0005 % in yolov5x; in GoogLeNet to 0.08 % for transfers of 0.01 ms and more, while for shorter ones the rounding
+leaves up to 0.6 % (0.00001 ms). The unit of bytes is free: 10 GB/s from the first device to the second is assumed.
+Memory needs become parameters, so problems take ``memory="parameters"``.
 """
 
 from __future__ import annotations
@@ -62,9 +63,7 @@ def measured(name: str) -> ow.Placement:
     for node in data["nodes"]:
         word = str(node["id"])
         parameters.append(ow.Parameter(id=f"{word}.w", bytes=round(node["mem"])))
-        operators.append(
-            ow.Operator(id=word, inputs=reads[node["id"]], outputs=[word], parameters=[f"{word}.w"])
-        )
+        operators.append(ow.Operator(id=word, inputs=reads[node["id"]], outputs=[word], parameters=[f"{word}.w"]))
     graph = ow.OpGraph(
         name=data["name"],
         operators=operators,

@@ -1,7 +1,8 @@
 """Memory ordering, measured: real graphs, scaling, the paper's tables, the integer programs.
 
 Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper programs total``;
-``--smoke`` takes a few small graphs only. Times are wall seconds of the solve itself: graphs are loaded and loops compiled before.
+``--smoke`` takes a few small graphs only. Times are wall seconds of the solve itself: graphs are
+loaded and loops compiled before.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def real(*, smoke: bool) -> None:
         "Real graphs: peak in KB",
         ("graph", "in place", "operators", "as given", "RPO", "best greedy", "opweave", "gap", "proof", "seconds"),
         real_rows(smoke=smoke),
-        note="'any': elementwise operators may overwrite an input that dies. 'first, all kinds': every operator its first "
-        "input, as in the literature. Seconds include the referee.",
+        note="'any': elementwise operators may overwrite an input that dies. 'first, all kinds': every operator its "
+        "first input, as in the literature. Seconds include the referee.",
     )
 
 

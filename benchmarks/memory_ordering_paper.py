@@ -1,8 +1,8 @@
 """Tables II to IV of Zhong et al. next to ours, for the networks that could be rebuilt.
 
 The paper gives no graphs. Rebuilt exactly, by its memory model (256 x 256 input, convolution, batch norm and ReLU as
-one operator, nothing in place, output counted beside its inputs): HRNet-W18-small v1, where RPO and optimum agree with the
-paper's to the kilobyte. Of the same family, but not the same graph: one randomly wired network and a NASNet. Not
+one operator, nothing in place, output counted beside its inputs): HRNet-W18-small v1, where RPO and optimum agree with
+the paper's to the kilobyte. Of the same family, but not the same graph: one randomly wired network and a NASNet. Not
 rebuilt: AmoebaNet-A, DARTS, RandWire 2 and 3, HRNet-W18-small v2, HRNet-W32 (on which the paper's own tables disagree).
 """
 

@@ -50,3 +50,8 @@ def percent(gap: float | None) -> str:
     if gap is None:
         return "-"
     return "proved" if gap == 0 else f"{100 * gap:.3f} %"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds as ms with enough digits to tell plans apart."""
+    return "-" if seconds is None else f"{1000 * seconds:,.4g}" if seconds < 1 else f"{1000 * seconds:,.0f}"

@@ -99,9 +99,7 @@ class _Builder:
         self.tensors.append(Tensor(id="x", bytes=BYTES * self.tokens * width))
         return "x"
 
-    def run(
-        self, name: str, kind: str, inputs: list[str], width: int, *, flops: float = 0.0, weights: int = 0
-    ) -> str:
+    def run(self, name: str, kind: str, inputs: list[str], width: int, *, flops: float = 0.0, weights: int = 0) -> str:
         """Add an operator whose output has ``width`` elements for each token."""
         self.tensors.append(Tensor(id=name, bytes=BYTES * self.tokens * width))
         parameters = []

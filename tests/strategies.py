@@ -168,7 +168,7 @@ def memory_orderings(
     contradictory
         Whether the constraints contradict each other instead (whenever there are two operators or more).
     """
-    graph = draw(graphs or op_graphs(max_operators))
+    graph = draw(op_graphs(max_operators) if graphs is None else graphs)
     constraints: list[Precede] = []
     if contradictory or (precedes and draw(st.booleans())):
         constraints = draw(_precedes(graph, contradictory=contradictory))
@@ -189,19 +189,21 @@ def _matrix(count: int, entries: SearchStrategy[float]) -> SearchStrategy[list[l
 
 
 @st.composite
-def clusters(draw: DrawFn, max_devices: int = 4, *, speeds: bool = False, connected: bool = False) -> Cluster:
+def clusters(
+    draw: DrawFn, max_devices: int = 4, *, min_devices: int = 1, speeds: bool = False, connected: bool = False
+) -> Cluster:
     """Clusters with every description of links, unlike directions, missing links, twins among the devices.
 
     Parameters
     ----------
-    max_devices
-        At most this many devices.
+    max_devices, min_devices
+        How many devices.
     speeds
         Whether every device has the speeds that a roofline needs.
     connected
         Whether every device can reach every other.
     """
-    count = draw(st.integers(1, max_devices))
+    count = draw(st.integers(min_devices, max_devices))
     speed = SPEEDS if speeds else st.none() | SPEEDS
     devices = [
         Device(
@@ -269,6 +271,7 @@ def placements(
     max_operators: int = 4,
     max_devices: int = 3,
     *,
+    min_devices: int = 1,
     graphs: SearchStrategy[OpGraph] | None = None,
     free: bool = False,
     precedes: bool = False,
@@ -279,6 +282,8 @@ def placements(
     ----------
     max_operators, max_devices
         At most this many; up to 5 and 3 suit brute force.
+    min_devices
+        At least this many.
     graphs
         Where the graphs come from, if not from :func:`op_graphs`.
     free
@@ -286,8 +291,8 @@ def placements(
     precedes
         Whether ``Precede`` may be among the side constraints.
     """
-    graph = draw(graphs or op_graphs(max_operators))
-    cluster = draw(clusters(max_devices, connected=free or draw(st.booleans())))
+    graph = draw(op_graphs(max_operators) if graphs is None else graphs)
+    cluster = draw(clusters(max_devices, min_devices=min_devices, connected=free or draw(st.booleans())))
     if free or draw(st.booleans()):
         unlimited = [device.model_copy(update={"memory_bytes": None}) for device in cluster.devices]
         cluster = cluster.model_copy(update={"devices": tuple(unlimited)})
@@ -304,11 +309,29 @@ def placements(
 
 
 @st.composite
-def planned_placements(draw: DrawFn, max_operators: int = 5, max_devices: int = 3) -> tuple[Placement, Schedule]:
-    """A problem that allows any assignment, and a valid schedule: any devices, any order, each step at its earliest."""
-    problem = draw(placements(max_operators, max_devices, free=True))
-    names = st.sampled_from([device.name for device in problem.cluster.devices])
-    device = {op.id: draw(names) for op in problem.graph.operators}
+def planned_placements(
+    draw: DrawFn, max_operators: int = 5, max_devices: int = 3, *, transfers: bool = False
+) -> tuple[Placement, Schedule]:
+    """A problem that allows any assignment, and a valid schedule: any devices, any order, each step at its earliest.
+
+    With ``transfers=True`` there are ports, and something passes through them.
+    """
+    graphs = op_graphs(max_operators, min_operators=2).filter(lambda graph: graph.arrays.successors.items.size > 0)
+    problem = draw(
+        placements(
+            max_operators,
+            max_devices,
+            min_devices=2 if transfers else 1,
+            graphs=graphs if transfers else None,
+            free=True,
+        )
+    )
+    names = [device.name for device in problem.cluster.devices]
+    device = {op.id: draw(st.sampled_from(names)) for op in problem.graph.operators}
+    if transfers:
+        problem = problem.model_copy(update={"transfers": draw(st.sampled_from(["one_port_tensor", "one_port_edge"]))})
+        before, after = draw(st.sampled_from(list(problem.graph.digraph.edges)))
+        device[after] = draw(st.sampled_from([name for name in names if name != device[before]]))
     tasks = tasks_of(problem, device)
     assert tasks is not None
     ranks = draw(st.permutations(range(len(tasks))))

@@ -35,7 +35,7 @@ class Trace:
         self._flows = 0
 
     def track(self, name: str) -> int:
-        """Make sure that a track exists; tracks stand in the order in which they are first named. Returns its number."""
+        """Make sure that a track exists, and return its number; tracks stand in the order of their first mention."""
         if name not in self._tracks:
             self._tracks[name] = len(self._tracks) + 1
             self._events.append(_metadata("thread_name", self._tracks[name], name))

@@ -67,7 +67,7 @@ DEVICES = {
     # NVIDIA, "Turing GPU Architecture" (WP-09183-001), table of the RTX 2080 Ti, reference clocks: 11 GB, 13.4 TFLOPS
     # FP32, 107.6 TFLOPS FP16 tensor (FP16 accumulate), 616 GB/s.
     "rtx2080ti": Sheet("GeForce RTX 2080 Ti", 11 * GIB, 13.4e12, 107.6e12, 616e9),
-    # NVIDIA, "T4 Tensor Core Product Brief" and data sheet: 16 GB, 8.1 TFLOPS FP32, 65 TFLOPS mixed precision, 320 GB/s.
+    # NVIDIA, "T4 Tensor Core Product Brief": 16 GB, 8.1 TFLOPS FP32, 65 TFLOPS mixed precision, 320 GB/s.
     "t4": Sheet("Tesla T4", 16 * GIB, 8.1e12, 65e12, 320e9),
     # NVIDIA, "Tesla P4" data sheet: 8 GB, 5.5 TFLOPS FP32, 192 GB/s; it lists no FP16 rate.
     "p4": Sheet("Tesla P4", 8 * GIB, 5.5e12, None, 192e9),
@@ -141,6 +141,6 @@ def preset(name: str, precision: Precision = "fp32") -> Cluster:
         raise InvalidInputError(f"no cluster is called {name!r:.60}; there are: {', '.join(CLUSTERS)}")
     kinds, gbps = _TESTBEDS[name]
     return Cluster(
-        devices=[DEVICES[kind].device(device, kind, precision) for device, kind in kinds.items()],
-        bandwidth=[[rate * GBPS for rate in row] for row in gbps],
+        devices=tuple(DEVICES[kind].device(device, kind, precision) for device, kind in kinds.items()),
+        bandwidth=tuple(tuple(rate * GBPS for rate in row) for row in gbps),
     )

@@ -204,12 +204,6 @@ class Placement(Problem[Schedule, PlacementDetails]):
                 runs[device].append(name)
         return {device: self.memory_of(names) for device, names in runs.items()}
 
-    def explain(self, solution: Schedule) -> str:
-        """What the plan's length comes from and what limits it, in a few sentences."""
-        from opweave.problems.placement_explain import explanation
-
-        return explanation(self, solution)
-
     @cached_property
     def _parameter_bytes(self) -> dict[str, int]:
         return {parameter.id: parameter.bytes for parameter in self.graph.parameters}

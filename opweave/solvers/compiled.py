@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, ParamSpec, TypeVar, cast
@@ -72,11 +73,28 @@ class Kernel(Generic[Arguments, Value]):
         return self._dispatcher
 
     def _is_cached(self) -> bool:
-        """Whether an earlier run left a compilation on disk."""
+        """Whether an earlier run left a usable compilation on disk; what it cannot use is removed.
+
+        numba reads the index of its cache before it compares versions, and fails when a class that the index names has
+        been renamed since, as an upgrade in place may do.
+        """
         if self._cached is None:
             cache = numba.njit(cache=True, nogil=True)(self.plain).stats.cache_path
-            self._cached = cache is not None and any(Path(cache).glob(f"*.{self.plain.__name__}-*.nbi"))
+            indices = [] if cache is None else Path(cache).glob(f"*.{self.plain.__name__}-*.nbi")
+            self._cached = any([_readable_or_removed(index) for index in indices])
         return self._cached
+
+
+def _readable_or_removed(index: Path) -> bool:
+    """Whether numba will be able to read an index file; one that it cannot read is deleted."""
+    try:
+        with index.open("rb") as file:
+            pickle.load(file)
+            pickle.loads(file.read())
+    except Exception:  # whatever reading a stale pickle may raise
+        index.unlink(missing_ok=True)
+        return False
+    return True
 
 
 def kernel(function: Callable[Arguments, Value]) -> Kernel[Arguments, Value]:

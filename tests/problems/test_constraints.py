@@ -119,6 +119,41 @@ def test_the_referee_asks_every_constraint(case):
     assert judged.objective == 0
 
 
+class Durations(Scattering):
+    """A problem that knows how long its operators take: 2 seconds each, for tests."""
+
+    def intervals(self, solution: Scattered) -> Mapping[str, tuple[float, float]]:
+        return {name: (begin, begin + 2) for name, (begin, _) in solution.when.items()}
+
+
+def test_precede_asks_the_problem_where_the_solution_knows_no_durations():
+    rule = Precede(before="a", after="b")
+    timed = Durations(graph=GRAPH)
+    assert list(rule.violations(timed, at(a=(0, 0), b=(2, 2)))) == []
+    assert [broken.excess for broken in rule.violations(timed, at(a=(0, 0), b=(1.5, 1.5)))] == [0.5]
+
+
+def test_precede_forgives_rounding_and_no_more():
+    rule = Precede(before="a", after="b")
+    assert list(rule.violations(PLACES, at(a=(0, 1), b=(1 - 1e-10, 2)))) == []
+    assert len(list(rule.violations(PLACES, at(a=(0, 1), b=(1 - 1e-8, 2))))) == 1
+
+
+class Untimed(Solution):
+    """A solution without times, for tests."""
+
+
+class Untiming(Scattering):
+    """A problem that decides no times, for tests."""
+
+    solution_type: ClassVar[type[Solution]] = Untimed
+
+
+def test_precede_does_not_fit_a_problem_without_times():
+    with pytest.raises(ValueError, match="Precede is about times, and Untiming decides none"):
+        check_constraints([Precede(before="a", after="b")], Untiming(graph=GRAPH))
+
+
 def test_every_pair_that_must_be_apart_is_named():
     assert len(list(Separate(ops=["a", "b", "c"]).violations(PLACES, on(a="d", b="d", c="d")))) == 3
 

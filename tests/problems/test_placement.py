@@ -273,23 +273,6 @@ def test_the_reading_is_said_in_one_line():
     assert two().reading() == "makespan, transfers one_port_tensor, memory additive"
 
 
-def test_explain():
-    said = two().explain(BY_TENSOR)
-    assert said == (
-        "The plan takes 10.5 s on 2 of 2 devices. No device can run the whole model by itself. Its critical path "
-        "computes for 38 % of the time, sends for 62 % and idles for 0 %; 1 of its steps wait for a port. The busiest "
-        "device is 'b', computing for 29 % of the time, and the busiest port 'a' sending for 38 %."
-    )
-    assert two().explain(AT_ONCE) == (
-        "The plan is not valid: the schedule never sends tensor 't' from 'a' to 'b' (and 2 more)."
-    )
-    alone = bare(1, 2).explain(starts(0, 4))
-    assert alone.startswith("The plan takes 6 s on 1 of 1 devices. Device 'a' by itself takes 3 s, 0.50 times as long.")
-    capped = bare(1, constraints=[MemoryCap(device="a", bytes=7)])
-    assert capped.explain(starts(0)).endswith("Memory is fullest on 'a': 0 of 7 bytes.")
-    assert bare().explain(starts()) == "The plan takes 0 s on 0 of 1 devices. Device 'a' by itself takes as long."
-
-
 REFUSED = [
     ({"costs": {**TABLE, "ghost": {"a": 1.0}}}, "the costs name operator 'ghost', which the graph does not have"),
     ({"costs": {**TABLE, "q": {"b": 1.0, "moon": 1.0}}}, "the costs name device 'moon'; the cluster has 'a', 'b'"),

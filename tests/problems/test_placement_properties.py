@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 from hypothesis import assume, given, settings
@@ -16,7 +16,7 @@ from opweave.problems.placement import Placement, Schedule, Transfer
 from tests.strategies import placements, planned_placements
 
 PLANS = planned_placements()
-PORTED = PLANS.filter(lambda pair: pair[0].transfers != "delay" and pair[1].transfers)
+PORTED = planned_placements(transfers=True)
 
 
 def rules(problem, plan):
@@ -132,6 +132,7 @@ def test_two_operators_at_once(data, pair):
     assert "overlap" in rules(problem, heaped)
 
 
+@settings(max_examples=50)
 @given(data=st.data(), pair=PORTED)
 def test_two_transfers_at_one_port(data, pair):
     problem, plan = pair
@@ -224,7 +225,7 @@ def test_the_critical_path_is_whole(pair):
     path = judged.details.critical_path
     assert (path[0].start, path[0].waited_for) == (0.0, "nothing")
     assert path[-1].end == judged.objective
-    for before, after in zip(path, path[1:], strict=False):
+    for before, after in pairwise(path):
         assert before.end == after.start  # everything starts as early as it can
         if after.waited_for == "device":
             assert before.target == after.source
@@ -316,13 +317,11 @@ def test_tolerance(data, pair):
 def test_another_device_changes_nothing(pair):
     problem, plan = pair
     cluster, count = problem.cluster, len(problem.cluster.devices)
+    delays = [[0.0 if value == float("inf") else value for value in row] for row in cluster.direct_latency]
     wider = Cluster(
         devices=[*cluster.devices, Device(name="new")],
         bandwidth=[*([*row, 0.0] for row in cluster.direct_bandwidth), [0.0] * (count + 1)],
-        latency=[
-            *([0.0 if value == float("inf") else value for value in row] + [0.0] for row in cluster.direct_latency)
-        ]
-        + [[0.0] * (count + 1)],
+        latency=[*([*row, 0.0] for row in delays), [0.0] * (count + 1)],
     )
     judged = with_(problem, cluster=wider).evaluate(plan)
     assert judged.violations == ()
@@ -404,7 +403,6 @@ def test_json_round_trip(problem, pair):
     again = Schedule.model_validate_json(pair[1].model_dump_json())
     assert again == pair[1]
     assert pair[0].evaluate(again) == judged
-    assert type(judged).model_validate_json(judged.model_dump_json()).objective == judged.objective
     assert type(judged.details).model_validate_json(judged.details.model_dump_json()) == judged.details
 
 

@@ -1,4 +1,4 @@
-"""What a placement's answer means, in sentences: what its length comes from, whether splitting pays, what is lacking."""
+"""What a placement's answer means, in sentences: what sets its length, whether splitting pays, what is lacking."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from opweave.problems.constraints import Precede
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Result, Status
+from opweave.problems.spec import FrozenDict
 
 BOTTLENECK = 0.9
 """A device or port that is busy for this share of the plan is what the plan waits for."""
@@ -48,7 +49,7 @@ def best_alone(problem: Placement) -> Alone | None:
         for name in order:
             start[name] = now
             now += problem.known_seconds[name][device]
-        judged = problem.evaluate(Schedule(device=dict.fromkeys(order, device), start=start))
+        judged = problem.evaluate(Schedule(device=FrozenDict(dict.fromkeys(order, device)), start=FrozenDict(start)))
         if judged.feasible and judged.objective is not None:
             return Alone(device, float(judged.objective))
     return None
@@ -109,7 +110,9 @@ def _verdict(makespan: float, used: list[str], alone: Alone | None) -> str:
     if makespan <= 0 or abs(makespan - alone.seconds) <= SAME * alone.seconds:
         return f"Splitting gains nothing: {whole} as well."
     if makespan > alone.seconds:
-        return f"Splitting does not pay here: {whole}, {readable_share(1 - alone.seconds / makespan)} less than this plan."
+        return (
+            f"Splitting does not pay here: {whole}, {readable_share(1 - alone.seconds / makespan)} less than this plan."
+        )
     return f"Splitting pays: {whole}, so the plan is {alone.seconds / makespan:.2f} times as fast."
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
 from opweave.adapters.placement.plan import DeviceUse
@@ -23,9 +24,6 @@ DRAWN_DEVICES = 16
 
 NAMED_OPERATORS = 80
 """Up to this many operators get their names where these fit."""
-
-PARTED_BARS = 300
-"""Up to this many bars in a row have gaps between them."""
 
 WIDTH = 12.0
 DEVICE_HEIGHT, PORT_HEIGHT, GAP = 1.0, 0.42, 0.3
@@ -83,7 +81,7 @@ def placement_figure(
         The title.
     """
     shown = _shown(uses)
-    bands = _bands(problem, schedule, details, shown=shown, sent=sent)
+    bands = _bands(schedule, details, shown=shown, sent=sent)
     bottom = max((row.top + row.height for row, _ in bands), default=1.0)
     figure, (axes, shares) = new_panels(WIDTH, 1.9 + 0.42 * bottom, (6.0, 1.0))
     scale, unit = next((pair for pair in _UNITS if details.makespan >= pair[0]), _UNITS[-1])
@@ -113,7 +111,6 @@ def _shown(uses: Sequence[DeviceUse]) -> list[DeviceUse]:
 
 
 def _bands(
-    problem: Placement,
     schedule: Schedule,
     details: PlacementDetails,
     *,
@@ -164,31 +161,37 @@ def _draw(axes: Axes, row: _Row, bars: Sequence[_Bar], *, scale: float, span: fl
     from matplotlib.collections import PolyCollection
 
     axes.axhspan(row.top, row.top + row.height, color="#F4F4F4", linewidth=0, zorder=0)
-    least = span / 3000  # what is shorter could not be seen
+    least, parted = span / 3000, span / 250  # what could not be seen; what has room for a gap
     for critical in (False, True):
-        chosen = [bar for bar in bars if bar.critical is critical]
-        corners = np.array(
-            [_corners(bar, row, start=bar.start / scale, width=max((bar.end - bar.start) / scale, least)) for bar in chosen]
-        )
-        if len(corners):
+        for wide in (False, True):
+            chosen = [
+                (bar.start / scale, max((bar.end - bar.start) / scale, least), bar)
+                for bar in bars
+                if bar.critical is critical and ((bar.end - bar.start) / scale > parted) is wide
+            ]
             colour = CRITICAL if critical else row.colour
-            edge, width = ("white", 0.8 if named else 0.3) if len(bars) <= PARTED_BARS else (colour, 0.0)
             axes.add_collection(
-                PolyCollection(corners, facecolors=colour, edgecolors=edge, linewidths=width, zorder=3 if critical else 2)
+                PolyCollection(
+                    [_corners(bar, row, start=start, width=width) for start, width, bar in chosen],
+                    facecolors=colour,
+                    edgecolors="white" if wide else colour,
+                    linewidths=0.0 if not wide else 0.8 if named else 0.4,
+                    zorder=3 if critical else 2,
+                )
             )
     if named and row.colour == BEST:
         for bar in bars:
             _name_bar(axes, row, bar, scale=scale, span=span)
 
 
-def _corners(bar: _Bar, row: _Row, *, start: float, width: float) -> list[tuple[float, float]]:
+def _corners(bar: _Bar, row: _Row, *, start: float, width: float) -> NDArray[np.float64]:
     high = row.height / bar.lanes
     top = row.top + bar.lane * high
-    return [(start, top), (start + width, top), (start + width, top + high), (start, top + high)]
+    return np.array([(start, top), (start + width, top), (start + width, top + high), (start, top + high)])
 
 
 def _name_bar(axes: Axes, row: _Row, bar: _Bar, *, scale: float, span: float) -> None:
-    """Write an operator's name into its bar, upright or turned, where it fits."""
+    """Write an operator's name into its bar where it fits."""
     inches = (bar.end - bar.start) / scale / span * WIDTH * 0.72
     letters = int(inches / 0.075) - 1
     if letters < 3:
@@ -275,4 +278,4 @@ def _short(name: str, letters: int) -> str:
     if len(name) <= letters:
         return safe_text(name)
     half = max(1, (letters - 2) // 2)
-    return safe_text(f"{name[:letters - 2 - half]}..{name[-half:]}" if letters > 5 else name[:letters])
+    return safe_text(f"{name[: letters - 2 - half]}..{name[-half:]}" if letters > 5 else name[:letters])

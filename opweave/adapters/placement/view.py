@@ -86,7 +86,13 @@ class PlacementView(View[Placement, Schedule]):
         kinds = {op.id: op.kind for op in self.problem.graph.operators}
         schedule, ends = self.solution, self.details.ends
         return ("operator", "kind", "device", "start", "end"), [
-            (name, kinds[name], schedule.device[name], precise_seconds(schedule.start[name]), precise_seconds(ends[name]))
+            (
+                name,
+                kinds[name],
+                schedule.device[name],
+                precise_seconds(schedule.start[name]),
+                precise_seconds(ends[name]),
+            )
             for name in run_order(schedule, self.details)
         ]
 

@@ -8,15 +8,16 @@ up, so a time that was right when it was computed is a lower bound later; it is 
 from __future__ import annotations
 
 from heapq import heappop, heappush
+from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.insertion import NoPlanError, no_device
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Clock, Net, new_clock, place
-from opweave.solvers.placement.room import clusters_of, has_room, new_room, settle
+from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.schedule import Plan
 
 Heap = list[tuple[float, float, int]]
@@ -73,10 +74,14 @@ class State(NamedTuple):
     ----------
     device
         Device of every placed operator, -1 for the others.
+    allowed
+        Devices to prefer. Shape (operators, devices).
     open
-        Whether a ready operator may still go to a device. Shape (operators, devices).
+        Whether a ready operator is in a heap of a device. Shape (operators, devices).
     waiting
         Predecessors of every operator that are not placed.
+    stuck
+        The operator that found no device, or -1. Shape (1,).
     """
 
     net: Net
@@ -85,8 +90,10 @@ class State(NamedTuple):
     room: Room
     priority: FloatArray
     device: IntArray
+    allowed: BoolArray
     open: BoolArray
     waiting: IntArray
+    stuck: IntArray
 
 
 @kernel
@@ -110,8 +117,10 @@ def start_all(
         room=new_room(net, clusters),
         priority=priority,
         device=device,
+        allowed=allowed,
         open=np.zeros((count, devices), dtype=np.bool_),
-        waiting=net.before_start[1:] - net.before_start[:-1],
+        waiting=np.diff(net.before_start),
+        stuck=np.full(1, -1, dtype=np.int64),
     )
     soon = [[(0.0, 0.0, 0)] for _ in range(devices)]
     later = [[(0.0, 0.0, 0)] for _ in range(devices)]
@@ -120,21 +129,12 @@ def start_all(
         later[k].clear()
     expected = np.full(devices, -1, dtype=np.int64)
     for v in range(count):
-        if state.waiting[v] == 0 and not _offer(state, later, allowed, v):
-            return v
+        if state.waiting[v] == 0:
+            _offer(state, later, v)
     for step in range(count):
-        best, least, chosen = -1, np.inf, -1
-        for patient in range(2):  # first without those that would make a device break its word to a favourite
-            for k in range(devices):
-                v, begin = _candidate(state, soon[k], later[k], k, expected[k] if patient == 0 else -1)
-                higher = best >= 0 and v >= 0 and begin == least and priority[v] > priority[chosen]
-                if v >= 0 and (begin < least or higher):
-                    best, least, chosen = k, begin, v
-            if best >= 0:
-                break
-        if best < 0:
-            return _widen(state, later, count)
-        v = chosen
+        v, best = _first(state, soon, later, expected)
+        if state.stuck[0] >= 0:
+            return int(state.stuck[0])
         device[v] = best
         start[v] = place(net, state.clock, v, best, device) - net.seconds[v, best]
         settle(net, clusters, state.room, v, best)
@@ -145,7 +145,140 @@ def start_all(
         for i in range(net.after_start[v], net.after_start[v + 1]):
             w = net.after[i]
             state.waiting[w] -= 1
-            if state.waiting[w] == 0 and not _offer(state, later, allowed, w):
-                return int(w)
+            if state.waiting[w] == 0:
+                _offer(state, later, w)
     begins[:] = state.clock.begins
-    return -1
+    return int(state.stuck[0])
+
+
+@inlined
+def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray) -> tuple[int, int]:
+    """The operator and device that can start first, (-1, -1) for none.
+
+    Devices keep waiting for the favourites of their last operators as long as anything can happen elsewhere.
+    """
+    best, least, chosen = -1, np.inf, -1
+    for patience in range(2):
+        for k in range(len(expected)):
+            v, begin = _candidate(state, soon[k], later, k, expected[k] if patience == 0 else -1)
+            if v < 0:
+                continue
+            if begin < least or (begin == least and state.priority[v] > state.priority[chosen]):
+                best, least, chosen = k, begin, v
+        if best >= 0:
+            break
+    return chosen, best
+
+
+@inlined
+def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: int) -> tuple[int, float]:
+    """What device k would run next and when; (-1, inf) for nothing."""
+    free = state.clock.free[k]
+    reserved = expected >= 0 and state.device[expected] < 0
+    if reserved and state.waiting[expected] == 0 and state.open[expected, k]:
+        begin = max(free, _ready(state, expected, k))
+        if begin < np.inf and has_room(state.net, state.clusters, state.room, expected, k):
+            return expected, begin
+        reserved = False
+    mine = later[k]
+    while len(mine) > 0 and mine[0][0] <= free:
+        entry = heappop(mine)
+        heappush(soon, (0.0, entry[1], entry[2]))
+    while len(soon) > 0:
+        v = soon[0][2]
+        if not _usable(state, later, v, k):
+            heappop(soon)
+            continue
+        begin = _ready(state, v, k)
+        if begin <= free:
+            return v, free
+        entry = heappop(soon)
+        heappush(mine, (begin, entry[1], v))
+    if reserved and state.waiting[expected] > 0:
+        return -1, np.inf
+    while len(mine) > 0:
+        entry = mine[0]
+        v = entry[2]
+        if not _usable(state, later, v, k):
+            heappop(mine)
+            continue
+        begin = _ready(state, v, k)
+        if begin <= entry[0]:
+            return v, max(begin, free)
+        heappop(mine)
+        heappush(mine, (begin, entry[1], v))
+    return -1, np.inf
+
+
+@inlined
+def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
+    """Whether a heap entry still counts; an operator whose last device has filled up is offered to all."""
+    if state.device[v] >= 0 or not state.open[v, k]:
+        return False
+    if has_room(state.net, state.clusters, state.room, v, k):
+        return True
+    state.open[v, k] = False
+    if not state.open[v].any():
+        _offer(state, later, v)
+    return False
+
+
+@inlined
+def _offer(state: State, later: list[Heap], v: int) -> None:
+    """Put a ready operator into the heaps of the devices that it prefers, or else of all that can take it."""
+    found = False
+    for rank in range(2):
+        if found:
+            break
+        for k in range(len(later)):
+            if rank == 0 and not state.allowed[v, k]:
+                continue
+            begin = _ready(state, v, k)
+            if begin < np.inf and has_room(state.net, state.clusters, state.room, v, k):
+                state.open[v, k] = True
+                heappush(later[k], (begin, -state.priority[v], v))
+                found = True
+    if not found:
+        state.stuck[0] = v
+
+
+@inlined
+def _ready(state: State, v: int, k: int) -> float:
+    """When the inputs of operator v could be on device k, as :func:`~opweave.solvers.placement.net.place` sends them."""
+    net, clock = state.net, state.clock
+    ready, cursor = 0.0, clock.receives[k]
+    for i in range(net.before_start[v], net.before_start[v + 1]):
+        ready = max(ready, clock.end[net.before[i]])
+    for i in range(net.in_start[v], net.in_start[v + 1]):
+        f = net.incoming[i]
+        u = net.source[f]
+        a = state.device[u]
+        if a == k:
+            continue
+        if net.latency[a, k] == np.inf:
+            return np.inf
+        if net.model == PORT_TENSOR and clock.arrived[net.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[net.tensor[f], k])
+            continue
+        begin = clock.end[u]
+        if net.model != DELAY:
+            begin = max(begin, clock.sends[a], cursor)
+            cursor = begin + net.latency[a, k] + net.size[f] * net.per_byte[a, k]
+        ready = max(ready, begin + net.latency[a, k] + net.size[f] * net.per_byte[a, k])
+    return ready
+
+
+@inlined
+def _tell_readers(state: State, heap: Heap, v: int, k: int) -> None:
+    """Operator v has brought tensors to device k: their other ready readers can start there sooner."""
+    net = state.net
+    for i in range(net.in_start[v], net.in_start[v + 1]):
+        f = net.incoming[i]
+        if state.clock.begins[f] < 0.0:
+            continue
+        u = net.source[f]
+        for j in range(net.out_start[u], net.out_start[u + 1]):
+            g = net.outgoing[j]
+            w = net.target[g]
+            if net.tensor[g] == net.tensor[f] and state.device[w] < 0 and state.waiting[w] == 0 and state.open[w, k]:
+                heappush(heap, (_ready(state, w, k), -state.priority[w], w))

@@ -13,14 +13,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import PlacementInstance, lower
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower
+from opweave.problems.graph_arrays import IntArray, topological_order
 from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.solvers.placement.anneal import DRAWS, anneal, members_of, order_for, counted_plan
 from opweave.solvers.placement.hubs import descend
+from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.lists import RULES
 from opweave.solvers.placement.net import Net, makespan_within, net_of
-from opweave.solvers.placement.schedule import fits, schedule_of
+from opweave.solvers.placement.schedule import fits, report, schedule_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -56,7 +59,16 @@ class LocalSearch:
 
     def consider_schedule(self, schedule: Schedule) -> None:
         """Decode a schedule's assignment and order."""
-        order, device = plan_from(self.instance, schedule)
+        index = {name: k for k, name in enumerate(self.instance.devices)}
+        starts = np.asarray([schedule.start[name] for name in self.instance.names], dtype=np.float64)
+        device = np.asarray([index[schedule.device[name]] for name in self.instance.names], dtype=np.int64)
+        self.consider_times(starts, device)
+
+    def consider_times(self, starts: FloatArray, device: IntArray) -> None:
+        """Decode an assignment in the order of its starts, and in the order that its ranks give."""
+        rank = np.empty(len(device), dtype=np.int64)
+        rank[topological_order(self.instance.after)] = np.arange(len(device))
+        order = np.lexsort((rank, starts)).astype(np.int64)
         self.consider(order, device)
         again = np.empty_like(order)
         order_for.sized(self._work())(self.net, device, again)
@@ -100,18 +112,6 @@ class LocalSearch:
             self.consider(order, device)
 
 
-def plan_from(instance: PlacementInstance, schedule: Schedule) -> tuple[IntArray, IntArray]:
-    """Order and device of a schedule's operators; equal starts fall back on a topological order."""
-    from opweave.problems.graph_arrays import topological_order
-
-    rank = np.empty(instance.operators, dtype=np.int64)
-    rank[topological_order(instance.after)] = np.arange(instance.operators)
-    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
-    index = {name: k for k, name in enumerate(instance.devices)}
-    device = np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
-    return np.lexsort((rank, starts)).astype(np.int64), device
-
-
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
     """Hub descent from the best single device and from the best plan, then rounds of annealing (None: until stopped)."""
     for k in np.argsort(np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15).sum(axis=0)).tolist()[:2]:
@@ -132,35 +132,34 @@ def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> L
     return LocalSearch(problem, instance, net_of(instance, problem), run, nothing, nothing)
 
 
+def list_plans(search: LocalSearch) -> None:
+    """Report what every list scheduler finds, and start from the best."""
+    for name, rule in RULES.items():
+        search.run.enter(name)
+        try:
+            plan = rule(search.instance, search.net)
+        except NoPlanError:
+            continue
+        report(search.instance, search.net, plan, search.run)
+        search.consider_times(plan.start, plan.device)
+        if search.run.should_stop():
+            return
+
+
 def solve_local(problem: Placement, run: Run) -> Outcome:
-    """Local search from the start, or from simple plans; solver "local"."""
+    """Local search from the start and from the list schedulers' plans; solver "local"."""
     try:
         instance = lower(problem)
     except ContradictionError as error:
         return Outcome(infeasible=True, reason=str(error))
     search = empty_search(problem, instance, run)
-    for schedule in [*([run.start] if isinstance(run.start, Schedule) else []), *_simple_plans(problem, run)]:
-        search.consider_schedule(schedule)
+    if isinstance(run.start, Schedule):
+        search.consider_schedule(run.start)
+    list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory fits")
+        return Outcome(run.termination(), reason=shortage(problem) or "no plan was found whose memory fits")
     return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
-
-
-def _simple_plans(problem: Placement, run: Run) -> list[Schedule]:
-    """What the list schedulers find."""
-    from opweave.solvers.placement.heuristics import HEURISTICS
-
-    found: list[Schedule] = []
-    for solve in HEURISTICS:
-        scout = Run(time_limit=run.remaining(), seed=run.seed)
-        solve(problem, scout)
-        if isinstance(scout.best, Schedule):
-            found.append(scout.best)
-            run.found(scout.best, scout.candidates[-1].objective)
-        if run.should_stop():
-            break
-    return found
 
 
 register(

@@ -24,11 +24,12 @@ because it sums over the branches. Memory and side constraints couple nothing he
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-from scipy.sparse import csr_matrix
+from scipy.optimize import linprog
+from scipy.sparse import csr_matrix, vstack
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
@@ -40,8 +41,8 @@ from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
 LONGEST = 100.0
 """Upper end of lengths and times in scaled units; a bound is never claimed beyond it."""
 
-SAFETY = 1e-7
-"""Relative tolerance taken off an integer program's bound (feasibility tolerance of the engine)."""
+SAFETY = 1e-5
+"""Taken off an integer program's bound, in scaled units: the engine's tolerances for rows and whole numbers."""
 
 
 @dataclass(eq=False)
@@ -302,18 +303,41 @@ def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
 
 def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
     """Seconds proved by the integer program within the time, and whether it was solved to the end."""
-    objective = np.zeros(len(program.upper))
-    objective[program.length] = 1.0
-    rows = [LinearConstraint(program.most, -np.inf, program.most_right)]
-    rows.append(LinearConstraint(program.equal, program.equal_right, program.equal_right))
-    solved = milp(
-        objective,
-        integrality=program.whole.astype(np.int64),
-        bounds=Bounds(_lower(program), program.upper),
-        constraints=rows,
-        options={"time_limit": max(0.05, time_limit), "mip_rel_gap": 1e-6},
-    )
-    bound = solved.mip_dual_bound
-    if solved.status not in (0, 1) or bound is None or not np.isfinite(bound):
-        return 0.0, solved.status not in (0, 1)
-    return float(min(bound, LONGEST)) * (1.0 - SAFETY) * program.scale, solved.status == 0
+    answer: list[tuple[float, bool]] = []
+    # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
+    worker = threading.Thread(target=lambda: answer.append(_solve_integer(program, time_limit)))
+    worker.start()
+    worker.join()
+    if not answer:
+        return 0.0, False
+    bound, solved = answer[0]
+    return (float(min(bound, LONGEST)) - SAFETY) * program.scale if np.isfinite(bound) else 0.0, solved
+
+
+def _solve_integer(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
+    """Dual bound in scaled units, and whether it is the optimum."""
+    import highspy
+
+    engine = highspy.Highs()
+    # HiGHS 1.15 presolves again when it restarts its tree, and then cuts off optimal points of these programs
+    options = {"output_flag": False, "threads": 1, "presolve": "off", "mip_allow_restart": False, "mip_rel_gap": 1e-6}
+    for name, value in {**options, "time_limit": max(0.05, time_limit)}.items():
+        engine.setOptionValue(name, value)
+    rows = vstack([program.most, program.equal]).tocsr()
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = rows.shape
+    model.col_cost_ = (np.arange(rows.shape[1]) == program.length).astype(np.float64)
+    model.col_lower_, model.col_upper_ = _lower(program), program.upper
+    model.row_lower_ = np.concatenate([np.full(len(program.most_right), -np.inf), program.equal_right])
+    model.row_upper_ = np.concatenate([program.most_right, program.equal_right])
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
+    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+    model.integrality_ = [kinds[int(whole)] for whole in program.whole]
+    if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != rows.shape[0]:
+        return -np.inf, False
+    engine.run()
+    status = engine.getModelStatus()
+    if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
+        return -np.inf, False
+    return float(engine.getInfo().mip_dual_bound), status == highspy.HighsModelStatus.kOptimal

@@ -1,0 +1,195 @@
+"""Placement, measured: real graphs, measured profiles, the paper's eleven sizes, proofs, speed of list scheduling.
+
+Run ``python -m benchmarks.placement`` for everything, or name parts: ``real measured sizes proofs lists``; ``--smoke``
+takes a few small graphs only. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators are
+rooflines of the devices' data sheets in single precision (no launch cost), except for the measured profiles. Seconds
+are wall time of the solve with the referee's check; graphs are built and loops compiled before.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import opweave as ow
+from benchmarks.generators import layered_dag, randomly_wired, scattered
+from benchmarks.measured import KNOWN, measured
+from benchmarks.tables import GRAPHS, milliseconds, percent, show, timed
+
+REAL = ("googlenet", "inception_v3", "swin_tiny_patch4_window7_224", "t5_small", "nasnetalarge")
+CLUSTERS = ("moirai-inter", "moirai-intra")
+LISTS = ("heft", "cpop", "peft", "etf", "msct", "getf")
+
+
+def known_solvers() -> frozenset[str]:
+    """Names of the solvers that can run here."""
+    return frozenset(row.name for row in ow.solvers("placement") if row.available)
+
+
+def on_cluster(graph: ow.OpGraph, cluster: str, memory: str = "additive") -> ow.Placement:
+    """A graph on a cluster from the literature, with roofline costs."""
+    machines = ow.clusters.load(cluster)
+    costs = ow.Costs.roofline(graph, machines)
+    return ow.Placement(graph=graph, cluster=machines, costs=costs, memory=memory)
+
+
+def warm_up() -> None:
+    """Load or compile every loop, so that the tables show solving only."""
+    problem = on_cluster(ow.load(GRAPHS / "torch/googlenet.export.json.gz"), "moirai-inter")
+    for name in sorted(known_solvers() - {"auto"}):
+        if name not in ("highs", "cp-sat"):
+            ow.solve(problem, solver=name, time_limit=20)
+    ow.solve(problem, time_limit=20)
+
+
+def best_list(problem: ow.Placement) -> float | None:
+    """The shortest plan of the list schedulers."""
+    found = [ow.solve(problem, solver=name).objective for name in LISTS if name in known_solvers()]
+    return min((length for length in found if length is not None), default=None)
+
+
+def result_cells(problem: ow.Placement, seconds: float) -> tuple[object, ...]:
+    """One device, best list schedule, plan, bound, gap, what proved it, seconds."""
+    alone = ow.solve(problem, solver="one_device").objective
+    lists = best_list(problem)
+    with timed() as clock:
+        result = ow.solve(problem, time_limit=seconds)
+    floors = [length for length in (alone, lists) if length is not None]
+    assert all(result.objective <= floor * (1 + 1e-9) for floor in floors)
+    return (
+        milliseconds(alone),
+        milliseconds(lists),
+        milliseconds(result.objective),
+        milliseconds(result.bound),
+        percent(result.gap),
+        (result.bound_source or "-")[:40],
+        f"{clock.seconds:.1f}",
+    )
+
+
+COLUMNS = ("one device", "best list", "opweave", "bound", "gap", "proof", "seconds")
+
+
+def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Shipped graphs and a randomly wired network on both clusters."""
+    graphs = [ow.load(GRAPHS / f"torch/{name}.export.json.gz") for name in REAL[: 1 if smoke else None]]
+    for graph in [*graphs, randomly_wired(3, 32, seed=0)]:
+        for cluster in CLUSTERS[: 1 if smoke else None]:
+            problem = on_cluster(graph, cluster)
+            seconds = 2.0 if smoke else 60.0 if len(graph.operators) < 400 else 90.0
+            yield graph.name, cluster.removeprefix("moirai-"), len(graph.operators), *result_cells(problem, seconds)
+
+
+def real(*, smoke: bool) -> None:
+    """Gap and time on real graphs."""
+    show(
+        "Real graphs on the clusters of Table III: makespan in ms",
+        ("graph", "cluster", "operators", *COLUMNS),
+        real_rows(smoke=smoke),
+    )
+
+
+def measured_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """The two measured profiles next to what is known of them."""
+    for known in KNOWN[: 1 if smoke else None]:
+        problem = measured(known.name)
+        seconds = 2.0 if smoke else 90.0
+        cells = result_cells(problem, seconds)
+        yield known.name, len(problem.graph.operators), f"{known.best:g}", f"{known.bound:g}", known.others, *cells
+
+
+def profiles(*, smoke: bool) -> None:
+    """Plans for measured times."""
+    show(
+        "Measured profiles, one port for each edge: makespan in ms",
+        ("profile", "operators", "best known", "its bound", "others", *COLUMNS),
+        measured_rows(smoke=smoke),
+    )
+
+
+def proof_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Random instances for the engines: tasks x 3 devices."""
+    cases = (("highs", 36, 20.0), ("cp-sat", 36, 20.0), ("cp-sat", 60, 60.0))
+    for engine, tasks, seconds in (("highs", 10, 5.0),) if smoke else cases:
+        if engine not in known_solvers():
+            continue
+        for seed in range(1 if smoke else 3):
+            problem = scattered(tasks, 3, seed)
+            with timed() as clock:
+                result = ow.solve(problem, solver=engine, time_limit=seconds)
+            auto = ow.solve(problem, time_limit=seconds).objective
+            lengths = (milliseconds(length) for length in (best_list(problem), auto, result.objective, result.bound))
+            yield f"{tasks} tasks, seed {seed}", engine, *lengths, percent(result.gap), f"{clock.seconds:.1f}"
+
+
+def proofs(*, smoke: bool) -> None:
+    """What the engines prove."""
+    show(
+        "Engines on random instances, 3 devices, one port for each tensor: makespan in ms",
+        ("instance", "engine", "best list", "auto", "engine's", "bound", "gap", "seconds"),
+        proof_rows(smoke=smoke),
+    )
+
+
+def list_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Speed of the list schedulers, with and without what surrounds them."""
+    for tasks in (500,) if smoke else (2_000, 20_000):
+        problem = on_cluster(layered_dag(tasks, 50, seed=0), "moirai-inter")
+        for name in LISTS:
+            if name not in known_solvers():
+                continue
+            if not smoke:
+                ow.solve(problem, solver=name)
+            result = ow.solve(problem, solver=name)
+            core = core_seconds(problem, name)
+            inner = "-" if core is None else f"{1000 * core:.2f}"
+            solve, verify = 1000 * result.timings.solve, 1000 * result.timings.verify
+            yield f"{tasks:,} tasks x 4", name, milliseconds(result.objective), inner, f"{solve:.0f}", f"{verify:.0f}"
+
+
+def core_seconds(problem: ow.Placement, name: str) -> float | None:
+    """Best of three runs of a scheduler on arrays alone; None where it has no such core."""
+    import importlib
+
+    from opweave.formulations.placement.instance import lower
+    from opweave.solvers.placement.net import net_of
+
+    rule = getattr(importlib.import_module(f"opweave.solvers.placement.{name}"), name, None)
+    if rule is None:
+        return None
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    found = []
+    for _ in range(3):
+        with timed() as clock:
+            rule(instance, net)
+        found.append(clock.seconds)
+    return min(found)
+
+
+def lists(*, smoke: bool) -> None:
+    """How fast list scheduling is."""
+    show(
+        "List scheduling, random layers of 50: ms",
+        ("instance", "scheduler", "makespan", "ms on arrays", "ms of solve", "ms of referee"),
+        list_rows(smoke=smoke),
+        note="On arrays: ranking, choosing and timing, compiled. Solve adds building the arrays and the schedule.",
+    )
+
+
+def main() -> None:
+    """Run the parts that are named on the command line."""
+    from benchmarks.placement_sizes import sizes
+
+    parts = {"real": real, "measured": profiles, "sizes": sizes, "proofs": proofs, "lists": lists}
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
+    parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
+    arguments = parser.parse_args()
+    warm_up()
+    for name in arguments.parts or parts:
+        parts[name](smoke=arguments.smoke)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""The eleven sizes of Table IV of Zhang et al., "Moirai", on both of its clusters, next to the paper's minutes.
+
+Graphs are generated (see :mod:`benchmarks.transformers`) and not fused; times are rooflines. Every row is made in a
+process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import opweave as ow
+from benchmarks.placement import CLUSTERS, on_cluster
+from benchmarks.tables import milliseconds, percent, show, timed
+from benchmarks.transformers import TABLE_IV, Size, transformer
+
+SMALL = Size("small", 2, 4, 256, 118, 0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one process found."""
+
+    alone: float | None
+    objective: float | None
+    bound: float | None
+    gap: float | None
+    seconds: float
+    verify_seconds: float
+    peak_bytes: int
+    reason: str | None
+
+
+def measure(size: Size, cluster: str, seconds: float) -> Measured:
+    """Plan one size; loops are compiled or loaded before the clock starts."""
+    small = on_cluster(transformer(SMALL.layers, SMALL.heads, SMALL.width, tokens=64), cluster, memory="parameters")
+    ow.solve(small, time_limit=10.0)
+    graph = transformer(size.layers, size.heads, size.width, name=size.name)
+    problem = on_cluster(graph, cluster, memory="parameters")
+    alone = ow.solve(problem, solver="one_device").objective
+    with timed() as clock:
+        result = ow.solve(problem, time_limit=seconds)
+    kilobytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return Measured(
+        alone=alone,
+        objective=result.objective,
+        bound=result.bound,
+        gap=result.gap,
+        seconds=clock.seconds,
+        verify_seconds=result.timings.verify,
+        peak_bytes=1024 * kilobytes,
+        reason=result.reason,
+    )
+
+
+def size_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Every size on every cluster."""
+    context = multiprocessing.get_context("spawn")
+    for cluster in CLUSTERS[: 1 if smoke else None]:
+        for size in (SMALL,) if smoke else TABLE_IV:
+            with ProcessPoolExecutor(1, mp_context=context) as pool:
+                found = pool.submit(measure, size, cluster, 5.0 if smoke else 55.0).result()
+            paper = f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-"
+            yield (
+                size.name,
+                cluster.removeprefix("moirai-"),
+                size.operators,
+                milliseconds(found.alone) if found.alone is not None else "does not fit",
+                milliseconds(found.objective),
+                milliseconds(found.bound),
+                percent(found.gap),
+                f"{found.seconds:.1f}",
+                f"{found.verify_seconds:.1f}",
+                f"{found.peak_bytes / 2**30:.2f}",
+                paper,
+            )
+
+
+def sizes(*, smoke: bool) -> None:
+    """Print the sizes of Table IV."""
+    show(
+        "Table IV: makespan in ms, planned with a time limit of 55 s; memory: parameters of 2 bytes",
+        (
+            "model",
+            "cluster",
+            "operators",
+            "one device",
+            "opweave",
+            "bound",
+            "gap",
+            "seconds",
+            "referee s",
+            "peak GiB",
+            "paper's minutes",
+        ),
+        size_rows(smoke=smoke),
+        note="Seconds include the referee. Peak GiB: the whole process, graph included. The paper's minutes: Gurobi, "
+        "original -> coarsened graph. 'does not fit': no single device holds the model, so memory binds.",
+    )

@@ -1,0 +1,95 @@
+"""The largest of all lower bounds on the makespan, cheapest first, reported as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.placement import Placement
+from opweave.solvers.placement.bounds.area import best_area, memory_of
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
+from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.net import Net
+from opweave.solvers.run import Run
+
+ROUNDING = 1e-9
+"""Relative allowance for sums in floating point."""
+
+LONGEST_PROGRAM = 5.0
+"""Seconds that one window's program may take."""
+
+Report = Callable[[float, str], None]
+
+
+class Best:
+    """The best bound so far; lifts the run's bound as it grows."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.value = 0.0
+        self.source = "trivial"
+
+    def report(self, value: float, source: str) -> None:
+        """Take note of a bound."""
+        safe = value * (1.0 - ROUNDING)
+        if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
+            self.value, self.source = max(safe, self.value), source
+            self.run.proved(self.value, source)
+
+
+def bound(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> tuple[float, str]:
+    """Lower bound on the makespan and what proved it.
+
+    Parameters
+    ----------
+    problem, instance, net
+        The problem in its three forms.
+    run
+        Told every better bound at once; asked whether to stop.
+
+    Returns
+    -------
+    tuple
+        Seconds, and the name of the bound.
+    """
+    best = Best(run)
+    if not instance.operators:
+        best.report(0.0, "critical path")
+        return best.value, best.source
+    quick_bounds(instance, net, best)
+    if not run.should_stop():
+        chain = milestones_of(net)
+        best.report(chain.value(), "milestones")
+        for level in (RELAXED, INTEGER):
+            raise_level(chain, level, run, best.report)
+    return best.value, best.source
+
+
+def quick_bounds(instance: PlacementInstance, net: Net, best: Best) -> None:
+    """Critical path, energetic bound, and area with memory: seconds at most, whatever the size."""
+    best.run.enter("bounds")
+    reach = reach_of(net)
+    path = longest(net, reach)
+    best.report(path, "critical path")
+    best.report(energetic_at_best_prices(net, reach, path), "energetic")
+    memory = memory_of(instance)
+    if memory is not None and not best.run.should_stop():
+        best.report(best_area(net.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
+
+
+def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
+    """Raise windows on the shortest path to a level until none is left there or time is up."""
+    run.enter("milestones: linear programs" if level == RELAXED else "milestones: integer programs")
+    while True:
+        pairs = chain.open_pairs(level)
+        for block, a, b in pairs:
+            if run.should_stop():
+                return
+            left = run.remaining()
+            block.lift(a, b, level, LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM))
+        if not pairs:
+            return
+        report(chain.value(), "milestones")

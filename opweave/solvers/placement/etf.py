@@ -1,0 +1,23 @@
+"""m-ETF: the ready operator and device that can start first, of the devices with room.
+
+Source: J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, "Scheduling precedence graphs in systems with interprocessor
+communication times", SIAM J. Computing 18(2), 1989, doi:10.1137/0218016; with memory: B. Jeon et al., "Baechi: fast
+device placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.3421302.
+"""
+
+from __future__ import annotations
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.earliest import earliest_first
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import upward_rank
+from opweave.solvers.placement.schedule import Plan
+
+
+def etf(instance: PlacementInstance, net: Net) -> Plan:
+    """Earliest start first; among equals the longest remaining path."""
+    return earliest_first(instance, net, upward_rank(net))
+
+
+register_rule("etf", etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)")

@@ -1,0 +1,207 @@
+"""Optimal times of operators and transfers whose devices are given: branch and bound over pairs that collide.
+
+Jobs are operators and transfers; each occupies up to two machines (a device, or a send and a receive port). A node starts
+every job as early as the arcs allow. When two jobs of one machine then overlap, one has to come first: two branches. When
+none overlap, the earliest starts are a schedule, the best of the node.
+
+Source: Carlier and Pinson, "An algorithm for solving the job-shop problem" (heads, tails, one-machine bounds, immediate
+selections).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined
+
+CLOSE = 1e-9
+"""Relative improvement that is not worth looking for."""
+
+DEEPEST = 400
+
+
+class Jobs(NamedTuple):
+    """Jobs of one assignment.
+
+    Attributes
+    ----------
+    lasts
+        Seconds. Shape (jobs,).
+    machines
+        Two machines of every job, -1 for none. Shape (jobs, 2).
+    lag
+        Least time from the end of one job to the start of another, -1 without an arc. Shape (jobs, jobs).
+    """
+
+    lasts: FloatArray
+    machines: IntArray
+    lag: FloatArray
+
+
+@inlined
+def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, members: IntArray, count: int) -> float:
+    """The largest least head + work + least tail over sets of jobs of one machine, cut by head and by tail."""
+    best = 0.0
+    for i in range(count):
+        h = heads[members[i]]
+        for j in range(count):
+            t = tails[members[j]]
+            total = 0.0
+            for m in range(count):
+                v = members[m]
+                if heads[v] >= h and tails[v] >= t:
+                    total += lasts[v]
+            if total > 0.0:
+                best = max(best, h + total + t)
+    return best
+
+
+@inlined
+def push_heads(jobs: Jobs, heads: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
+    """Raise the heads after a job whose head has changed; False when one passes the limit."""
+    count = len(jobs.lasts)
+    stack[0] = first
+    filled = 1
+    waits = np.zeros(count, dtype=np.bool_)
+    while filled:
+        filled -= 1
+        i = stack[filled]
+        waits[i] = False
+        end = heads[i] + jobs.lasts[i]
+        if end > limit:
+            return False
+        for j in range(count):
+            if jobs.lag[i, j] >= 0.0 and end + jobs.lag[i, j] > heads[j]:
+                heads[j] = end + jobs.lag[i, j]
+                if not waits[j]:
+                    waits[j] = True
+                    stack[filled] = j
+                    filled += 1
+    return True
+
+
+@inlined
+def push_tails(jobs: Jobs, tails: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
+    """Raise the tails before a job whose tail has changed; False when one passes the limit."""
+    count = len(jobs.lasts)
+    stack[0] = first
+    filled = 1
+    waits = np.zeros(count, dtype=np.bool_)
+    while filled:
+        filled -= 1
+        j = stack[filled]
+        waits[j] = False
+        rest = tails[j] + jobs.lasts[j]
+        if rest > limit:
+            return False
+        for i in range(count):
+            if jobs.lag[i, j] >= 0.0 and rest + jobs.lag[i, j] > tails[i]:
+                tails[i] = rest + jobs.lag[i, j]
+                if not waits[i]:
+                    waits[i] = True
+                    stack[filled] = i
+                    filled += 1
+    return True
+
+
+@inlined
+def node_bound(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray) -> float:
+    """Longest path and one-machine bounds."""
+    best = 0.0
+    for i in range(len(heads)):
+        best = max(best, heads[i] + jobs.lasts[i] + tails[i])
+    for m in range(len(filled)):
+        if filled[m] > 1:
+            best = max(best, machine_bound(heads, jobs.lasts, tails, members[m], filled[m]))
+    return best
+
+
+@inlined
+def collision(
+    jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray
+) -> tuple[int, int]:
+    """The overlapping pair that is costliest to resolve, the cheaper order first; (-1, -1) when none overlaps."""
+    first, second, worst = -1, -1, -1.0
+    for m in range(len(filled)):
+        for x in range(filled[m]):
+            i = members[m, x]
+            for y in range(x + 1, filled[m]):
+                j = members[m, y]
+                if jobs.lag[i, j] >= 0.0 or jobs.lag[j, i] >= 0.0:
+                    continue
+                if heads[i] >= heads[j] + jobs.lasts[j] or heads[j] >= heads[i] + jobs.lasts[i]:
+                    continue
+                one = heads[i] + jobs.lasts[i] + jobs.lasts[j] + tails[j]
+                other = heads[j] + jobs.lasts[j] + jobs.lasts[i] + tails[i]
+                if min(one, other) > worst:
+                    worst = min(one, other)
+                    first, second = (i, j) if one <= other else (j, i)
+    return first, second
+
+
+@inlined
+def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: FloatArray) -> tuple[float, int]:
+    """The shortest schedule below ``upper``; fills its starts.
+
+    Returns
+    -------
+    tuple
+        The makespan (``upper`` when nothing better exists), and what is left of the budget of nodes; negative when it ran
+        out, and then a better one may exist.
+    """
+    count = len(jobs.lasts)
+    members = np.zeros((machines, count), dtype=np.int64)
+    filled = np.zeros(machines, dtype=np.int64)
+    for i in range(count):
+        for side in range(2):
+            m = jobs.machines[i, side]
+            if m >= 0:
+                members[m, filled[m]] = i
+                filled[m] += 1
+    stack = np.zeros(count * count + 1, dtype=np.int64)
+    heads, tails = np.zeros((DEEPEST + 1, count)), np.zeros((DEEPEST + 1, count))
+    for i in range(count):
+        if not push_heads(jobs, heads[0], i, upper, stack) or not push_tails(jobs, tails[0], i, upper, stack):
+            return upper, budget
+    early, late = np.zeros(DEEPEST + 1, dtype=np.int64), np.zeros(DEEPEST + 1, dtype=np.int64)
+    tried = np.zeros(DEEPEST + 1, dtype=np.int64)
+    depth, fresh = 0, True
+    while depth >= 0:
+        if fresh:
+            budget -= 1
+            if budget < 0 or depth == DEEPEST:
+                return upper, -1
+            early[depth], tried[depth] = -1, 2
+            if node_bound(jobs, heads[depth], tails[depth], members, filled) < upper * (1.0 - CLOSE):
+                early[depth], late[depth] = collision(jobs, heads[depth], tails[depth], members, filled)
+                tried[depth] = 0
+                if early[depth] < 0:
+                    upper = (heads[depth] + jobs.lasts).max()
+                    starts[:] = heads[depth]
+                    tried[depth] = 2
+        i, j = early[depth], late[depth]
+        if tried[depth] > 0 and i >= 0:
+            # take back the arc of the branch that is done
+            if tried[depth] == 1:
+                jobs.lag[i, j] = -1.0
+            else:
+                jobs.lag[j, i] = -1.0
+        if tried[depth] == 2:
+            depth -= 1
+            fresh = False
+            continue
+        if tried[depth] == 1:
+            i, j = j, i
+        tried[depth] += 1
+        jobs.lag[i, j] = 0.0
+        heads[depth + 1], tails[depth + 1] = heads[depth], tails[depth]
+        passable = push_heads(jobs, heads[depth + 1], i, upper, stack)
+        passable = passable and push_tails(jobs, tails[depth + 1], j, upper, stack)
+        fresh = passable
+        if passable:
+            depth += 1
+    return upper, budget
