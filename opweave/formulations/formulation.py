@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
+from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.problem import Problem
@@ -59,6 +60,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The problem that it translates.
     targets
         Which expressions of side constraints it understands.
+    built_in
+        Side constraints that it obeys by itself: a solution that does, too, obeys all rows that they add.
     whole
         The formulation to use in place of this one with an engine that cannot call :meth:`separate`; None when this
         one leaves nothing out.
@@ -69,6 +72,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     name: ClassVar[str]
     problem_type: ClassVar[type[Problem[Any, Any]]]
     targets: ClassVar[tuple[str, ...]]
+    built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
 
     def __init__(self, circumstances: Circumstances = Circumstances()) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement_details import CriticalStep, PlacementDetails, Wait
@@ -56,8 +57,7 @@ def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Route:
+class _Route(NamedTuple):
     """What tells one transfer from another."""
 
     tensor: str
@@ -98,7 +98,7 @@ class _Replay:
 
     def __init__(self, problem: Placement, solution: Schedule) -> None:
         self._problem = problem
-        self._device = solution.device
+        self._device = dict(solution.device)
         self._memory = problem.memory_by_device(solution)
         self._has_ports = problem.transfers != "delay"
         intervals = problem.intervals(solution)
@@ -158,9 +158,9 @@ class _Replay:
         """Whatever is wrong, rule by rule."""
         yield from self._wrong_transfers()
         yield from self._early_starts()
-        timelines = [("overlap", f"device {name!r} runs", runs) for name, runs in self._device_timelines().items()]
+        timelines = [("overlap", f"device {name!r} runs", runs) for name, runs in self._device_timelines.items()]
         if self._has_ports:
-            sends, receives = self._port_timelines()
+            sends, receives = self._port_timelines
             timelines += [("port", f"device {name!r} sends", sent) for name, sent in sends.items()]
             timelines += [("port", f"device {name!r} receives", received) for name, received in receives.items()]
         for rule, who_does, activities in timelines:
@@ -226,12 +226,14 @@ class _Replay:
                     sent += [self._unlisted[route]] if route in self._unlisted else []
                 yield op.id, tensor, [*sent, made]
 
+    @cached_property
     def _device_timelines(self) -> dict[str, list[_Activity]]:
         runs: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
         for name, activity in self._operators.items():
             runs[self._device[name]].append(activity)
         return {device: _in_time(activities) for device, activities in runs.items()}
 
+    @cached_property
     def _port_timelines(self) -> tuple[dict[str, list[_Activity]], dict[str, list[_Activity]]]:
         """What every device sends, and what it receives."""
         sends: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
@@ -308,9 +310,9 @@ class _Replay:
             assert isinstance(activity.what, _Route)
             producer = self._problem.graph.producer.get(activity.what.tensor)
             before[activity] = [] if producer is None else [("data", self._operators[producer])]
-        lines: list[tuple[Wait, list[_Activity]]] = [("device", runs) for runs in self._device_timelines().values()]
+        lines: list[tuple[Wait, list[_Activity]]] = [("device", runs) for runs in self._device_timelines.values()]
         if self._has_ports:
-            sends, receives = self._port_timelines()
+            sends, receives = self._port_timelines
             lines += [("send_port", sent) for sent in sends.values()]
             lines += [("receive_port", received) for received in receives.values()]
         for wait, line in lines:

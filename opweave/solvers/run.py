@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +111,17 @@ class Run:
     def remaining(self) -> float | None:
         """Seconds left, never negative; None without a limit."""
         return None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
+
+    @contextmanager
+    def at_most(self, seconds: float) -> Iterator[None]:
+        """Lower the time limit for one stage of a plan."""
+        whole = self.time_limit
+        stage = self.elapsed() + seconds
+        self.time_limit = stage if whole is None else min(whole, stage)
+        try:
+            yield
+        finally:
+            self.time_limit = whole
 
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a solution; returns whether it is the best so far."""

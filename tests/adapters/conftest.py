@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from opweave.adapters import cli
 from opweave.adapters.memory_ordering.plan import given_order
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.problems.result import Result, Status, Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.run import Outcome
+from opweave.solvers.run import Run as SolverRun
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -78,7 +83,7 @@ def write(path: Path, value: object) -> Path:
     return path
 
 
-def _solve_definition(problem: MemoryOrdering, run: Run) -> Outcome:
+def _solve_definition(problem: MemoryOrdering, run: SolverRun) -> Outcome:
     ordering = given_order(problem)
     evaluation = problem.evaluate(ordering)
     assert evaluation.objective is not None
@@ -88,7 +93,7 @@ def _solve_definition(problem: MemoryOrdering, run: Run) -> Outcome:
     return Outcome(infeasible=True, reason="14 bytes are needed, 1 more than the limit")
 
 
-def _solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
+def _solve_auto(problem: MemoryOrdering, run: SolverRun) -> Outcome:
     outcome = _solve_definition(problem, run)
     better = Ordering(order=BEST)
     if sorted(BEST) == sorted(problem.graph.operator_index) and problem.evaluate(better).feasible:
@@ -97,7 +102,7 @@ def _solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     return outcome
 
 
-def _interrupted(problem: MemoryOrdering, run: Run) -> Outcome:
+def _interrupted(problem: MemoryOrdering, run: SolverRun) -> Outcome:
     _solve_definition(problem, run)
     raise KeyboardInterrupt
 
@@ -114,3 +119,35 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     monkeypatch.setattr(registry, "_HOMES", ())
     monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def opweave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    def run(*arguments: object) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["opweave", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        code = ended.value.code
+        out, err = capsys.readouterr()
+        return Ended(code if isinstance(code, int) else 0, out, err)
+
+    return run
+
+
+def assert_polite(ended: Ended, sentence: str) -> None:
+    """Exit 2, one line on standard error, nothing on standard output."""
+    assert ended.status == 2
+    assert ended.out == ""
+    assert ended.err.startswith("opweave: ")
+    assert ended.err.count("\n") == 1
+    assert sentence in ended.err
+    assert "Traceback" not in ended.err

@@ -6,9 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -17,43 +15,10 @@ from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.problems.result import Result
-from tests.adapters.conftest import BEST, DATA, write
+from tests.adapters.conftest import BEST, DATA, Run, assert_polite, write
 from tests.adapters.test_files import BAD_JSON
 from tests.adapters.test_load import BAD_MODELS, BAD_SPECS
 from tests.adapters.test_node_edge import BAD as BAD_NODE_EDGES
-
-
-class Ended(NamedTuple):
-    status: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Ended]
-
-
-@pytest.fixture
-def opweave(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    def run(*arguments: object) -> Ended:
-        monkeypatch.setattr(sys, "argv", ["opweave", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        code = ended.value.code
-        out, err = capsys.readouterr()
-        return Ended(code if isinstance(code, int) else 0, out, err)
-
-    return run
-
-
-def assert_polite(ended: Ended, sentence: str) -> None:
-    """Exit 2, one line on standard error, nothing on standard output."""
-    assert ended.status == 2
-    assert ended.out == ""
-    assert ended.err.startswith("opweave: ")
-    assert ended.err.count("\n") == 1
-    assert sentence in ended.err
-    assert "Traceback" not in ended.err
-
 
 pytestmark = pytest.mark.usefixtures("fake_solvers")
 

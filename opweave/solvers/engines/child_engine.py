@@ -15,6 +15,7 @@ from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.matrix import FloatArray, MatrixModel
+from opweave.solvers.run import Run
 
 GRACE_SECONDS = 3.0
 """How much longer than its time limit an engine may take to come to an end before it is killed."""
@@ -107,7 +108,7 @@ class ChildEngine(Engine):
             self.name,
             self.function,
             work,
-            ChildLimits(grace, memory_limit(task)),
+            ChildLimits(grace, memory_limit(task.run)),
             hear=lambda news: _take(task, news),
             should_stop=lambda: _asked_to_stop(task),
         )
@@ -116,9 +117,9 @@ class ChildEngine(Engine):
         return _judge(self.name, task, answer)
 
 
-def memory_limit(task: Task) -> int | None:
+def memory_limit(run: Run) -> int | None:
     """Bytes that an engine may use: the option, else the machine's memory."""
-    asked = task.run.option(MEMORY_OPTION, 0)
+    asked = run.option(MEMORY_OPTION, 0)
     assert isinstance(asked, int)
     if asked < 0:
         raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it takes bytes above 0")

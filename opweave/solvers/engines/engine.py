@@ -220,10 +220,10 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     written = find_formulation(problem, run.formulation or _expressive(problem))
     if not engine.separates and written.whole is not None:
         written = written.whole
-    known = _collect(problem, run, aids)
+    known = first_knowledge(problem, run, aids)
     if run.closed():
         return Outcome(run.termination())
-    formulation = written(_circumstances(problem, run))
+    formulation = written(circumstances_of(problem, run, written))
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
@@ -251,7 +251,7 @@ def _expressive(problem: Problem[Any, Any]) -> str | None:
     return None
 
 
-def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solution | None:
+def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solution | None:
     """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
     floor = aids.floor(problem)
     if floor is not None:
@@ -267,9 +267,13 @@ def _collect(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solution | Non
     return run.best
 
 
-def _circumstances(problem: Problem[Any, Any], run: Run) -> Circumstances:
+def circumstances_of(
+    problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]
+) -> Circumstances:
+    """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
-        expression(type(constraint), "order_arcs") is None for constraint in problem.constraints
+        not isinstance(constraint, formulation.built_in) and expression(type(constraint), "order_arcs") is None
+        for constraint in problem.constraints
     )
     return Circumstances(floor=run.bound, ceiling=None if extended else run.objective, extended=extended)
 

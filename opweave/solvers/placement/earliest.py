@@ -110,6 +110,7 @@ def start_all(
 ) -> int:
     """Fill order, devices and times; returns the operator that found no device, or -1."""
     count, devices = net.seconds.shape
+    waiting = np.diff(net.before_start)
     state = State(
         net=net,
         clusters=clusters,
@@ -119,7 +120,7 @@ def start_all(
         device=device,
         allowed=allowed,
         open=np.zeros((count, devices), dtype=np.bool_),
-        waiting=np.diff(net.before_start),
+        waiting=waiting,
         stuck=np.full(1, -1, dtype=np.int64),
     )
     soon = [[(0.0, 0.0, 0)] for _ in range(devices)]
@@ -144,8 +145,8 @@ def start_all(
             _tell_readers(state, later[best], v, best)
         for i in range(net.after_start[v], net.after_start[v + 1]):
             w = net.after[i]
-            state.waiting[w] -= 1
-            if state.waiting[w] == 0:
+            waiting[w] -= 1
+            if waiting[w] == 0:
                 _offer(state, later, w)
     begins[:] = state.clock.begins
     return int(state.stuck[0])

@@ -7,11 +7,13 @@ from functools import partial
 from opweave.formulations.formulation import formulation_names
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement import milp, milp_paper  # noqa: F401 - they register themselves
+from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement import Placement, Schedule
 from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
+from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import Aids, Engine, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Gurobi, Xpress
@@ -102,3 +104,26 @@ for _engine, _features, _about in (
             version=_engine.version,
         )
     )
+
+_CP_SAT = CpSat()
+
+
+def _solve_with_intervals(problem: Placement, run: Run) -> Outcome:
+    return _CP_SAT.run(problem, run, Intervals, _aids(run))
+
+
+register(
+    Solver(
+        name=_CP_SAT.name,
+        problem=Placement.kind,
+        kind="engine",
+        run=_solve_with_intervals,
+        about="CP-SAT in a child process: intervals that are there or not",
+        proves="optimum",
+        features=_THREADED,
+        targets=Intervals.targets,
+        options=frozenset({HEAD_START, MEMORY_OPTION}),
+        missing=_CP_SAT.missing,
+        version=_CP_SAT.version,
+    )
+)

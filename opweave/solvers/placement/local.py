@@ -31,6 +31,9 @@ ROUND_WORK = 60_000_000
 """Operators and flows judged in one round of annealing; about a second."""
 
 CHUNK_WORK = 6_000_000
+MOST_MOVES = 100
+"""Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
+
 FIRST_HEAT = 0.004
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
@@ -88,7 +91,7 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         effort = len(self.net.seconds) + len(self.net.source)
         chunks = ROUND_WORK // CHUNK_WORK
-        moves = max(1, CHUNK_WORK // effort)
+        moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.net.seconds)))
         first = FIRST_HEAT / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
         members = members_of(self.instance.cluster)

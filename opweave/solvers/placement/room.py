@@ -107,7 +107,8 @@ def settle(net: Net, clusters: Clusters, room: Room, v: int, k: int) -> None:
     c = clusters.of[v]
     if room.home[c] >= 0:
         return
-    room.used[k] += extra_bytes(net, clusters, room, c, k)
+    used = room.used
+    used[k] = used[k] + extra_bytes(net, clusters, room, c, k)
     room.home[c] = k
     for i in range(clusters.parameters_start[c], clusters.parameters_start[c + 1]):
         room.holds[clusters.parameters[i], k] = True

@@ -65,20 +65,20 @@ def sorted_operators(net: Net) -> IntArray:
     return order
 
 
-@kernel
-def fill_heads(net: Net, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (floors on entry) to what the predecessors demand."""
-    devices = net.seconds.shape[1]
+@inlined
+def raise_heads(net: Net, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
+    """Raise ``heads`` (floors on entry) to what the predecessors demand; ``seconds`` in place of the net's."""
+    devices = seconds.shape[1]
     for v in order:
         ready = 0.0
         for i in range(net.before_start[v], net.before_start[v + 1]):
             u = net.before[i]
             least = np.inf
             for a in range(devices):
-                least = min(least, heads[u, a] + net.seconds[u, a])
+                least = min(least, heads[u, a] + seconds[u, a])
             ready = max(ready, least)
         for k in range(devices):
-            if np.isinf(net.seconds[v, k]):
+            if np.isinf(seconds[v, k]):
                 heads[v, k] = np.inf
                 continue
             start = max(ready, heads[v, k])
@@ -88,15 +88,15 @@ def fill_heads(net: Net, order: IntArray, heads: FloatArray) -> None:
                 least = np.inf
                 for a in range(devices):
                     if heads[u, a] < np.inf:
-                        least = min(least, heads[u, a] + net.seconds[u, a] + sending(net, f, a, k))
+                        least = min(least, heads[u, a] + seconds[u, a] + sending(net, f, a, k))
                 start = max(start, least)
             heads[v, k] = start
 
 
-@kernel
-def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
-    """Raise ``tails`` (floors on entry) to what the successors demand."""
-    devices = net.seconds.shape[1]
+@inlined
+def raise_tails(net: Net, seconds: FloatArray, order: IntArray, tails: FloatArray) -> None:
+    """Raise ``tails`` (floors on entry) to what the successors demand; ``seconds`` in place of the net's."""
+    devices = seconds.shape[1]
     for position in range(len(order) - 1, -1, -1):
         v = order[position]
         left = 0.0
@@ -104,10 +104,10 @@ def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
             w = net.after[i]
             least = np.inf
             for b in range(devices):
-                least = min(least, net.seconds[w, b] + tails[w, b])
+                least = min(least, seconds[w, b] + tails[w, b])
             left = max(left, least)
         for k in range(devices):
-            if np.isinf(net.seconds[v, k]):
+            if np.isinf(seconds[v, k]):
                 tails[v, k] = np.inf
                 continue
             rest = max(left, tails[v, k])
@@ -117,9 +117,21 @@ def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
                 least = np.inf
                 for b in range(devices):
                     if tails[w, b] < np.inf:
-                        least = min(least, sending(net, f, k, b) + net.seconds[w, b] + tails[w, b])
+                        least = min(least, sending(net, f, k, b) + seconds[w, b] + tails[w, b])
                 rest = max(rest, least)
             tails[v, k] = rest
+
+
+@kernel
+def fill_heads(net: Net, order: IntArray, heads: FloatArray) -> None:
+    """As :func:`raise_heads`, with the net's own run times."""
+    raise_heads(net, net.seconds, order, heads)
+
+
+@kernel
+def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
+    """As :func:`raise_tails`, with the net's own run times."""
+    raise_tails(net, net.seconds, order, tails)
 
 
 def work_of(net: Net) -> int:

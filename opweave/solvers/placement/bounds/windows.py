@@ -28,14 +28,15 @@ class Window:
     ----------
     net
         The small problem; an end that cannot run on a device has inf there.
-    operators
-        Positions in the whole problem, of entry and exit too.
+    operators, flows
+        Positions in the whole problem; of entry and exit too.
     entry, exit
         Whether the window has these ends; without one it begins or ends with the plan.
     """
 
     net: Net
     operators: IntArray
+    flows: IntArray
     entry: bool
     exit: bool
 
@@ -120,7 +121,9 @@ def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None
     for end, position in ((entry, 0), (exit_, len(operators) - 1)):
         if end is not None:
             seconds[position] = np.where(np.isfinite(seconds[position]), 0.0, np.inf)
-    return Window(_small_net(net, seconds, flows, rows, local), operators, entry is not None, exit_ is not None)
+    small = _small_net(net, seconds, flows, rows, local)
+    chosen = np.asarray(flows, dtype=np.int64)
+    return Window(small, operators, chosen, entry is not None, exit_ is not None)
 
 
 def _small_net(

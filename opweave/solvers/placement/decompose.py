@@ -1,0 +1,262 @@
+"""Exact decomposition at cut vertices: modules solved one by one, only those that the best path needs.
+
+At a cut vertex no operator and no transfer is under way, so the shortest plan is the shortest path over the devices of the
+cut vertices, where a module costs the length of its own shortest plan between two devices. Those lengths are known between
+bounds. Again and again: find the shortest path over the lower bounds, work on one module of it that is not settled, update.
+When the path's bound equals the value of the best plan stitched together from the modules' plans, that plan is optimal.
+
+Memory and side constraints over several modules are not seen: the bounds hold all the same, and a stitched plan that breaks
+one is not reported.
+
+Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a shortest path, exact solutions on demand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.placement import Placement, Schedule
+from opweave.problems.result import Termination
+from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
+from opweave.solvers.placement.bounds.critical_path import operator_order
+from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, Module, milestones_of
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.engines import best_list_schedule
+from opweave.solvers.placement.module_search import Found, search_module
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import Plan, fits, plan_of, solution_of
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+FIRST_BUDGET = 20_000
+GROWTH = 4
+LAST_BUDGET = 20_000_000
+"""Nodes of the search in one module: at first, how they grow from try to try, and the most."""
+
+LARGEST_SEARCHED = 40
+"""Most operators of a module that is searched."""
+
+SETTLED = 1e-9
+"""Relative gap at which a module's length counts as known."""
+
+ExactModule = Callable[[Net, float, float, int], Found]
+"""Solves a small net: (net, upper bound, lower bound, budget) -> what was found; see ``search_module``."""
+
+
+@dataclass(eq=False)
+class Lengths:
+    """What is known from above of all modules that are alike: lengths, plans and budgets by end devices (K, K)."""
+
+    module: Module
+    window: Window
+    upper: FloatArray
+    budget: IntArray
+    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
+
+    def keep(self, a: int, b: int, found: Found) -> None:
+        """Remember a plan if it is the best for its end devices."""
+        a, b = self._pair(a, b)
+        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
+            rows = slice(a, a + 1) if self.window.entry else slice(None)
+            columns = slice(b, b + 1) if self.window.exit else slice(None)
+            self.upper[rows, columns] = found.makespan
+            self.plans[a, b] = found
+
+    def plan(self, a: int, b: int) -> Found:
+        """The best plan for two end devices."""
+        return self.plans[self._pair(a, b)]
+
+    def prove(self, a: int, b: int, value: float) -> None:
+        """Lift the lower bound."""
+        rows = slice(a, a + 1) if self.window.entry else slice(None)
+        columns = slice(b, b + 1) if self.window.exit else slice(None)
+        self.module.whole[rows, columns] = np.maximum(self.module.whole[rows, columns], value)
+
+    def _pair(self, a: int, b: int) -> tuple[int, int]:
+        """End devices, 0 in place of an end that does not exist."""
+        return a if self.window.entry else 0, b if self.window.exit else 0
+
+
+class Decomposition:
+    """One instance with its chain of modules, bounds from below and above."""
+
+    def __init__(self, problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule) -> None:
+        self.problem, self.instance, self.run, self.exact = problem, instance, run, exact
+        self.net = net_of(instance, problem)
+        self.best = Best(run)
+        quick_bounds(instance, self.net, self.best)
+        self.chain: Milestones = milestones_of(self.net)
+        self.lengths: dict[int, Lengths] = {}
+        for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
+            if id(module) not in self.lengths:
+                shape = module.whole.shape
+                budget = np.full(shape, FIRST_BUDGET, dtype=np.int64)
+                self.lengths[id(module)] = Lengths(module, window, np.full(shape, np.inf), budget)
+
+    def take(self, plan: Plan) -> None:
+        """Learn the lengths of the modules from a whole plan."""
+        rank = np.empty(len(plan.order), dtype=np.int64)
+        rank[plan.order] = np.arange(len(plan.order))
+        for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
+            a, b = int(plan.device[window.operators[0]]), int(plan.device[window.operators[-1]])
+            order = np.argsort(rank[window.operators], kind="stable").astype(np.int64)
+            device = np.ascontiguousarray(plan.device[window.operators])
+            here = plan_of(window.fixed(a, b), order, device)
+            found = Found(here.makespan, False, device, here.start, here.begins)
+            self.lengths[id(module)].keep(a, b, found)
+
+    def stitch(self) -> Plan | None:
+        """The shortest plan that the modules' plans make up; None while some module has none."""
+        modules = [self.lengths[id(module)] for module in self.chain.modules]
+        values, froms = modules[0].upper[0], []
+        for own, lengths in zip(self.chain.seconds, modules[1:], strict=True):
+            sums = (values + own)[:, None] + lengths.upper
+            froms.append(np.argmin(sums, axis=0))
+            values = sums.min(axis=0)
+        if not np.isfinite(values.min()):
+            return None
+        where = int(np.argmin(values))
+        ends = [where]
+        for origin in reversed(froms):
+            ends.append(int(origin[ends[-1]]))
+        return self._joined(modules, [0, *ends[::-1]])
+
+    def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
+        """One plan from the modules' plans between given devices."""
+        device = np.zeros(self.instance.operators, dtype=np.int64)
+        start, begins = np.zeros(self.instance.operators), np.full(len(self.net.source), -1.0)
+        now = 0.0
+        for i, (lengths, window) in enumerate(zip(modules, self.chain.windows, strict=True)):
+            a, b = ends[i], ends[i + 1]
+            found = lengths.plan(a, b)
+            device[window.operators] = found.device
+            inner = slice(int(window.entry), None)
+            start[window.operators[inner]] = now + found.start[inner]
+            sent = found.begins >= 0.0
+            begins[window.flows[sent]] = now + found.begins[sent]
+            now += found.makespan
+            if i < len(self.chain.cuts):
+                now += float(self.chain.seconds[i, b])
+        return Plan(np.argsort(start, kind="stable").astype(np.int64), device, start, begins, now)
+
+    def report(self) -> None:
+        """Tell the run what is known now."""
+        self.best.report(self.chain.value(), "decomposition")
+        plan = self.stitch()
+        if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
+            return
+        if fits(self.net, plan.device):
+            solution = solution_of(self.instance, self.net, plan)
+            judged = self.problem.evaluate(solution)
+            if judged.feasible and judged.objective is not None:
+                self.run.found(solution, judged.objective)
+
+    def step(self) -> bool:
+        """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
+        best: tuple[float, Lengths, int, int] | None = None
+        for (module, a, b), times in Counter(self.chain.module_path()).items():
+            lengths = self.lengths[id(module)]
+            low, high = float(module.table()[a, b]), float(lengths.upper[a, b])
+            searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.budget[a, b] <= LAST_BUDGET
+            if searchable and high - low > SETTLED * max(low, 1e-300):
+                # cheap tries first; among those the one that may move the path most
+                gap = times * (min(high, 1e300) - low) / float(lengths.budget[a, b])
+                if best is None or gap > best[0]:
+                    best = gap, lengths, a, b
+        if best is None:
+            return False
+        _, lengths, a, b = best
+        self._search(lengths, a, b)
+        return True
+
+    def _search(self, lengths: Lengths, a: int, b: int) -> None:
+        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+        net = lengths.window.fixed(a, b)
+        found = self.exact(net, high, low, int(lengths.budget[a, b]))
+        lengths.keep(a, b, found)
+        if found.proved:
+            lengths.prove(a, b, float(lengths.upper[a, b]))
+            lengths.budget[a, b] = LAST_BUDGET + 1
+        else:
+            lengths.budget[a, b] *= GROWTH
+
+
+def _order_and_device(instance: PlacementInstance, net: Net, schedule: Schedule) -> tuple[IntArray, IntArray]:
+    """Operators by start, predecessors first among equals, and their devices."""
+    rank = np.empty(instance.operators, dtype=np.int64)
+    rank[operator_order(net)] = np.arange(instance.operators)
+    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
+    index = {name: k for k, name in enumerate(instance.devices)}
+    device = np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
+    return np.lexsort((rank, starts)).astype(np.int64), device
+
+
+def decompose(
+    problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule = search_module
+) -> Decomposition:
+    """Run the decomposition on an instance until it is solved, time is up, or no module can be worked on.
+
+    Parameters
+    ----------
+    problem, instance
+        The problem and its arrays.
+    run
+        Where plans and bounds go; its best plan so far is the first to learn from.
+    exact
+        Solves one module.
+    """
+    work = Decomposition(problem, instance, run, exact)
+    first = run.best if isinstance(run.best, Schedule) else best_list_schedule(problem)
+    if first is not None:
+        judged = problem.evaluate(first)
+        if judged.feasible and judged.objective is not None:
+            run.found(first, judged.objective)
+        work.take(plan_of(work.net, *_order_and_device(instance, work.net, first)))
+    work.report()
+    raise_level(work.chain, RELAXED, run, work.best.report)
+    run.enter("modules")
+    while not run.should_stop() and work.step():
+        raise_level(work.chain, RELAXED, run, work.best.report)
+        run.enter("modules")
+        work.report()
+    if not run.should_stop():
+        raise_level(work.chain, INTEGER, run, work.best.report)
+        work.report()
+    return work
+
+
+def solve_decompose(problem: Placement, run: Run) -> Outcome:
+    """Decomposition at cut vertices; solver "decompose"."""
+    try:
+        instance = lower(problem)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
+    if instance.operators:
+        decompose(problem, instance, run)
+    else:
+        run.proved(0.0, "trivial")
+        run.found(Schedule(device={}, start={}), 0.0)
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory fits")
+    return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+
+
+register(
+    Solver(
+        name="decompose",
+        problem=Placement.kind,
+        kind="algorithm",
+        run=solve_decompose,
+        about="exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
+        proves="optimum",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=("order_arcs", "assignment"),
+    )
+)

@@ -1,0 +1,98 @@
+"""GETF: a linear program sends every operator to a group of devices of similar speed, then earliest start first.
+
+Source: Y. Su, X. Ren, S. Vardi, A. Wierman, "Communication-aware scheduling of precedence-constrained tasks on related
+machines", 2020, doi:10.48550/arXiv.2004.14639. Added: unlike run times (the speed of a device is that of the whole
+graph), ports and memory; a full group passes its operators on to the others. Where the program takes too long every
+operator prefers the group that is fastest in total.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.earliest import earliest_first
+from opweave.solvers.placement.linear import Rows
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import mean_seconds, upward_rank
+from opweave.solvers.placement.schedule import Plan
+
+MOST_COLUMNS = 20_000
+"""Above, the linear program is not tried: it takes minutes."""
+
+
+def getf(instance: PlacementInstance, net: Net) -> Plan:
+    """Earliest start first within the group that the program chose."""
+    return earliest_first(instance, net, upward_rank(net), allowed=chosen_groups(net))
+
+
+def chosen_groups(net: Net) -> BoolArray:
+    """Devices of the group of every operator. Shape (operators, devices)."""
+    speed = device_speeds(net)
+    group = np.floor(np.log2(speed / speed.min()) + 1e-9).astype(np.int64)
+    if not len(net.seconds) or group.max() == 0:
+        return np.ones(net.seconds.shape, dtype=bool)
+    groups = int(group.max()) + 1
+    total = np.bincount(group, weights=speed, minlength=groups)
+    share = _shares(net) if net.seconds.size <= MOST_COLUMNS else None
+    slowest = np.zeros(len(net.seconds), dtype=np.int64)
+    if share is not None:
+        for g in range(1, groups):  # the fastest group such that it and all faster ones do half of the work
+            slowest[share[:, group >= g].sum(axis=1) >= 0.5] = g
+    best = np.asarray([g + int(total[g:].argmax()) for g in range(groups)], dtype=np.int64)
+    return np.asarray(group[None, :] == best[slowest][:, None])
+
+
+def device_speeds(net: Net) -> FloatArray:
+    """Mean seconds of the operators that a device may run over its own seconds for them. Shape (devices,)."""
+    allowed = np.isfinite(net.seconds)
+    own = np.where(allowed, net.seconds, 0.0).sum(axis=0)
+    mean = np.where(allowed, mean_seconds(net)[:, None], 0.0).sum(axis=0)
+    return np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
+
+
+def _shares(net: Net) -> FloatArray | None:
+    """Share of every operator on every device in the relaxed optimum without transfers. Shape (operators, devices).
+
+    Minimise T subject to: shares add up to 1, an operator ends its own time after each predecessor, and neither the
+    work of a device nor the end of an operator exceeds T.
+    """
+    count, devices = net.seconds.shape
+    may = np.isfinite(net.seconds)
+    scale = max(float(net.seconds[may].max()), 1e-300)
+    seconds = np.where(may, net.seconds, 0.0) / scale
+    heads, tails = net.before, np.repeat(np.arange(count), np.diff(net.before_start))
+    column = np.arange(count * devices).reshape(count, devices)
+    ends, last = count * devices + np.arange(count), count * (devices + 1)
+    ops, one = np.arange(count), np.ones(1)
+    every = np.repeat(ops, devices)
+    rows = Rows()
+    rows.add(-np.ones(count), (every, column.ravel(), -one))
+    rows.add(np.zeros(count), (every, column.ravel(), seconds.ravel()), (ops, ends, -one))
+    rows.add(np.zeros(count), (ops, ends, one), (ops, np.full(count, last), -one))
+    each = np.arange(devices)
+    rows.add(
+        np.zeros(devices), (np.tile(each, count), column.ravel(), seconds.ravel()), (each, np.full(devices, last), -one)
+    )
+    rows.add(np.zeros(len(heads)), *_after(heads, tails, ends, column, seconds))
+    upper = np.full(last + 1, np.inf)
+    upper[: count * devices] = may.ravel()
+    found = rows.minimise(last, last + 1, upper)
+    return None if found is None else found[: count * devices].reshape(count, devices)
+
+
+def _after(
+    heads: IntArray, tails: IntArray, ends: IntArray, column: IntArray, seconds: FloatArray
+) -> tuple[tuple[IntArray, IntArray, FloatArray], ...]:
+    """Terms of end of head + time of tail - end of tail <= 0."""
+    arcs, one = np.arange(len(heads)), np.ones(1)
+    return (
+        (arcs, ends[heads], one),
+        (arcs, ends[tails], -one),
+        (np.repeat(arcs, column.shape[1]), column[tails].ravel(), seconds[tails].ravel()),
+    )
+
+
+register_rule("getf", getf, "earliest start within groups of similar devices chosen by a linear program (GETF)")

@@ -1,0 +1,244 @@
+"""Exact placement of a small module: branch and bound over devices, then over the order of what collides.
+
+Operators get their devices one after the other, predecessors first. A partial assignment is left when one of these reaches
+the best known makespan: the critical path with the chosen devices fixed; the work at prices of time; the one-machine bound
+of any device or port, whose jobs are the operators and transfers that are settled so far, between their heads and tails.
+All of them hold for whatever the rest does. A full assignment goes to :mod:`.sequencing`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.bounds.area import quick_area
+from opweave.solvers.placement.bounds.critical_path import (
+    operator_order,
+    raise_heads,
+    raise_tails,
+    reach_of,
+    sending,
+)
+from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
+from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
+
+
+class Found(NamedTuple):
+    """What a search found.
+
+    Attributes
+    ----------
+    makespan
+        The best, or the upper bound that it was given when nothing is better.
+    proved
+        Whether nothing shorter exists.
+    device, start, begins
+        The plan, as in :class:`~opweave.solvers.placement.schedule.Plan`; device -1 when none was found.
+    """
+
+    makespan: float
+    proved: bool
+    device: IntArray
+    start: FloatArray
+    begins: FloatArray
+
+
+@inlined
+def settled_jobs(
+    net: Net, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
+) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
+    """Operators and transfers whose devices are known: count, heads, durations, tails, machines; fills flows' jobs."""
+    count, devices = heads.shape
+    most = count + len(net.source)
+    head, last, tail = np.zeros(most), np.zeros(most), np.zeros(most)
+    machines = np.full((most, 2), -1, dtype=np.int64)
+    jobs = count
+    for v in range(count):
+        k = device[v]
+        if k >= 0:
+            head[v], last[v], tail[v], machines[v, 0] = heads[v, k], net.seconds[v, k], tails[v, k], k
+    job_of[:] = -1
+    for f in range(len(net.source)):
+        u, v = net.source[f], net.target[f]
+        a, b = device[u], device[v]
+        if net.model == DELAY or a < 0 or b < 0 or a == b:
+            continue
+        job = -1
+        if net.model == PORT_TENSOR:
+            for g in range(f):
+                if job_of[g] >= 0 and net.tensor[g] == net.tensor[f] and device[net.target[g]] == b:
+                    job = job_of[g]
+        if job < 0:
+            job = jobs
+            jobs += 1
+            head[job], last[job] = heads[u, a] + net.seconds[u, a], sending(net, f, a, b)
+            machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
+        job_of[f] = job
+        tail[job] = max(tail[job], net.seconds[v, b] + tails[v, b])
+    return jobs, head, last, tail, machines
+
+
+@inlined
+def partial_bound(net: Net, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
+    """Critical path and one-machine bounds of a partial assignment."""
+    count, devices = heads.shape
+    best = 0.0
+    for v in range(count):
+        least = np.inf
+        for k in range(devices):
+            if heads[v, k] < np.inf and (device[v] < 0 or device[v] == k):
+                least = min(least, heads[v, k] + net.seconds[v, k] + tails[v, k])
+        best = max(best, least)
+    if best == np.inf:
+        return best
+    job_of = np.empty(len(net.source), dtype=np.int64)
+    jobs, head, last, tail, machines = settled_jobs(net, device, heads, tails, job_of)
+    members = np.empty(jobs, dtype=np.int64)
+    for m in range(3 * devices):
+        filled = 0
+        for i in range(jobs):
+            if last[i] > 0.0 and (machines[i, 0] == m or machines[i, 1] == m):
+                members[filled] = i
+                filled += 1
+        if filled > 1:
+            best = max(best, machine_bound(head, last, tail, members, filled))
+    return best
+
+
+@inlined
+def assigned_jobs(net: Net, device: IntArray, job_of: IntArray) -> Jobs:
+    """All jobs of a full assignment, with the arcs between them."""
+    count, devices = net.seconds.shape
+    zeros = np.zeros((count, devices))
+    jobs, _, last, _, machines = settled_jobs(net, device, zeros, zeros, job_of)
+    lag = np.full((jobs, jobs), -1.0)
+    for v in range(count):
+        for i in range(net.before_start[v], net.before_start[v + 1]):
+            lag[net.before[i], v] = 0.0
+    for f in range(len(net.source)):
+        u, v = net.source[f], net.target[f]
+        if job_of[f] >= 0:
+            lag[u, job_of[f]] = 0.0
+            lag[job_of[f], v] = 0.0
+        elif device[u] != device[v]:
+            lag[u, v] = max(lag[u, v], sending(net, f, device[u], device[v]))
+    return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
+
+
+@kernel
+def search_assignments(
+    net: Net,
+    order: IntArray,
+    price: FloatArray,
+    idle: float,
+    upper: float,
+    budget: int,
+    best_device: IntArray,
+    best_start: FloatArray,
+    best_begins: FloatArray,
+) -> tuple[float, bool]:
+    """Best makespan below ``upper`` and whether the search was finished; fills the plan when there is one.
+
+    ``idle`` + the work at the prices of time is a valid bound.
+    """
+    count, devices = net.seconds.shape
+    seconds = net.seconds.copy()
+    device = np.full(count, -1, dtype=np.int64)
+    job_of = np.full(len(net.source), -1, dtype=np.int64)
+    values = np.full((count, devices), np.inf)
+    least = np.zeros(count + 1)
+    for position in range(count - 1, -1, -1):
+        v, w = order[position], np.inf
+        for k in range(devices):
+            if net.seconds[v, k] < np.inf:
+                w = min(w, price[k] * net.seconds[v, k])
+        least[position] = least[position + 1] + w
+    spent = np.full(count + 1, idle)
+    heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
+    depth, fresh = 0, True
+    while depth >= 0:
+        if depth == count:
+            jobs = assigned_jobs(net, device, job_of)
+            start = np.zeros(len(jobs.lasts))
+            better, budget = sequence(jobs, 3 * devices, upper, budget, start)
+            if better < upper:
+                upper = better
+                best_device[:] = device
+                best_start[:] = start[:count]
+                listed = np.zeros(len(start), dtype=np.bool_)
+                for f in range(len(job_of)):
+                    best_begins[f] = -1.0
+                    if job_of[f] >= 0 and not listed[job_of[f]]:
+                        best_begins[f] = start[job_of[f]]
+                        listed[job_of[f]] = True
+            if budget < 0:
+                return upper, False
+            depth, fresh = depth - 1, False
+            continue
+        v = order[depth]
+        if fresh:
+            for k in range(devices):
+                values[depth, k] = np.inf
+                if net.seconds[v, k] == np.inf:
+                    continue
+                work = spent[depth] + price[k] * net.seconds[v, k] + least[depth + 1]
+                if work >= upper * (1.0 - CLOSE):
+                    continue
+                budget -= 1
+                device[v] = k
+                seconds[v] = np.inf
+                seconds[v, k] = net.seconds[v, k]
+                heads[:], tails[:] = 0.0, 0.0
+                raise_heads(net, seconds, order, heads)
+                raise_tails(net, seconds, order, tails)
+                values[depth, k] = max(work, partial_bound(net, device, heads, tails))
+                seconds[v] = net.seconds[v]
+            device[v] = -1
+            if budget < 0:
+                return upper, False
+        device[v] = -1
+        seconds[v] = net.seconds[v]
+        k = int(np.argmin(values[depth]))
+        if values[depth, k] >= upper * (1.0 - CLOSE):
+            depth, fresh = depth - 1, False
+            continue
+        values[depth, k] = np.inf
+        device[v] = k
+        seconds[v] = np.inf
+        seconds[v, k] = net.seconds[v, k]
+        spent[depth + 1] = spent[depth] + price[k] * net.seconds[v, k]
+        depth, fresh = depth + 1, True
+    return upper, True
+
+
+def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
+    """The shortest plan of a small net, memory and side constraints beyond run times and arcs aside.
+
+    Parameters
+    ----------
+    net
+        The problem.
+    upper
+        Only plans shorter than this are looked for; inf for any.
+    floor
+        Any lower bound.
+    budget
+        Most nodes to look at.
+    """
+    order = operator_order(net)
+    reach = reach_of(net, order)
+    ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), floor)
+    area = quick_area(net.seconds, ends)
+    device = np.full(len(order), -1, dtype=np.int64)
+    start, begins = np.zeros(len(order)), np.full(len(net.source), -1.0)
+    search = search_assignments.sized(100 * budget)
+    # any end of a search comes before this, and sums with it stay finite
+    limit = min(upper, 1e300)
+    value, proved = search(
+        net, order, area.time, float(area.time @ ends), limit, budget, device, start, begins
+    )
+    return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

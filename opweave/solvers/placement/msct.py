@@ -1,0 +1,75 @@
+"""m-SCT: a linear program says which successor every operator should have on its own device, its favourite child.
+
+Source: C. Hanen, A. Munier, "An approximation algorithm for scheduling dependent tasks on m processors with small
+communication delays", ETFA 1995, doi:10.1109/ETFA.1995.496793; with memory: B. Jeon et al., "Baechi: fast device
+placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.3421302. The program takes mean times, because it
+knows no devices; where it takes too long the favourite is the successor with the longest transfer.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.earliest import earliest_first
+from opweave.solvers.placement.linear import Rows
+from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_rank
+from opweave.solvers.placement.schedule import Plan
+
+MOST_EDGES = 20_000
+"""Above, the linear program is not tried: it takes minutes."""
+
+
+def msct(instance: PlacementInstance, net: Net) -> Plan:
+    """Earliest start first, but every device waits for the favourite child of its last operator."""
+    return earliest_first(instance, net, upward_rank(net), favourite=favourites(net))
+
+
+def favourites(net: Net) -> IntArray:
+    """Favourite child of every operator, -1 for none; nobody is the favourite of two. Shape (operators,)."""
+    count = len(net.seconds)
+    pairs, edge = np.unique(net.source * count + net.target, return_inverse=True)
+    head, tail = pairs // max(1, count), pairs % max(1, count)
+    transfer = np.zeros(len(pairs))
+    np.add.at(transfer, edge, mean_transfer(net))
+    far = _far_edges(mean_seconds(net), head, tail, transfer) if 0 < len(pairs) <= MOST_EDGES else None
+    favourite = np.full(count, -1, dtype=np.int64)
+    if far is not None:
+        near = far < 0.5  # at most one child and one parent of each operator, by the rows of the program
+        favourite[head[near]] = tail[near]
+        return favourite
+    taken = np.zeros(count, dtype=bool)
+    for e in np.argsort(-transfer, kind="stable").tolist():
+        if favourite[head[e]] < 0 and not taken[tail[e]]:
+            favourite[head[e]] = tail[e]
+            taken[tail[e]] = True
+    return favourite
+
+
+def _far_edges(seconds: FloatArray, head: IntArray, tail: IntArray, transfer: FloatArray) -> FloatArray | None:
+    """How far apart (0 to 1) the ends of every edge are in the relaxed optimum with any number of equal devices.
+
+    Minimise w subject to s_j >= s_i + p_i + c_ij x_ij, s_i + p_i <= w, and at most one child and one parent of every
+    operator near: the sum of 1 - x over either is at most 1.
+    """
+    count, edges = len(seconds), len(head)
+    scale = max(float(seconds.max()), float(transfer.max()), 1e-300)
+    seconds, transfer = seconds / scale, transfer / scale
+    ops, arcs = np.arange(count), np.arange(edges)
+    near, last = count + arcs, count + edges  # columns: starts, nearness 1 - x, w
+    one = np.ones(1)
+    rows = Rows()
+    rows.add(-seconds[head] - transfer, (arcs, head, one), (arcs, tail, -one), (arcs, near, -transfer))
+    rows.add(-seconds, (ops, ops, one), (ops, np.full(count, last), -one))
+    rows.add(np.ones(count), (head, near, one))
+    rows.add(np.ones(count), (tail, near, one))
+    upper = np.full(last + 1, np.inf)
+    upper[near] = 1.0
+    found = rows.minimise(last, last + 1, upper)
+    return None if found is None else 1.0 - found[near]
+
+
+register_rule("msct", msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)")

@@ -1,0 +1,185 @@
+"""Small placements for the tests of formulations: one by hand, random ones, and a user's own rules."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+import opweave as ow
+from opweave.formulations.expressions import express
+from opweave.problems.constraints import Constraint
+
+TRANSFERS = ("one_port_tensor", "one_port_edge", "delay")
+PLAIN = {"head_start": False}
+
+
+class EndsBy(Constraint):
+    """A user's own rule: ``op`` ends by ``seconds``."""
+
+    op: str
+    seconds: float
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        if problem.intervals(solution)[self.op][1] > self.seconds + 1e-6:
+            yield self.broken(f"{self.op!r} ends late")
+
+
+class StartsFrom(Constraint):
+    """A user's own rule: ``op`` does not start before ``seconds``."""
+
+    op: str
+    seconds: float
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        if problem.intervals(solution)[self.op][0] < self.seconds - 1e-6:
+            yield self.broken(f"{self.op!r} starts early")
+
+
+class NotBoth(Constraint):
+    """A user's own rule: not both operators on one device."""
+
+    first: str
+    second: str
+    device: str
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        if solution.device[self.first] == solution.device[self.second] == self.device:
+            yield self.broken("both run there")
+
+
+class Inexpressible(Constraint):
+    """A rule that no formulation knows."""
+
+    def violations(self, problem: Any, solution: Any) -> Any:
+        return ()
+
+
+for _target in ("disjunctive", "moirai", "intervals"):
+
+    @express(EndsBy, _target)
+    def _ends_by(formulation: Any, model: Any, constraint: EndsBy) -> None:
+        formulation.add_row(model, model.ends(constraint.op) <= constraint.seconds)
+
+    @express(StartsFrom, _target)
+    def _starts_from(formulation: Any, model: Any, constraint: StartsFrom) -> None:
+        formulation.add_row(model, model.starts(constraint.op) >= constraint.seconds)
+
+    @express(NotBoth, _target)
+    def _not_both(formulation: Any, model: Any, constraint: NotBoth) -> None:
+        on = model.on
+        both = on(constraint.first, constraint.device) + on(constraint.second, constraint.device)
+        formulation.add_row(model, both <= 1)
+
+
+def fork(**fields: Any) -> ow.Placement:
+    """One tensor, two readers of 4 s each on either device, 1 s to make it and 1 s to send it.
+
+    Apart: 1 s, then 4 s here and 1 s + 4 s there: 6 s. On one device: 9 s.
+    """
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=10) for name in ("t", "u", "v")],
+        operators=[
+            ow.Operator(id="make", outputs=["t"]),
+            ow.Operator(id="left", inputs=["t"], outputs=["u"]),
+            ow.Operator(id="right", inputs=["t"], outputs=["v"]),
+        ],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 10], [10, 0]])
+    costs = ow.Costs.from_table({"make": {"a": 1, "b": 1}, "left": {"a": 4, "b": 4}, "right": {"a": 4, "b": 4}})
+    return ow.Placement(graph=graph, cluster=cluster, costs=costs, **fields)
+
+
+@st.composite
+def placements(draw: DrawFn, operators: int = 5, devices: int = 3, transfers: str | None = None) -> ow.Placement:
+    """Random graphs, times with common measures and without, missing times and links, memory, side constraints."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    count, machines = draw(st.integers(2, operators)), draw(st.integers(1, devices))
+    scale = draw(st.sampled_from([1.0, 0.5, 1e-4, 1.0 / 3.0, math.pi * 100]))
+    tensors = [ow.Tensor(id=f"t{i}", bytes=int(rng.choice([0, 1, 2, 5, 9]))) for i in range(count)]
+    shared = [ow.Parameter(id=f"p{i}", bytes=int(rng.choice([1, 4]))) for i in range(2)]
+    ops = [
+        ow.Operator(
+            id=f"o{i}",
+            inputs=[f"t{j}" for j in range(i) if rng.random() < 0.5],
+            outputs=[f"t{i}"],
+            parameters=[p.id for p in shared if rng.random() < 0.4],
+        )
+        for i in range(count)
+    ]
+    links = rng.choice([1.0, 2.0, 4.0, 0.0], (machines, machines), p=[0.4, 0.25, 0.25, 0.1]) / scale
+    cluster = ow.Cluster(
+        devices=[
+            ow.Device(name=f"d{k}", memory_bytes=int(rng.integers(8, 30)) if rng.random() < 0.4 else None)
+            for k in range(machines)
+        ],
+        bandwidth=links.tolist(),
+        latency=float(rng.choice([0.0, 0.5])) * scale,
+    )
+    table = {
+        op.id: {f"d{k}": float(rng.choice([0.0, 1.0, 2.0, 3.0])) * scale for k in range(machines)} for op in ops
+    }
+    if machines > 1 and rng.random() < 0.3:
+        del table["o0"]["d1"]
+    return ow.Placement(
+        graph=ow.OpGraph(tensors=tensors, operators=ops, parameters=shared),
+        cluster=cluster,
+        costs=ow.Costs.from_table(table),
+        transfers=transfers or str(rng.choice(TRANSFERS)),
+        memory=str(rng.choice(["additive", "parameters"])),
+        constraints=_constraints(rng, count, machines),
+    )
+
+
+def _constraints(rng: np.random.Generator, count: int, machines: int) -> list[Constraint]:
+    first, second = (f"o{i}" for i in rng.choice(count, 2, replace=False))
+    device = f"d{rng.integers(machines)}"
+    early, late = sorted((first, second))
+    choices = [
+        ow.Pin(op=first, device=device),
+        ow.Forbid(op=first, device=device),
+        ow.Colocate(ops=[first, second]),
+        ow.Separate(ops=[first, second]),
+        ow.MaxDevices(count=1),
+        ow.MaxDevices(count=2),
+        ow.MemoryCap(device=device, bytes=int(rng.integers(5, 25))),
+        ow.Precede(before=early, after=late),
+    ]
+    return [choice for choice in choices if rng.random() < 0.15]
+
+
+def random_placement(count: int, machines: int, seed: int, **fields: Any) -> ow.Placement:
+    """Layers of operators that take about 1 s, tensors that take less."""
+    rng = np.random.default_rng(seed)
+    depth = np.sort(rng.integers(0, max(2, round(count**0.5)), count))
+    ops = []
+    for i in range(count):
+        near = [j for j in range(i) if depth[j] < depth[i]][-6:]
+        read = rng.choice(near, min(len(near), int(rng.integers(1, 4))), replace=False) if near else []
+        ops.append(ow.Operator(id=f"o{i}", inputs=[f"t{j}" for j in sorted(read)], outputs=[f"t{i}"]))
+    cluster = ow.Cluster(
+        devices=[ow.Device(name=f"d{k}") for k in range(machines)],
+        bandwidth=rng.uniform(1500, 4500, (machines, machines)).tolist(),
+    )
+    seconds = rng.uniform(0.5, 2, (count, 1)) * rng.uniform(0.7, 1.6, machines) * rng.uniform(0.9, 1.1, (count, machines))
+    return ow.Placement(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=f"t{i}", bytes=int(rng.integers(1, 1000))) for i in range(count)], operators=ops
+        ),
+        cluster=cluster,
+        costs=ow.Costs.from_table(
+            {f"o{i}": {f"d{k}": float(seconds[i, k]) for k in range(machines)} for i in range(count)}
+        ),
+        **fields,
+    )
+
+
+def agrees(result: ow.Result[Any], optimum: float | None) -> bool:
+    """Whether a result proves the optimum, or that there is no schedule."""
+    if optimum is None:
+        return result.status is ow.Status.INFEASIBLE and bool(result.reason)
+    close = result.objective is not None and math.isclose(result.objective, optimum, rel_tol=2e-6, abs_tol=1e-12)
+    return result.status is ow.Status.OPTIMAL and close and result.verified
