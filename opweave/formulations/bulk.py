@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,8 @@ from opweave.problems.limits import Limits
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import ConcreteModel, Objective
+
+ROWS_BETWEEN_CHECKS = 4096
 
 Terms = dict[int, float]
 """Coefficients of a linear expression by column."""
@@ -66,8 +68,17 @@ class Rows:
         self._uppers.append(upper)
         self._equal.append(equal)
 
-    def add_to(self, model: ConcreteModel, name: str, variables: Sequence[Any]) -> None:
-        """Give ``model`` the rows as one indexed constraint ``name`` over ``variables`` (by column)."""
+    def add_to(
+        self,
+        model: ConcreteModel,
+        name: str,
+        variables: Sequence[Any],
+        check_time: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Give ``model`` the rows as one indexed constraint ``name`` over ``variables`` (by column).
+
+        ``check_time`` is called now and then, and may raise.
+        """
         from pyomo.common.gc_manager import PauseGC
         from pyomo.core.expr.numeric_expr import LinearExpression
         from pyomo.environ import Constraint
@@ -77,6 +88,8 @@ class Rows:
         starts = [0, *accumulate(self._lengths)]
 
         def row(_: object, index: int) -> tuple[float | None, object, float]:
+            if index % ROWS_BETWEEN_CHECKS == 0:
+                check_time()
             begin, end = starts[index], starts[index + 1]
             body = LinearExpression(constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end])
             upper = self._uppers[index]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -26,6 +27,10 @@ class InfeasibleError(Exception):
     """Writing the problem down already showed that it has no solution; the message says why in its own words."""
 
 
+class OutOfTimeError(Exception):
+    """Writing the problem down was stopped: the time was up before any engine could begin."""
+
+
 @dataclass(frozen=True, slots=True)
 class Circumstances:
     """What is known before a model is written, which may make it smaller.
@@ -41,12 +46,15 @@ class Circumstances:
         Whether rows will be added that nobody knows yet: whatever drops solutions for the sake of speed is off then.
     limits
         Caps on the size of the model.
+    keep_going
+        Asked now and then while a model is written; False stops it.
     """
 
     floor: int | float | None = None
     ceiling: int | float | None = None
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS
+    keep_going: Callable[[], bool] = lambda: True
 
 
 class Formulation(ABC, Generic[ProblemT, SolutionT]):
@@ -90,6 +98,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             When the model would have more rows than ``Limits.model_rows``.
         InfeasibleError
             When no solution exists and that shows already here.
+        OutOfTimeError
+            When the circumstances do not let it go on.
         """
 
     @abstractmethod
@@ -114,6 +124,17 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     def separate(self, model: ConcreteModel) -> int:
         """Add the rows left out of ``build`` that the current values break, each once; returns how many they break."""
         return 0
+
+    def check_time(self) -> None:
+        """Stop writing when the circumstances say so.
+
+        Raises
+        ------
+        OutOfTimeError
+            When they do.
+        """
+        if not self.circumstances.keep_going():
+            raise OutOfTimeError
 
     def add_constraints(self, model: ConcreteModel, problem: ProblemT) -> None:
         """Write down every side constraint that is registered for this formulation's own name.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 FINEST = 1_000_000
 """Fractions in rows are rounded to parts of this, to the side that keeps every solution."""
@@ -128,9 +129,7 @@ class IntervalModel:
         """Add a 0/1 column."""
         return self.whole(0, 1)
 
-    def row(
-        self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()
-    ) -> None:
+    def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
         """Add a row with whole coefficients."""
         kept = {column: value for column, value in terms.items() if value}
         self.rows.append(Row(tuple(kept), tuple(kept.values()), low, high, tuple(only_if)))
@@ -153,7 +152,7 @@ class IntervalModel:
                 for each in intervals
                 if each.present is None or values[each.present]
             )
-            if any(end > begin for (_, end), (begin, _) in zip(there, there[1:], strict=False)):
+            if any(end > begin for (_, end), (begin, _) in pairwise(there)):
                 return "intervals that overlap"
         return None
 

@@ -109,7 +109,7 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_HOMES = ("opweave.solvers.memory_ordering",)
+_HOMES = ("opweave.solvers.memory_ordering", "opweave.solvers.placement")
 """Modules that register solvers; imported on first use, so that ``import opweave`` stays light."""
 
 

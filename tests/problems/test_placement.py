@@ -131,6 +131,20 @@ def test_a_device_is_what_the_path_may_wait_for():
     assert [(step.operator, step.waited_for) for step in steps[-2:]] == [("r", "data"), ("q", "device")]
 
 
+def test_the_path_goes_through_what_takes_no_time():
+    # first o1, then in the same moment o0 and o2, which reads what o0 writes: whatever the graph lists first
+    graph = OpGraph(
+        tensors=[Tensor(id="t", bytes=4)],
+        operators=[Operator(id="o2", inputs=["t"]), Operator(id="o0", outputs=["t"]), Operator(id="o1")],
+    )
+    problem = two(graph=graph, costs=Costs.from_table({"o2": {"a": 0}, "o0": {"a": 0}, "o1": {"a": 1}}))
+    for last in (1.0, 2.0):
+        plan = Schedule(device=dict.fromkeys(["o0", "o1", "o2"], "a"), start={"o0": 1, "o1": 0, "o2": last})
+        path = problem.evaluate(plan).details.critical_path
+        assert path[0].operator == "o1"
+    assert [(step.operator, step.waited_for) for step in path] == [("o1", "nothing"), ("o0", "device"), ("o2", "data")]
+
+
 def test_an_alias_owns_nothing_but_travels():
     graph = OpGraph(
         tensors=[Tensor(id="x", bytes=8), Tensor(id="v", bytes=6, alias_of="x"), Tensor(id="y", bytes=1)],

@@ -10,6 +10,7 @@ import networkx as nx
 from opweave.adapters.placement.plan import DeviceUse
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
 from opweave.problems.constraints import Precede
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Result, Status
@@ -36,32 +37,35 @@ class Alone:
 def best_alone(problem: Placement) -> Alone | None:
     """Find the device that runs the whole model soonest by itself; None where the rules allow no device to.
 
-    The referee judges each candidate, so memory and side constraints count.
+    Nothing is sent then and nothing overlaps, so that only memory and side constraints can stand against it.
     """
     order = _order(problem)
+    needed = problem.memory_of(order)
     totals = {
-        device.name: sum(problem.known_seconds[name][device.name] for name in order)
-        for device in problem.cluster.devices
-        if all(device.name in problem.known_seconds[name] for name in order)
+        device: sum(problem.known_seconds[name][device] for name in order)
+        for device, limit in problem.memory_limits.items()
+        if (limit is None or needed <= limit) and all(device in problem.known_seconds[name] for name in order)
     }
-    for device in sorted(totals, key=lambda name: totals[name]):
+    for device, seconds in sorted(totals.items(), key=lambda pair: pair[1]):
         start, now = {}, 0.0
-        for name in order:
+        for name in order if problem.constraints else ():
             start[name] = now
             now += problem.known_seconds[name][device]
-        judged = problem.evaluate(Schedule(device=FrozenDict(dict.fromkeys(order, device)), start=FrozenDict(start)))
-        if judged.feasible and judged.objective is not None:
-            return Alone(device, float(judged.objective))
+        plan = Schedule(device=FrozenDict(dict.fromkeys(order, device)), start=FrozenDict(start))
+        if not any(True for rule in problem.constraints for _ in rule.violations(problem, plan)):
+            return Alone(device, seconds)
     return None
 
 
 def _order(problem: Placement) -> list[str]:
     """Every operator after what it needs and what it must follow; any order where the rules run in a circle."""
-    arcs = nx.DiGraph(problem.graph.digraph)
-    arcs.add_edges_from((rule.before, rule.after) for rule in problem.constraints if isinstance(rule, Precede))
-    if not nx.is_directed_acyclic_graph(arcs):
+    rules = [(rule.before, rule.after) for rule in problem.constraints if isinstance(rule, Precede)]
+    if rules:
         arcs = nx.DiGraph(problem.graph.digraph)
-    return list(nx.topological_sort(arcs))
+        arcs.add_edges_from(rules)
+        if nx.is_directed_acyclic_graph(arcs):
+            return list(nx.topological_sort(arcs))
+    return [problem.graph.operators[index].id for index in topological_order(problem.graph.arrays.successors)]
 
 
 def unplanned(problem: Placement, result: Result[Schedule]) -> str:

@@ -165,7 +165,9 @@ class Pairwise(OrderingProgram):
         check_rows(self.count_rows(written), self.name, self.circumstances.limits)
         loads = Loads(footprints, pairs.before, len(pairs))
         chosen = undecided if problem.objective == "peak" else np.ones(instance.operators, dtype=bool)
-        written.loads = {v: loads.of(v) for v in np.flatnonzero(chosen).tolist()}
+        for v in np.flatnonzero(chosen).tolist():
+            self.check_time()
+            written.loads[v] = loads.of(v)
         written.excesses = loads.excesses
         return written
 
@@ -203,7 +205,7 @@ class Pairwise(OrderingProgram):
             for load in written.loads.values():
                 if load.terms:
                     rows.at_most(_in_units(load, scale), scale.units(problem.limit_bytes - load.constant))
-        rows.add_to(model, "memory", variables)
+        rows.add_to(model, "memory", variables, self.check_time)
 
     def _excess_rows(self, model: ConcreteModel, written: PairModel) -> None:
         """Every excess is at least each of the expressions it stands over: live for one of several readers."""
@@ -211,13 +213,14 @@ class Pairwise(OrderingProgram):
         for excess in written.excesses:
             for over in excess.over:
                 rows.at_most({**over.terms, excess.column: -1.0}, float(-over.constant))
-        rows.add_to(model, "excess_rows", [*written.variables, *model.excess.values()])
+        rows.add_to(model, "excess_rows", [*written.variables, *model.excess.values()], self.check_time)
 
     def _arc_rows(self, model: ConcreteModel, written: PairModel) -> None:
         """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v that is free beside it."""
         rows, pairs = Rows(), written.pairs
         heads, tails = reduced_arcs(written.groups.before, pairs.closed)
         for g in np.flatnonzero(written.critical).tolist():
+            self.check_time()
             columns = pairs.column[g]
             beside = (columns[heads] >= 0) & (columns[tails] >= 0)
             p, q = heads[beside], tails[beside]
@@ -225,7 +228,7 @@ class Pairwise(OrderingProgram):
             sign_p, sign_q = np.where(p < g, 1.0, -1.0), np.where(q < g, 1.0, -1.0)
             upper = (p > g).astype(np.float64) - (q > g)
             rows.at_most_each(np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper)
-        rows.add_to(model, "arcs", written.variables)
+        rows.add_to(model, "arcs", written.variables, self.check_time)
 
     def order_rows(self, model: ConcreteModel, written: PairModel) -> None:
         """Rows that keep the pairs free of cycles; here none, see :meth:`separate`."""
@@ -342,7 +345,7 @@ class PairwisePositions(Pairwise):
         columns, coefficients = np.stack([second + count, first + count, pair], axis=1), np.ones((len(pair), 3))
         coefficients[:, 1], coefficients[:, 2] = -1.0, -big
         rows.at_most_each(columns, coefficients, -lengths[second])
-        rows.add_to(model, "positions", [*written.variables, *model.start.values()])
+        rows.add_to(model, "positions", [*written.variables, *model.start.values()], self.check_time)
 
     def _window(self, written: PairModel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Earliest and latest step in which every group can begin."""

@@ -208,7 +208,7 @@ class TimeIndexed(OrderingProgram):
         for j in range(1, written.steps + 1):
             column = written.runs[:, j]
             rows.equal(dict.fromkeys(column[column >= 0].tolist(), 1.0), 1.0)
-        rows.add_to(model, "one_operator_per_step", written.variables)
+        rows.add_to(model, "one_operator_per_step", written.variables, self.check_time)
 
     def _one_step_per_operator(self, model: ConcreteModel, written: StepModel) -> None:
         """(2) sum_j O[i, j] = 1 for every operator i."""
@@ -216,7 +216,7 @@ class TimeIndexed(OrderingProgram):
         for i in range(written.steps):
             row = written.runs[i]
             rows.equal(dict.fromkeys(row[row >= 0].tolist(), 1.0), 1.0)
-        rows.add_to(model, "one_step_per_operator", written.variables)
+        rows.add_to(model, "one_step_per_operator", written.variables, self.check_time)
 
     def _precedence(self, model: ConcreteModel, written: StepModel) -> None:
         """Arcs that no storage enforces: sum_j j (O[v, j] - O[u, j]) >= 1.
@@ -232,7 +232,7 @@ class TimeIndexed(OrderingProgram):
                     terms = {int(c): float(j) for j, c in enumerate(written.runs[u].tolist()) if c >= 0}
                     terms |= {int(c): float(-j) for j, c in enumerate(written.runs[v].tolist()) if c >= 0}
                     rows.at_most(terms, -1.0)
-        rows.add_to(model, "precedence", written.variables)
+        rows.add_to(model, "precedence", written.variables, self.check_time)
 
     def _operands(self, model: ConcreteModel, written: StepModel) -> None:
         """(3) O[i, j] <= T[s, j] for every storage s that i reads, or writes (which the paper leaves out)."""
@@ -243,7 +243,7 @@ class TimeIndexed(OrderingProgram):
             column, place = written.runs[operators[pair], j], written.held[storages[pair], j]
             open_ = place >= 0
             rows.at_most_each(np.stack([column[open_], place[open_]], axis=1), (1.0, -1.0), 0.0)
-        rows.add_to(model, "operands", written.variables)
+        rows.add_to(model, "operands", written.variables, self.check_time)
 
     def _production(self, model: ConcreteModel, written: StepModel) -> None:
         """(4) T[s, j] <= T[s, j - 1] + O[producer(s), j]: memory is filled by the producer only."""
@@ -256,7 +256,7 @@ class TimeIndexed(OrderingProgram):
                 terms = {int(now[j]): 1.0} if now[j] >= 0 else {}
                 terms |= {int(column): -1.0 for column in (earlier[j], made[j]) if column >= 0}
                 rows.at_most(terms, 0.0 if now[j] >= 0 else -1.0)
-        rows.add_to(model, "production", written.variables)
+        rows.add_to(model, "production", written.variables, self.check_time)
 
     def _overwriting(self, model: ConcreteModel, written: StepModel) -> None:
         """Outputs saved in step j: none unless the operator runs, at most the inputs gone in step j + 1."""
@@ -266,7 +266,7 @@ class TimeIndexed(OrderingProgram):
             after = [int(written.held[s, j + 1]) for s in candidates]
             gone = len(candidates) - after.count(PRESENT)
             rows.at_most({column: 1.0} | {place: 1.0 for place in after if place >= 0}, float(gone))
-        rows.add_to(model, "overwriting", written.variables)
+        rows.add_to(model, "overwriting", written.variables, self.check_time)
 
     def _memory(self, model: ConcreteModel, written: StepModel, problem: MemoryOrdering) -> None:
         """(6), summed over the operators: sum_s size(s) T[s, j] + sum_k extra(k) O[k, j] - saved <= peak, units.
@@ -288,7 +288,7 @@ class TimeIndexed(OrderingProgram):
             constant += scale.units(fixed)
             if problem.limit_bytes is not None:
                 rows.at_most(units, scale.units(problem.limit_bytes - fixed))
-        rows.add_to(model, "memory", written.variables)
+        rows.add_to(model, "memory", written.variables, self.check_time)
         if problem.objective == "peak":
             model.objective = Objective(expr=model.peak)
         else:

@@ -5,8 +5,8 @@ port do not overlap. The starts of an operator's intervals are the same column.
 
 Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them are whole multiples of one (to a
 part of a billion). Rounding down keeps a lower bound one: take any schedule and round every start down; since
-floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and it ends no later. So the optimum in ticks,
-times the tick, never exceeds the optimum in seconds. The schedule itself is timed again in seconds.
+floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and it ends no later. So the optimum in
+ticks, times the tick, never exceeds the optimum in seconds. The schedule itself is timed again in seconds.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1),
 ``model.starts(op)`` and ``model.ends(op)`` (seconds), added and compared like numbers:
@@ -133,9 +133,7 @@ class Intervals(PlacementProgram):
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
         check_rows(rows, self.name, self.circumstances.limits)
         tick = tick_of(instance, messages, windows.horizon)
-        model = PlacementIntervals(
-            problem=problem, instance=instance, messages=messages, windows=windows, tick=tick
-        )
+        model = PlacementIntervals(problem=problem, instance=instance, messages=messages, windows=windows, tick=tick)
         self._unit = model.tick
         self._columns(model)
         self._one_device(model)
@@ -361,7 +359,7 @@ def _separate(formulation: Intervals, model: PlacementIntervals, constraint: Sep
 
 
 @express(MaxDevices, Intervals.name)
-def _max_devices(formulation: Intervals, model: PlacementIntervals, constraint: MaxDevices) -> None:
+def _max_devices(_formulation: Intervals, model: PlacementIntervals, constraint: MaxDevices) -> None:
     if not model.used:
         model.used = {k: model.binary() for k in range(len(model.instance.devices))}
         for column, k in {column: k for (_, k), column in model.x.items()}.items():

@@ -138,9 +138,7 @@ def _after(rows: Rows, early: Job, late: Job, chosen: int) -> None:
         rows.at_most(terms, big)
 
 
-def chosen_orders(
-    pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]
-) -> tuple[IntArray, IntArray]:
+def chosen_orders(pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]) -> tuple[IntArray, IntArray]:
     """Which direction a schedule takes, 0/1 for both columns of every pair; 0 where the two share nothing."""
     forward, backward = np.zeros(len(pairs.first), dtype=np.int64), np.zeros(len(pairs.first), dtype=np.int64)
     for number, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):

@@ -22,8 +22,8 @@ about times should forgive as much as engines do: a part of a million of the mak
 ...             yield self.broken(f"{self.first} and {self.second} both run on {self.device}")
 >>> @express(NotBoth, "disjunctive")
 ... def _not_both(formulation, model, constraint):
-...     on = model.on
-...     formulation.add_row(model, on(constraint.first, constraint.device) + on(constraint.second, constraint.device) <= 1)
+...     both = sum(model.on(op, constraint.device) for op in (constraint.first, constraint.second))
+...     formulation.add_row(model, both <= 1)
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows,
 from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, chosen_orders, meeting, order_columns
 from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Message, Route, flow_seconds, links, messages_of
+from opweave.formulations.placement.messages import Route, flow_seconds, links, messages_of
 from opweave.formulations.placement.program import (
     ABSENT,
     PlacementModel,

@@ -159,8 +159,8 @@ class Moirai(PlacementProgram):
     def _congestion(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(8) Flows q = (a, b) and r = (c, d) that leave device k, or enter it, do not overlap.
 
-        Four rows for each pair and k. The first: S[q] >= C[r] - M delta - M (2 - x[a, k] - x[c, k] + x[b, k] + x[d, k]);
-        its mirror has 1 - delta; the other two exchange the ends of the flows.
+        Four rows for each pair and k. The first is S[q] >= C[r] - M delta - M (2 - x[a, k] - x[c, k] + x[b, k] +
+        x[d, k]); its mirror has 1 - delta; the other two exchange the ends of the flows.
         """
         rows, horizon = Rows(), written.windows.horizon / written.unit
         for (q, r), delta in zip(model.sent_pairs, model.later_sent.tolist(), strict=True):

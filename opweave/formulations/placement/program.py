@@ -14,8 +14,8 @@ from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, FloatArray, PlacementInstance, lower
-from opweave.formulations.placement.messages import Message
 from opweave.formulations.placement.memory import overfull, readers_of
+from opweave.formulations.placement.messages import Message
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows, single_device_length, windows_of
@@ -97,9 +97,7 @@ class PlacementModel:
 
     def weighted(self, v: int, weights: FloatArray) -> Terms:
         """Sum over devices of weight times "operator v runs there"."""
-        return {
-            int(c): float(w) for c, w in zip(self.on[v], weights, strict=True) if c != ABSENT and abs(w) > 1e-9
-        }
+        return {int(c): float(w) for c, w in zip(self.on[v], weights, strict=True) if c != ABSENT and abs(w) > 1e-9}
 
     def handle_on(self, op: str, device: str) -> LinearExpression:
         """1 when operator ``op`` runs on ``device``, else 0: a linear expression."""
@@ -117,7 +115,7 @@ class PlacementModel:
         terms = {int(self.start[v]): self.unit, **self.weighted(v, self.instance.seconds[v])}
         return linear_expression(0.0, terms, self.variables)
 
-    def set(self, columns: IntArray | int, values: FloatArray | Sequence[float] | float) -> None:
+    def set(self, columns: IntArray | int, values: FloatArray | IntArray | Sequence[float] | float) -> None:
         """Give columns their values."""
         for column, value in zip(np.atleast_1d(columns).tolist(), np.atleast_1d(values).tolist(), strict=True):
             if column != ABSENT:

@@ -16,6 +16,7 @@ from opweave.formulations.placement.instance import FloatArray, PlacementInstanc
 from opweave.formulations.placement.messages import Message, Route, messages_of
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.spec import FrozenDict
 
 
 def retimed(
@@ -92,8 +93,8 @@ class _Retiming:
             free.update(dict.fromkeys(resources, ready + seconds))
         names, devices = self._instance.names, self._instance.devices
         return Schedule(
-            device={name: devices[k] for name, k in zip(names, self._device, strict=True)},
-            start=dict(zip(names, self._begin, strict=False)),
+            device=FrozenDict({name: devices[k] for name, k in zip(names, self._device, strict=True)}),
+            start=FrozenDict(zip(names, self._begin, strict=False)),
             transfers=tuple(self._transfer(activity) for activity in self._routes),
         )
 

@@ -42,19 +42,19 @@ class Windows:
 
     def earliest(self) -> FloatArray:
         """Earliest start of every operator."""
-        return self.head.min(axis=1, initial=np.inf)
+        return np.asarray(self.head.min(axis=1, initial=np.inf))
 
     def earliest_end(self) -> FloatArray:
         """Earliest end of every operator."""
-        return (self.head + self.instance.seconds).min(axis=1, initial=np.inf)
+        return np.asarray((self.head + self.instance.seconds).min(axis=1, initial=np.inf))
 
     def latest_end(self) -> FloatArray:
         """Latest end of every operator."""
-        return self.horizon - self.tail.min(axis=1, initial=np.inf)
+        return np.asarray(self.horizon - self.tail.min(axis=1, initial=np.inf))
 
     def latest_start(self) -> FloatArray:
         """Latest start of every operator."""
-        return self.horizon - (self.tail + self.instance.seconds).min(axis=1, initial=np.inf)
+        return np.asarray(self.horizon - (self.tail + self.instance.seconds).min(axis=1, initial=np.inf))
 
     def message_ready(self, message: Message) -> float:
         """Earliest start of a message."""

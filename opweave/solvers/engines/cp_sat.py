@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import InfeasibleError
 from opweave.formulations.intervals import IntervalModel
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -57,7 +57,7 @@ class CpSat:
         """Version of ortools."""
         return package_version("ortools")
 
-    def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], aids: Aids = Aids()) -> Outcome:
+    def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], aids: Aids) -> Outcome:
         """Write a problem with intervals, have it solved, and report what is found.
 
         Raises
@@ -87,10 +87,7 @@ class CpSat:
         """Run the child; kill it when it overruns its time."""
         run = task.run
         seconds = run.remaining()
-        shipped = IntervalModel(
-            task.model.low, task.model.high, task.model.rows, task.model.apart, task.model.objective, task.model.hint
-        )
-        work = IntervalWork(shipped, seconds, max(run.gap, CLOSE_ENOUGH), run.seed % LARGEST_SEED, run.threads)
+        work = IntervalWork(plain(task.model), seconds, max(run.gap, CLOSE_ENOUGH), run.seed % LARGEST_SEED, run.threads)
         answer: Answer | None = run_in_child(
             self.name,
             self.function,
@@ -102,6 +99,11 @@ class CpSat:
         if answer is None:
             return Outcome(_stopped(run))
         return task.judge(self.name, answer)
+
+
+def plain(model: IntervalModel) -> IntervalModel:
+    """The model without what its formulation keeps beside it."""
+    return IntervalModel(model.low, model.high, model.rows, model.apart, model.objective, model.hint)
 
 
 @dataclass(eq=False)
@@ -215,8 +217,7 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     name = solver.status_name(status)
     if name in ("OPTIMAL", "FEASIBLE"):
         values = np.asarray([solver.value(column) for column in columns], dtype=np.float64)
-        verdict = "solved" if name == "OPTIMAL" else "stopped"
-        return Answer(verdict, values, float(solver.best_objective_bound))
+        return Answer("solved" if name == "OPTIMAL" else "stopped", values, float(solver.best_objective_bound))
     if name == "INFEASIBLE":
         return Answer("infeasible")
     if name == "UNKNOWN":

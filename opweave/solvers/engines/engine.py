@@ -16,6 +16,7 @@ from opweave.formulations.formulation import (
     Circumstances,
     Formulation,
     InfeasibleError,
+    OutOfTimeError,
     find_formulation,
     formulation_names,
 )
@@ -228,6 +229,8 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
         return Outcome(infeasible=True, reason=str(error))
+    except OutOfTimeError:
+        return Outcome(run.termination(), reason="the time was up before the model was written")
     except TriviallyInfeasibleError:
         return Outcome(infeasible=True, reason=formulation.why_infeasible(problem))
     if run.should_stop():
@@ -267,15 +270,18 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solutio
     return run.best
 
 
-def circumstances_of(
-    problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]
-) -> Circumstances:
+def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> Circumstances:
     """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
         not isinstance(constraint, formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
-    return Circumstances(floor=run.bound, ceiling=None if extended else run.objective, extended=extended)
+    return Circumstances(
+        floor=run.bound,
+        ceiling=None if extended else run.objective,
+        extended=extended,
+        keep_going=lambda: not run.should_stop(),
+    )
 
 
 def _task(

@@ -38,6 +38,9 @@ FIRST_BUDGET = 500
 SMALL_SEARCH = 3_000_000
 """States times operators up to which a search costs less than forcing precedences first."""
 
+NEARLY_CLOSED = 0.01
+"""Gap up to which forced precedences come before any search: they decide close calls best."""
+
 SEARCHED_BYTES = 1 << 30
 """Memory that the states of one search may take; it bounds the budget."""
 
@@ -65,8 +68,6 @@ class PeakSearch:
         Upper bounds of every operator's L2. Shape (operators,).
     bounding_operator
         The operator whose step proves the bound, if one does.
-    not_undercut
-        The last incumbent below which neither an order nor a proof was found.
     lucky_sign
         The end from which the last search that decided something began; tried first.
     """
@@ -80,7 +81,6 @@ class PeakSearch:
     peak: int = field(init=False)
     bound: int = 0
     bounding_operator: str | None = None
-    not_undercut: int | None = None
     lucky_sign: int = BACKWARD
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
@@ -166,12 +166,17 @@ class PeakSearch:
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
         budget = min(FIRST_BUDGET, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
+        if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
+            self._undercut(budget)
         while True:
             if budget > small >= budget // 2:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
             self._probe(self.bound, budget)
-            self._divide(budget, self._probe if budget <= small else self._tighten)
-            self._undercut(budget, again=budget > small)
+            if budget <= small:
+                self._divide(budget, self._probe)
+            else:
+                self._undercut(budget)
+                self._divide(budget, self._tighten)
             if self.settled():
                 return True
             if budget == most:
@@ -190,15 +195,10 @@ class PeakSearch:
             if decide_floor(floor, budget):
                 quarters = [1, 3, 2]
 
-    def _undercut(self, budget: int, *, again: bool) -> None:
-        """Decide the floor just below the incumbent, as often as that gives a better one.
-
-        Without ``again`` an incumbent that was not settled here before is left alone.
-        """
-        while not self.settled() and (again or self.peak != self.not_undercut):
-            if not self._tighten(self.peak - self.granularity, budget):
-                self.not_undercut = self.peak
-                return
+    def _undercut(self, budget: int) -> None:
+        """Decide the floor just below the incumbent, as often as that gives a better one."""
+        while not self.settled() and self._tighten(self.peak - self.granularity, budget):
+            pass
 
     def _probe(self, floor: int, budget: int) -> bool:
         """Search at a floor from both ends; whether it was decided."""

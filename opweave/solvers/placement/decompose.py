@@ -1,12 +1,13 @@
 """Exact decomposition at cut vertices: modules solved one by one, only those that the best path needs.
 
-At a cut vertex no operator and no transfer is under way, so the shortest plan is the shortest path over the devices of the
-cut vertices, where a module costs the length of its own shortest plan between two devices. Those lengths are known between
-bounds. Again and again: find the shortest path over the lower bounds, work on one module of it that is not settled, update.
-When the path's bound equals the value of the best plan stitched together from the modules' plans, that plan is optimal.
+At a cut vertex no operator and no transfer is under way, so the shortest plan is the shortest path over the devices
+of the cut vertices, where a module costs the length of its own shortest plan between two devices. Those lengths are
+known between bounds. Again and again: find the shortest path over the lower bounds, work on one module of it that is
+not settled, update. When the path's bound equals the value of the best plan stitched together from the modules'
+plans, that plan is optimal.
 
-Memory and side constraints over several modules are not seen: the bounds hold all the same, and a stitched plan that breaks
-one is not reported.
+Memory and side constraints over several modules are not seen: the bounds hold all the same, and a stitched plan that
+breaks one is not reported.
 
 Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a shortest path, exact solutions on demand.
 """

@@ -245,7 +245,7 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
 
 @inlined
 def _ready(state: State, v: int, k: int) -> float:
-    """When the inputs of operator v could be on device k, as :func:`~opweave.solvers.placement.net.place` sends them."""
+    """When the inputs of operator v could be on device k, sent as in :func:`~opweave.solvers.placement.net.place`."""
     net, clock = state.net, state.clock
     ready, cursor = 0.0, clock.receives[k]
     for i in range(net.before_start[v], net.before_start[v + 1]):

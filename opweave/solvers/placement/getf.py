@@ -42,7 +42,8 @@ def chosen_groups(net: Net) -> BoolArray:
         for g in range(1, groups):  # the fastest group such that it and all faster ones do half of the work
             slowest[share[:, group >= g].sum(axis=1) >= 0.5] = g
     best = np.asarray([g + int(total[g:].argmax()) for g in range(groups)], dtype=np.int64)
-    return np.asarray(group[None, :] == best[slowest][:, None])
+    own: BoolArray = group[None, :] == best[slowest][:, None]
+    return own
 
 
 def device_speeds(net: Net) -> FloatArray:

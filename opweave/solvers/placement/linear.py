@@ -31,7 +31,7 @@ class Rows:
         self._count += len(right)
 
     def minimise(self, column: int, columns: int, upper: FloatArray) -> FloatArray | None:
-        """The point with the smallest value of one column, all columns within 0 and ``upper``; None if none is found."""
+        """The point with the least value of one column, all columns within 0 and ``upper``; None if not found."""
         from scipy.optimize import linprog
         from scipy.sparse import csr_array
 

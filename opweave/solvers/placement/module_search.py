@@ -1,9 +1,9 @@
 """Exact placement of a small module: branch and bound over devices, then over the order of what collides.
 
-Operators get their devices one after the other, predecessors first. A partial assignment is left when one of these reaches
-the best known makespan: the critical path with the chosen devices fixed; the work at prices of time; the one-machine bound
-of any device or port, whose jobs are the operators and transfers that are settled so far, between their heads and tails.
-All of them hold for whatever the rest does. A full assignment goes to :mod:`.sequencing`.
+Operators get their devices one after the other, predecessors first. A partial assignment is left when one of these
+reaches the best known makespan: the critical path with the chosen devices fixed; the work at prices of time; the
+one-machine bound of any device or port, whose jobs are the operators and transfers that are settled so far, between
+their heads and tails. All of them hold for whatever the rest does. A full assignment goes to :mod:`.sequencing`.
 """
 
 from __future__ import annotations
@@ -238,7 +238,5 @@ def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
     search = search_assignments.sized(100 * budget)
     # any end of a search comes before this, and sums with it stay finite
     limit = min(upper, 1e300)
-    value, proved = search(
-        net, order, area.time, float(area.time @ ends), limit, budget, device, start, begins
-    )
+    value, proved = search(net, order, area.time, float(area.time @ ends), limit, budget, device, start, begins)
     return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

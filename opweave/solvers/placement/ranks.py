@@ -18,7 +18,8 @@ from opweave.solvers.placement.net import Net
 def mean_seconds(net: Net) -> FloatArray:
     """Run time of every operator, averaged over the devices that may run it. Shape (operators,)."""
     allowed = np.isfinite(net.seconds)
-    return np.where(allowed, net.seconds, 0.0).sum(axis=1) / np.maximum(1, allowed.sum(axis=1))
+    total: FloatArray = np.where(allowed, net.seconds, 0.0).sum(axis=1)
+    return total / np.maximum(1, allowed.sum(axis=1))
 
 
 def mean_transfer(net: Net) -> FloatArray:
@@ -26,7 +27,7 @@ def mean_transfer(net: Net) -> FloatArray:
     linked = np.isfinite(net.latency) & ~np.eye(len(net.latency), dtype=bool)
     if not linked.any():
         return np.zeros(len(net.size))
-    return net.latency[linked].mean() + net.size * net.per_byte[linked].mean()
+    return float(net.latency[linked].mean()) + net.size * float(net.per_byte[linked].mean())
 
 
 def upward_rank(net: Net) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Plans of placement: an order and devices, the times that follow from them, and the solution in the problem's words."""
+"""Plans of placement: an order and devices, the times that follow, and the solution in the problem's words."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def solution_of(instance: PlacementInstance, net: Net, plan: Plan) -> Schedule:
 
 
 def schedule_of(
-    problem: Placement, instance: PlacementInstance, net: Net, order: IntArray, device: IntArray
+    _problem: Placement, instance: PlacementInstance, net: Net, order: IntArray, device: IntArray
 ) -> Schedule:
     """The schedule that an order and devices give."""
     return solution_of(instance, net, plan_of(net, order, device))

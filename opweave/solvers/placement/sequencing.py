@@ -1,8 +1,8 @@
 """Optimal times of operators and transfers whose devices are given: branch and bound over pairs that collide.
 
-Jobs are operators and transfers; each occupies up to two machines (a device, or a send and a receive port). A node starts
-every job as early as the arcs allow. When two jobs of one machine then overlap, one has to come first: two branches. When
-none overlap, the earliest starts are a schedule, the best of the node.
+Jobs are operators and transfers; each occupies up to two machines (a device, or a send and a receive port). A node
+starts every job as early as the arcs allow. When two jobs of one machine then overlap, one has to come first: two
+branches. When none overlap, the earliest starts are a schedule, the best of the node.
 
 Source: Carlier and Pinson, "An algorithm for solving the job-shop problem" (heads, tails, one-machine bounds, immediate
 selections).
@@ -121,9 +121,7 @@ def node_bound(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArr
 
 
 @inlined
-def collision(
-    jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray
-) -> tuple[int, int]:
+def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray) -> tuple[int, int]:
     """The overlapping pair that is costliest to resolve, the cheaper order first; (-1, -1) when none overlaps."""
     first, second, worst = -1, -1, -1.0
     for m in range(len(filled)):
@@ -147,11 +145,8 @@ def collision(
 def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: FloatArray) -> tuple[float, int]:
     """The shortest schedule below ``upper``; fills its starts.
 
-    Returns
-    -------
-    tuple
-        The makespan (``upper`` when nothing better exists), and what is left of the budget of nodes; negative when it ran
-        out, and then a better one may exist.
+    Returns ------- tuple The makespan (``upper`` when nothing better exists), and what is left of the budget of
+    nodes; negative when it ran out, and then a better one may exist.
     """
     count = len(jobs.lasts)
     members = np.zeros((machines, count), dtype=np.int64)

@@ -13,9 +13,10 @@ from pyomo.environ import Constraint as Row
 from pyomo.environ import value
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import Circumstances, InfeasibleError, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
+from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.matrix import compile_model
 from tests.brute_force import best_ordering, best_ordering_by_states
@@ -159,6 +160,15 @@ def test_a_model_that_is_too_large_is_refused_before_it_is_built():
         Pairwise(Circumstances(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
     with pytest.raises(LimitExceededError, match="all pairs"):
         Pairwise(Circumstances(limits=ow.Limits(model_rows=0))).build(two_branches())
+
+
+def test_writing_stops_when_the_time_is_up():
+    with pytest.raises(OutOfTimeError):
+        Pairwise(Circumstances(extended=True, keep_going=lambda: False)).build(two_branches())
+    with pytest.raises(OutOfTimeError):
+        TimeIndexed(Circumstances(keep_going=lambda: False)).build(two_branches())
+    result = solved(two_branches(), "pairwise", callback=lambda now: now.stage.startswith("writing"))
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.INTERRUPTED)
 
 
 def test_huge_sizes_keep_the_bound_below_the_optimum():

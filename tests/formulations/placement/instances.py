@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
 
 import opweave as ow
+import opweave.solvers.placement.engines  # noqa: F401 - registers the engines
 from opweave.formulations.expressions import express
 from opweave.problems.constraints import Constraint
 
@@ -93,64 +92,6 @@ def fork(**fields: Any) -> ow.Placement:
     return ow.Placement(graph=graph, cluster=cluster, costs=costs, **fields)
 
 
-@st.composite
-def placements(draw: DrawFn, operators: int = 5, devices: int = 3, transfers: str | None = None) -> ow.Placement:
-    """Random graphs, times with common measures and without, missing times and links, memory, side constraints."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    count, machines = draw(st.integers(2, operators)), draw(st.integers(1, devices))
-    scale = draw(st.sampled_from([1.0, 0.5, 1e-4, 1.0 / 3.0, math.pi * 100]))
-    tensors = [ow.Tensor(id=f"t{i}", bytes=int(rng.choice([0, 1, 2, 5, 9]))) for i in range(count)]
-    shared = [ow.Parameter(id=f"p{i}", bytes=int(rng.choice([1, 4]))) for i in range(2)]
-    ops = [
-        ow.Operator(
-            id=f"o{i}",
-            inputs=[f"t{j}" for j in range(i) if rng.random() < 0.5],
-            outputs=[f"t{i}"],
-            parameters=[p.id for p in shared if rng.random() < 0.4],
-        )
-        for i in range(count)
-    ]
-    links = rng.choice([1.0, 2.0, 4.0, 0.0], (machines, machines), p=[0.4, 0.25, 0.25, 0.1]) / scale
-    cluster = ow.Cluster(
-        devices=[
-            ow.Device(name=f"d{k}", memory_bytes=int(rng.integers(8, 30)) if rng.random() < 0.4 else None)
-            for k in range(machines)
-        ],
-        bandwidth=links.tolist(),
-        latency=float(rng.choice([0.0, 0.5])) * scale,
-    )
-    table = {
-        op.id: {f"d{k}": float(rng.choice([0.0, 1.0, 2.0, 3.0])) * scale for k in range(machines)} for op in ops
-    }
-    if machines > 1 and rng.random() < 0.3:
-        del table["o0"]["d1"]
-    return ow.Placement(
-        graph=ow.OpGraph(tensors=tensors, operators=ops, parameters=shared),
-        cluster=cluster,
-        costs=ow.Costs.from_table(table),
-        transfers=transfers or str(rng.choice(TRANSFERS)),
-        memory=str(rng.choice(["additive", "parameters"])),
-        constraints=_constraints(rng, count, machines),
-    )
-
-
-def _constraints(rng: np.random.Generator, count: int, machines: int) -> list[Constraint]:
-    first, second = (f"o{i}" for i in rng.choice(count, 2, replace=False))
-    device = f"d{rng.integers(machines)}"
-    early, late = sorted((first, second))
-    choices = [
-        ow.Pin(op=first, device=device),
-        ow.Forbid(op=first, device=device),
-        ow.Colocate(ops=[first, second]),
-        ow.Separate(ops=[first, second]),
-        ow.MaxDevices(count=1),
-        ow.MaxDevices(count=2),
-        ow.MemoryCap(device=device, bytes=int(rng.integers(5, 25))),
-        ow.Precede(before=early, after=late),
-    ]
-    return [choice for choice in choices if rng.random() < 0.15]
-
-
 def random_placement(count: int, machines: int, seed: int, **fields: Any) -> ow.Placement:
     """Layers of operators that take about 1 s, tensors that take less."""
     rng = np.random.default_rng(seed)
@@ -164,7 +105,9 @@ def random_placement(count: int, machines: int, seed: int, **fields: Any) -> ow.
         devices=[ow.Device(name=f"d{k}") for k in range(machines)],
         bandwidth=rng.uniform(1500, 4500, (machines, machines)).tolist(),
     )
-    seconds = rng.uniform(0.5, 2, (count, 1)) * rng.uniform(0.7, 1.6, machines) * rng.uniform(0.9, 1.1, (count, machines))
+    seconds = (
+        rng.uniform(0.5, 2, (count, 1)) * rng.uniform(0.7, 1.6, machines) * rng.uniform(0.9, 1.1, (count, machines))
+    )
     return ow.Placement(
         graph=ow.OpGraph(
             tensors=[ow.Tensor(id=f"t{i}", bytes=int(rng.integers(1, 1000))) for i in range(count)], operators=ops

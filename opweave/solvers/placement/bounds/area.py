@@ -5,9 +5,9 @@ dual: largest over prices s >= 0 with sum s = 1 and q >= 0 of
 
     sum_k s[k] idle[k] + sum_j min_k (s[k] p[j,k] + q[k] m[j,k]) - sum_k q[k] memory[k].
 
-Proof: weak duality. *Every* price vector gives a lower bound, so no solver's tolerance enters: prices come from wherever,
-the value is computed from the formula. ``idle[k]`` is time in which device k can run none of these operators. The loads of
-any schedule are a point of the linear program, whatever its transfers do.
+Proof: weak duality. *Every* price vector gives a lower bound, so no solver's tolerance enters: prices come from
+wherever, the value is computed from the formula. ``idle[k]`` is time in which device k can run none of these
+operators. The loads of any schedule are a point of the linear program, whatever its transfers do.
 """
 
 from __future__ import annotations
@@ -153,7 +153,9 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
     best = start
     cuts = [_cut(rows, count, idle, start.time, start.memory, alike)]
     # prices of memory in seconds per this many bytes, so that the program is well scaled
-    unit = 1.0 if memory is None else max(1.0, float(np.where(np.isfinite(memory.capacity), memory.capacity, 0.0).max()))
+    unit = (
+        1.0 if memory is None else max(1.0, float(np.where(np.isfinite(memory.capacity), memory.capacity, 0.0).max()))
+    )
     scale = max(best.value, 1e-300)
     limited = np.zeros(devices, dtype=bool) if memory is None else np.isfinite(memory.capacity)
     cuts += [_cut(rows, count, idle, np.eye(devices)[k], np.zeros(devices), alike) for k in range(devices)]

@@ -35,8 +35,8 @@ class Branches:
 def branches_of(window: Window) -> Branches:
     """Group the branches (components of the window without its ends) that are equal but for names.
 
-    A tensor of the entry that only one branch reads moves with that branch under a relabeling; one that several read stays
-    where it is, so branches are alike only when they read the same of those.
+    A tensor of the entry that only one branch reads moves with that branch under a relabeling; one that several read
+    stays where it is, so branches are alike only when they read the same of those.
     """
     net, count = window.net, len(window.operators)
     first, last = int(window.entry), count - int(window.exit)
@@ -87,9 +87,8 @@ def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
     here = set(part.tolist())
     numbers: dict[int, int] = {}
     for v in (*part.tolist(), *([count - 1] if window.exit else [])):
-        for u in net.before[net.before_start[v] : net.before_start[v + 1]].tolist():
-            if v in here or u in here:
-                rows.append((0, int(local[u]), int(local[v])))
+        before = net.before[net.before_start[v] : net.before_start[v + 1]].tolist()
+        rows.extend((0, int(local[u]), int(local[v])) for u in before if v in here or u in here)
         for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist():
             u, t = int(net.source[f]), int(net.tensor[f])
             if v in here or u in here:

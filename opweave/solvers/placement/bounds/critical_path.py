@@ -1,12 +1,13 @@
 """Critical paths that know devices and transfers: earliest starts (heads) and least remaining times (tails).
 
-Proof: an operator on device k starts only after each predecessor has ended on *some* device and, if that is another one,
-its data has travelled. Taking the best device for every arc by itself can only shorten the way. That a transfer waits for
-ports, or is shared by several readers, is left out: a transfer needs its own duration under all three transfer models.
+Proof: an operator on device k starts only after each predecessor has ended on *some* device and, if that is another
+one, its data has travelled. Taking the best device for every arc by itself can only shorten the way. That a transfer
+waits for ports, or is shared by several readers, is left out: a transfer needs its own duration under all three
+transfer models.
 
-Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for heterogeneous computing" (ranks);
-Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table" (the minimum over
-devices inside the recursion).
+Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for heterogeneous computing"
+(ranks); Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table" (the
+minimum over devices inside the recursion).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from opweave.solvers.placement.net import Net
 class Reach(NamedTuple):
     """Heads and tails of operators by device, inf where an operator cannot run. Shapes (operators, devices).
 
-    ``heads`` are least times from the beginning to the start, ``tails`` from the end of the operator to that of the plan.
+    ``heads`` are least times from the beginning to the start, ``tails`` from the operator's end to that of the plan.
     """
 
     heads: FloatArray

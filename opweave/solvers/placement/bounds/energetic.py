@@ -1,14 +1,14 @@
 """Energetic bound: operators with late heads and long tails share what is left of the time between.
 
-Proof: let S be the operators whose least head is >= h and least tail >= t. All of them run within [h, L - t] of a plan of
-length L, so L - h - t is at least the area bound of S; h + t and any area of S, at whatever prices, add up to a bound.
-Device by device: if device k runs some of S, its share of the work lies between the least head h_k and the least tail t_k
-that operators of S have *there*; if it runs none, L >= floor for any known bound. So L >= min(h_k + t_k, floor) + load_k in
-both cases, which are the rows of the area bound with idle_k = min(h_k + t_k, floor). Heads and tails hold under all three
-transfer models, hence so does this.
+Proof: let S be the operators whose least head is >= h and least tail >= t. All of them run within [h, L - t] of a
+plan of length L, so L - h - t is at least the area bound of S; h + t and any area of S, at whatever prices, add up to
+a bound. Device by device: if device k runs some of S, its share of the work lies between the least head h_k and the
+least tail t_k that operators of S have *there*; if it runs none, L >= floor for any known bound. So L >= min(h_k +
+t_k, floor) + load_k in both cases, which are the rows of the area bound with idle_k = min(h_k + t_k, floor). Heads
+and tails hold under all three transfer models, hence so does this.
 
-Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules"; Baptiste,
-Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
+Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules";
+Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
 """
 
 from __future__ import annotations

@@ -1,18 +1,21 @@
 """The milestone bound: windows between milestones, with both end devices fixed, joined by dynamic programming.
 
-For a chain of operators u1 < u2 < ... < ur (each an ancestor of the next) and bounds B(u, v; a, b) on start(v) - end(u) when
-u runs on a and v on b,
+For a chain of operators u1 < u2 < ... < ur (each an ancestor of the next) and bounds B(u, v; a, b) on start(v) -
+end(u) when u runs on a and v on b,
 
-    D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) + B(ur, -; a)]
+    D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) +
+    B(ur, -; a)]
 
-is a lower bound: the windows of a chain are disjoint in time, so their lengths add up, and the minimum over all devices of
-the milestones covers those of the optimal plan. Operators in no window are left out, which only lowers the bound.
+is a lower bound: the windows of a chain are disjoint in time, so their lengths add up, and the minimum over all
+devices of the milestones covers those of the optimal plan. Operators in no window are left out, which only lowers the
+bound.
 
-The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised lazily,
-along the shortest path only: from critical path and energetic bound to the linear program to the integer one. Every value on
-the way is a bound.
+The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised
+lazily, along the shortest path only: from critical path and energetic bound to the linear program to the integer one.
+Every value on the way is a bound.
 
-Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved module".
+Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved
+module".
 """
 
 from __future__ import annotations
@@ -88,11 +91,17 @@ class Module:
         One more than milestones.
     whole
         Bounds on the module by itself. Shape (K, K).
+    inner
+        The milestones, as positions in the module.
+    members
+        Operators of every block, with the ends that it has, as positions in the module.
     """
 
     seconds: FloatArray
     blocks: list[Block]
     whole: FloatArray
+    inner: IntArray
+    members: list[IntArray]
 
     def table(self) -> FloatArray:
         """Bounds on the module's length for every pair of end devices. Shape (K, K)."""
@@ -200,12 +209,15 @@ def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
     ends_inside = (window.entry and first == 0) or (window.exit and last == len(chain))
     if first >= last or ends_inside:
         block = _block(window, blocks)
-        return Module(np.zeros((0, net.seconds.shape[1])), [block], block.values.copy())
+        nothing = np.zeros(0, dtype=np.int64)
+        everything = np.arange(len(window.operators))
+        return Module(net.seconds[nothing], [block], block.values.copy(), nothing, [everything])
     inner = chain[first:last]
     rows = members[first : last + 1]
     ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
     parts = windows_between(net, ends, rows)
-    return Module(net.seconds[inner], [_block(part, blocks) for part in parts], window.first_bounds())
+    own = [part.operators for part in parts]
+    return Module(net.seconds[inner], [_block(part, blocks) for part in parts], window.first_bounds(), inner, own)
 
 
 def _block(window: Window, blocks: dict[bytes, Block]) -> Block:

@@ -1,8 +1,9 @@
 """Cut vertices, and the modules between them.
 
-An operator that every other one comes before or after is a *cut vertex*: while it runs, no other operator runs and no
-transfer is under way. So the schedule splits exactly there, given the device of the cut vertex; under all three transfer
-models, because a tensor made before it cannot be read after it.
+An operator that every path passes is a *cut vertex*: every other one comes before or after it and no arc leads past
+it, so while it runs, no other operator runs and no transfer is under way. So the schedule splits exactly there, given
+the device of the cut vertex; under all three transfer models, because a tensor made before it cannot be read after
+it.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from opweave.solvers.placement.net import Net
 
 
 def cut_vertices(net: Net, order: IntArray) -> IntArray:
-    """Operators comparable with all others, in order; one sweep over the arcs.
+    """Operators that every path passes, in order; one sweep over the arcs.
 
     Proof: position i of the order is crossed by no arc, where sources count as having an arc from before the first and
-    sinks one to after the last, exactly when every earlier operator has a path to it and every later one a path from it.
+    sinks one to after the last, exactly when no path from beginning to end avoids the operator there.
 
     Parameters
     ----------

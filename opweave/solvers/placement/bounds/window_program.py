@@ -2,24 +2,25 @@
 
 Source: the window model of the milestone bound M1 (a local polytope over device pairs with loads, ports and times).
 
-Columns: x[j,k] operator j on device k; z[f,k,q] flow f from k to q; y[t,k,q] tensor t sent from k to q; u[k] device k used;
-S[j] start; L length. Rows, for times divided by a scale:
+Columns: x[j,k] operator j on device k; z[f,k,q] flow f from k to q; y[t,k,q] tensor t sent from k to q; u[k] device k
+used; S[j] start; L length. Rows, for times divided by a scale:
 
-* sum_k x[j,k] = 1;  sum_q z[f,k,q] = x[source,k];  sum_k z[f,k,q] = x[target,q];  y[t,k,q] >= z[f,k,q] for f of tensor t
+* sum_k x[j,k] = 1;  sum_q z[f,k,q] = x[source,k];  sum_k z[f,k,q] = x[target,q];  y[t,k,q] >= z[f,k,q] for f of
+  tensor t
 * device k: sum_j p x[j,k] + (h_k + t_k) u[k] <= L and x[j,k] <= u[k], h_k and t_k the least head and tail on k
 * ports of k: sum of the durations of all y leaving k <= L, and of all y entering k <= L (not under ``delay``)
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
 
-Proof: the 0/1 point read off a schedule satisfies every row, with S its starts: loads of devices and ports fit into the
-window's length, and operators of a device run between its least head and L minus its least tail. Under ``one_port_edge``
-every flow is a tensor of its own (y = z); under ``one_port_tensor`` a tensor that several operators on q read takes the port
-once, which y >= z charges exactly in 0/1 points, and no more than once.
+Proof: the 0/1 point read off a schedule satisfies every row, with S its starts: loads of devices and ports fit into
+the window's length, and operators of a device run between its least head and L minus its least tail. Under
+``one_port_edge`` every flow is a tensor of its own (y = z); under ``one_port_tensor`` a tensor that several operators
+on q read takes the port once, which y >= z charges exactly in 0/1 points, and no more than once.
 
-Branches: when parallel branches of a window are alike, any relabeling of them turns schedules into schedules of the same
-length. Averaging the points of all relabelings satisfies every (linear) row, so one branch with averaged columns stands for
-all of them, its loads times their number h. A column of such a branch counts operators, 0 to h; it stays whole in the average
-because it sums over the branches. Memory and side constraints couple nothing here.
+Branches: when parallel branches of a window are alike, any relabeling of them turns schedules into schedules of the
+same length. Averaging the points of all relabelings satisfies every (linear) row, so one branch with averaged columns
+stands for all of them, its loads times their number h. A column of such a branch counts operators, 0 to h; it stays
+whole in the average because it sums over the branches. Memory and side constraints couple nothing here.
 """
 
 from __future__ import annotations

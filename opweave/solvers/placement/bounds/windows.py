@@ -1,10 +1,10 @@
-"""Windows: the operators strictly between two milestones, as a small problem of its own with both ends on fixed devices.
+"""Windows: the operators strictly between two milestones, as small problems with both ends on fixed devices.
 
-In any schedule every operator that comes after u and before v, and every transfer between such operators, u and v, lies in
-the time from the end of u to the start of v, by precedence. What else happens meanwhile can only take resources away. So
-the shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from below. Under
-``one_port_tensor`` a tensor that is also read outside the window may be sent for that reader too, but it is sent to a
-device that reads it *inside* the window between the two milestones, and once at least.
+In any schedule every operator that comes after u and before v, and every transfer between such operators, u and v,
+lies in the time from the end of u to the start of v, by precedence. What else happens meanwhile can only take
+resources away. So the shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from
+below. Under ``one_port_tensor`` a tensor that is also read outside the window may be sent for that reader too, but it
+is sent to a device that reads it *inside* the window between the two milestones, and once at least.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Window:
         return table
 
     def _crossing(self, a: int, b: int) -> float:
-        """Time from entry to exit when nothing lies between: its transfers, one after the other where there are ports."""
+        """Time from entry to exit when nothing lies between: transfers, one after the other where there are ports."""
         net = self.net
         if not (self.entry and self.exit):
             return 0.0
@@ -114,7 +114,9 @@ def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None
     flows: list[int] = []
     rows: list[list[int]] = []
     for v in operators.tolist():
-        flows += [f for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist() if int(net.source[f]) in local]
+        flows += [
+            f for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist() if int(net.source[f]) in local
+        ]
         before = net.before[net.before_start[v] : net.before_start[v + 1]].tolist()
         rows.append(sorted(local[u] for u in before if u in local))
     seconds = net.seconds[operators].copy()
@@ -126,9 +128,7 @@ def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None
     return Window(small, operators, chosen, entry is not None, exit_ is not None)
 
 
-def _small_net(
-    net: Net, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]
-) -> Net:
+def _small_net(net: Net, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]) -> Net:
     """The net of some operators and flows, without memory."""
     count = len(seconds)
     chosen = np.asarray(flows, dtype=np.int64)

@@ -1,0 +1,271 @@
+"""GCOF, graph coarsening by operator fusion: chains that the runtime runs as one operator become one (Algorithm 1).
+
+Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices". Its
+printed pseudo-code is read for its intent: chains grow from the first operators on, the longest rule wins, and what
+only began a rule is released again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from opweave.formulations.placement.coarse_graph import Chain, CoarseGraph, Intermediates
+from opweave.formulations.placement.coarsening_rules import BACKENDS, Rule, longest_chain, short_kind
+from opweave.formulations.placement.instance import lower
+from opweave.formulations.placement.messages import messages_of
+from opweave.formulations.placement.retime import retimed
+from opweave.formulations.reduction import Reduction
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
+from opweave.problems.costs import Costs
+from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.spec import FrozenDict
+
+FusedCost = Callable[[Sequence[str], str], float | None]
+"""``(operator ids in order, device name) -> seconds`` of the fused operator; None where it cannot run."""
+
+KNOWN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, Precede, MaxDevices, MemoryCap)
+"""Side constraints that hold for a lifted schedule when they hold for the smaller one, if what they name is unfused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coarsening:
+    """The reduction, and what it did.
+
+    Attributes
+    ----------
+    reduction
+        The smaller problem and the way back. It is not exact: splitting a chain over devices may pay.
+    before, after
+        Operators of the original and of the smaller problem.
+    members
+        Original operators, in order, of every operator of the smaller problem.
+    """
+
+    reduction: Reduction[Placement, Schedule]
+    before: int
+    after: int
+    members: FrozenDict[str, tuple[str, ...]]
+
+
+def coarsen(
+    problem: Placement,
+    *,
+    rules: Sequence[Rule] = BACKENDS["default"],
+    fused_cost: FusedCost | None = None,
+    intermediates: Intermediates = "kept",
+) -> Coarsening:
+    """Fuse chains of operators by rules.
+
+    An operator is fused with its successor only where it feeds no other one; then every path that leaves it leads
+    through that successor, so no cycle can close. Left unfused: what makes graph outputs before its end, operators that
+    side constraints name, chains that no device runs as a whole, and everything when a side constraint is not one of
+    opweave's own, since nothing is known of it then.
+
+    Parameters
+    ----------
+    problem
+        What to coarsen.
+    rules
+        See :mod:`~opweave.formulations.placement.coarsening_rules`.
+    fused_cost
+        Seconds of a fused operator; the sum of its members' when left out. A lifted schedule always takes the members'
+        own times, so it has the same length only when these are summed.
+    intermediates
+        ``"kept"``: a fused operator needs as much memory as its members, so that a lifted schedule fits. ``"dropped"``:
+        results inside it take none (the paper); a lifted schedule may then be too large for a runtime without fusion.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=4) for name in "xyz"],
+    ...     operators=[
+    ...         Operator(id="c", kind="Conv", inputs=["x"], outputs=["y"]),
+    ...         Operator(id="r", kind="Relu", inputs=["y"], outputs=["z"]),
+    ...     ],
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a")])
+    >>> problem = Placement(graph=graph, cluster=cluster, costs=Costs.from_table({"c": {"a": 2.0}, "r": {"a": 1.0}}))
+    >>> coarsening = coarsen(problem)
+    >>> coarsening.before, coarsening.after, coarsening.members["c..r"]
+    (2, 1, ('c', 'r'))
+    >>> small = Schedule(device={"c..r": "a"}, start={"c..r": 0.0})
+    >>> dict(coarsening.reduction.lift(small).start)
+    {'c': 0.0, 'r': 2.0}
+    """
+    cost = fused_cost or partial(_summed, problem)
+    chains = list(_chains(problem, rules, cost))
+    coarse = CoarseGraph(problem.graph, chains, intermediates)
+    ids = [op.id for op in problem.graph.operators]
+    members = {name: tuple(ids[v] for v in chain) for name, chain in zip(coarse.names, chains, strict=True)}
+    smaller = Placement(
+        graph=coarse.build(),
+        cluster=problem.cluster,
+        costs=_costs(problem, members, cost),
+        constraints=problem.constraints,
+        transfers=problem.transfers,
+        memory=problem.memory,
+    )
+    lift = partial(_expanded, problem, members)
+    if fused_cost is not None:
+        lift = partial(_replanned, problem, members, fused_cost)
+    return Coarsening(Reduction(smaller, lift, exact=False), len(ids), len(chains), FrozenDict(members))
+
+
+def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Iterator[Chain]:
+    """Chains in a topological order of the original's operators; most have one operator."""
+    following = _following(problem)
+    kinds = [short_kind(op.kind) for op in problem.graph.operators]
+    ids = [op.id for op in problem.graph.operators]
+    devices = [device.name for device in problem.cluster.devices]
+    joined = np.full(len(ids), -1, dtype=np.int64)
+    grown: list[list[int]] = []
+    for v in topological_order(problem.graph.arrays.successors).tolist():
+        if joined[v] >= 0:
+            continue
+        chain, whole = [v], 1
+        more = longest_chain(rules, [kinds[v]])[1]
+        while more and following[chain[-1]] >= 0 and joined[following[chain[-1]]] < 0:
+            chain.append(following[chain[-1]])
+            complete, more = longest_chain(rules, [kinds[u] for u in chain])
+            if complete == len(chain) and any(cost([ids[u] for u in chain], name) is not None for name in devices):
+                whole = complete
+        grown.append(chain[:whole])
+        joined[chain[:whole]] = len(grown) - 1
+    yield from _in_order(problem, grown, joined.tolist())
+
+
+def _in_order(problem: Placement, grown: list[list[int]], joined: list[int]) -> Iterator[Chain]:
+    """Chains after those that they read from; a cycle would be an error of the rule above, and is refused."""
+    import networkx as nx
+
+    arrays = problem.graph.arrays.successors
+    between: nx.DiGraph[int] = nx.DiGraph()
+    between.add_nodes_from(range(len(grown)))
+    ends = zip(arrays.heads().tolist(), arrays.items.tolist(), strict=True)
+    between.add_edges_from((joined[u], joined[v]) for u, v in ends if joined[u] != joined[v])
+    for number in nx.lexicographical_topological_sort(between):
+        yield tuple(grown[number])
+
+
+def _following(problem: Placement) -> list[int]:
+    """The operator that each may be fused with: its only successor, -1 where there is none or it must stay alone."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    alone = _unfusable(problem)
+    outputs = set(graph.outputs)
+    following = [-1] * len(graph.operators)
+    for v, op in enumerate(graph.operators):
+        after = arrays.successors[v]
+        if len(after) != 1 or v in alone or int(after[0]) in alone or not outputs.isdisjoint(op.outputs):
+            continue
+        following[v] = int(after[0])
+    if problem.transfers == "one_port_edge":  # a fused operator would be sent once what its members are sent twice
+        for v, w in enumerate(following):
+            if w >= 0 and _reads_again(graph, v, w):
+                following[v] = -1
+    return following
+
+
+def _reads_again(graph: OpGraph, v: int, w: int) -> bool:
+    """Whether w reads a tensor that v or anything before v in a chain may read, too."""
+    upstream, frontier = set(graph.operators[v].inputs), [v]
+    own = set(graph.operators[v].outputs)
+    for _ in range(8):
+        frontier = [int(u) for x in frontier for u in graph.arrays.predecessors[x]]
+        for u in frontier:
+            upstream.update(graph.operators[u].inputs)
+    return not upstream.isdisjoint(set(graph.operators[w].inputs) - own - set(graph.inputs))
+
+
+def _unfusable(problem: Placement) -> set[int]:
+    """Operators that side constraints name; all of them when a constraint is of an unknown kind."""
+    index = problem.graph.operator_index
+    if any(type(constraint) not in KNOWN for constraint in problem.constraints):
+        return set(index.values())
+    named: set[object] = set()
+    for constraint in problem.constraints:
+        for value in constraint.model_dump().values():
+            named.update(value if isinstance(value, tuple | list) else [value])
+    return {index[name] for name in named if isinstance(name, str) and name in index}
+
+
+def _summed(problem: Placement, members: Sequence[str], device: str) -> float | None:
+    seconds = [problem.known_seconds[name].get(device) for name in members]
+    known = [each for each in seconds if each is not None]
+    return sum(known) if len(known) == len(seconds) else None
+
+
+def _costs(problem: Placement, members: dict[str, tuple[str, ...]], cost: FusedCost) -> Costs:
+    devices = [device.name for device in problem.cluster.devices]
+    known = problem.known_seconds
+    rows = [
+        tuple(known[inner[0]].get(name) if len(inner) == 1 else cost(inner, name) for name in devices)
+        for inner in members.values()
+    ]
+    return Costs(operators=tuple(members), devices=tuple(devices), table=tuple(rows))
+
+
+def _expanded(problem: Placement, members: dict[str, tuple[str, ...]], schedule: Schedule) -> Schedule:
+    """Members back to back in the time of their fused operator."""
+    device: dict[str, str] = {}
+    start: dict[str, float] = {}
+    reader = _readers(problem, members)
+    for name, inner in members.items():
+        where, begin = schedule.device[name], schedule.start[name]
+        for op in inner:
+            device[op], start[op] = where, begin
+            begin += problem.known_seconds[op][where]
+    sent = (
+        each if each.consumer is None else each.model_copy(update={"consumer": reader[each.consumer, each.tensor]})
+        for each in schedule.transfers
+    )
+    return Schedule(device=FrozenDict(device), start=FrozenDict(start), transfers=tuple(sent))
+
+
+def _readers(problem: Placement, members: dict[str, tuple[str, ...]]) -> dict[tuple[str, str], str]:
+    """The member that reads a tensor first, for every fused operator and tensor."""
+    operators, index = problem.graph.operators, problem.graph.operator_index
+    found: dict[tuple[str, str], str] = {}
+    for name, inner in members.items():
+        for op in inner:
+            for tensor in operators[index[op]].inputs:
+                found.setdefault((name, tensor), op)
+    return found
+
+
+def _replanned(
+    problem: Placement, members: dict[str, tuple[str, ...]], cost: FusedCost, schedule: Schedule
+) -> Schedule:
+    """The same devices and order in the members' own times."""
+    rough = _expanded(problem, members, schedule)
+    instance = lower(problem)
+    position = problem.graph.operator_index
+    start = np.asarray([rough.start[name] for name in instance.names])
+    for name, inner in members.items():  # only the middles count, and they lie in their fused operator's time
+        lasts = (cost(inner, schedule.device[name]) or 0.0) if len(inner) > 1 else None
+        for place, op in enumerate(inner):
+            own = problem.known_seconds[op][schedule.device[name]]
+            if lasts is not None:
+                start[position[op]] = schedule.start[name] + lasts * (place + 0.5) / len(inner) - own / 2
+    index = {name: k for k, name in enumerate(instance.devices)}
+    messages = messages_of(instance, problem.transfers)
+    when = {_address(each): each.start for each in rough.transfers}
+    sent = np.zeros(len(messages))
+    device = [index[rough.device[name]] for name in instance.names]
+    for m, message in enumerate(messages):
+        way = message.route(device)
+        if way is not None:
+            reader = instance.names[message.readers[0]] if problem.transfers == "one_port_edge" else None
+            sent[m] = when.get((instance.tensors[message.tensor], reader, instance.devices[way.target]), 0.0)
+    return retimed(problem, instance, messages, device, start, sent)
+
+
+def _address(sent: Transfer) -> tuple[str, str | None, str]:
+    return sent.tensor, sent.consumer, sent.target

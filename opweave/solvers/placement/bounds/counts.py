@@ -1,0 +1,247 @@
+"""Memory and time together: one linear program over how often alike windows and milestones use which devices.
+
+Columns are totals over alike pieces of the milestone chain: X[m,k] milestones of class m on device k; F[c,a,b]
+windows of class c whose ends are on a and b; and for every (c, a, b) the columns of the window's linear program
+(:mod:`.window_program`), with all right-hand sides multiplied by F. Rows:
+
+* sum F[c] = windows of the class; what enters and what leaves the milestones of a class on a device is X
+* Len[c,a,b] >= B(c; a, b) F[c,a,b], B being the milestone bound's table
+* device k: bytes of X and of the windows' operators on k <= its memory
+
+minimise sum X p + sum Len. Proof: read the 0/1 point of every window of a schedule off, add the points of alike
+windows with equal ends: every row is homogeneous in F, hence satisfied by the sum; the memory rows hold because the
+pieces of the chain have no operator in common; the objective is at most the makespan because milestones and windows
+are disjoint in time. Alike branches may be averaged as before, since memory counts them alike. Operators outside the
+chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory, without any
+iteration.
+
+Source: M3, the linear program over counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linprog
+from scipy.sparse import coo_matrix
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.area import Memory, memory_of
+from opweave.solvers.placement.bounds.milestones import Block, Milestones
+from opweave.solvers.placement.bounds.window_program import Builder, Rows
+from opweave.solvers.placement.net import Net
+
+MOST_COLUMNS = 60_000
+"""Columns of window programs; classes beyond it are left to their tables, the least of their memory first."""
+
+SAFETY = 1e-6
+"""Relative tolerance of the linear program, taken off its value."""
+
+FULL = 100.0
+"""Units of memory per device, so that coefficients are of ordinary size."""
+
+
+@dataclass(eq=False)
+class Kind:
+    """Alike windows: their block, the bytes of their operators, their milestones' classes (-1: none), their number."""
+
+    block: Block
+    bytes: FloatArray
+    before: int
+    after: int
+    count: int = 0
+
+
+@dataclass(eq=False)
+class Tally:
+    """The chain as counts: alike windows and milestones.
+
+    Attributes
+    ----------
+    kinds
+        Windows by class.
+    seconds, bytes, count
+        Run times (one row per class), bytes and number of the milestones of a class.
+    """
+
+    kinds: list[Kind]
+    seconds: FloatArray
+    bytes: FloatArray
+    count: IntArray
+
+
+def tally(chain: Milestones, net: Net, memory: Memory) -> Tally:
+    """Count alike pieces of a chain; milestones are alike only between alike windows."""
+    blocks: list[tuple[Block, IntArray]] = []
+    milestones: list[int] = []
+    for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
+        inner = window.operators[module.inner]
+        blocks += [
+            (block, window.operators[members]) for block, members in zip(module.blocks, module.members, strict=True)
+        ]
+        milestones += inner.tolist()
+        milestones += chain.cuts[position : position + 1].tolist()
+    marks = []
+    for block, operators in blocks:
+        own = memory.bytes[operators].copy()
+        own[: int(block.window.entry)] = 0.0
+        own[len(own) - int(block.window.exit) :] = 0.0
+        marks.append((id(block), own.tobytes()))
+    classes: dict[object, int] = {}
+    numbers, members_of_class = [], []
+    for i, v in enumerate(milestones):
+        mark = (net.seconds[v].tobytes(), float(memory.bytes[v]), marks[i], marks[i + 1])
+        if mark not in classes:
+            classes[mark] = len(classes)
+            members_of_class.append(v)
+        numbers.append(classes[mark])
+    kinds: dict[object, Kind] = {}
+    around = [-1, *numbers, -1]
+    for i, (block, _) in enumerate(blocks):
+        own = np.frombuffer(marks[i][1])
+        kind = kinds.setdefault((marks[i], around[i], around[i + 1]), Kind(block, own, around[i], around[i + 1]))
+        kind.count += 1
+    frequency = Counter(numbers)
+    return Tally(
+        list(kinds.values()),
+        net.seconds[members_of_class],
+        memory.bytes[members_of_class],
+        np.asarray([frequency[c] for c in range(len(classes))], dtype=np.int64),
+    )
+
+
+@dataclass(eq=False)
+class _Program:
+    """The linear program under construction."""
+
+    tally: Tally
+    memory: Memory
+    equal: Rows = field(default_factory=Rows)
+    most: Rows = field(default_factory=Rows)
+    cost: list[FloatArray] = field(default_factory=list)
+    upper: list[FloatArray] = field(default_factory=list)
+    columns: int = 0
+
+    def add(self, cost: FloatArray, upper: FloatArray) -> IntArray:
+        """Numbers of new columns."""
+        numbers = np.arange(self.columns, self.columns + len(cost), dtype=np.int64)
+        self.columns += len(cost)
+        self.cost.append(cost)
+        self.upper.append(upper)
+        return numbers
+
+    def build(self, copied: set[int]) -> None:
+        """All rows; the kinds in ``copied`` get their windows' programs."""
+        seconds = self.tally.seconds
+        classes, devices = seconds.shape
+        usable = np.isfinite(seconds)
+        top = np.where(usable, self.tally.count[:, None], 0.0)
+        x = self.add(np.where(usable, seconds, 0.0).ravel(), top.ravel()).reshape(classes, devices)
+        self.rows = self.most.open(np.full(devices, FULL))
+        limited = np.isfinite(self.memory.capacity)
+        self.unit = np.where(limited, FULL / np.maximum(np.where(limited, self.memory.capacity, 1.0), 1.0), 0.0)
+        self.most.put(self.rows[None, :], x, self.tally.bytes[:, None] * self.unit)
+        self.equal.put(self.equal.open(self.tally.count.astype(np.float64))[:, None], x, 1.0)
+        flows = self.equal.open(np.zeros(2 * classes * devices)).reshape(2, classes, devices)
+        self.equal.put(flows, x[None], -1.0)
+        for number, kind in enumerate(self.tally.kinds):
+            self._kind(kind, flows, copy=number in copied)
+
+    def _kind(self, kind: Kind, flows: IntArray, *, copy: bool) -> None:
+        """Windows of one class: their ends, lengths and, with ``copy``, their operators."""
+        devices = flows.shape[2]
+        total = self.equal.open(np.asarray([float(kind.count)]))
+        window = kind.block.window
+        for a in range(devices if window.entry else 1):
+            for b in range(devices if window.exit else 1):
+                value = float(kind.block.values[a, b])
+                if not np.isfinite(value):
+                    continue
+                number = self.add(np.asarray([0.0 if copy else value]), np.asarray([float(kind.count)]))
+                self.equal.put(total, number, 1.0)
+                if kind.after >= 0:
+                    self.equal.put(flows[0, kind.after, b : b + 1], number, 1.0)
+                if kind.before >= 0:
+                    self.equal.put(flows[1, kind.before, a : a + 1], number, 1.0)
+                if copy:
+                    self._copy(kind, a, b, number)
+
+    def _copy(self, kind: Kind, a: int, b: int, number: IntArray) -> None:
+        """The window's program, its right-hand sides times the number of windows with these ends."""
+        block = kind.block
+        value = float(block.values[a, b])
+        program = Builder(block.window, block.branches, a, b, value).build()
+        cost = np.zeros(len(program.upper))
+        cost[program.length] = program.scale
+        columns = self.add(cost, np.where(program.upper > 0.0, np.inf, 0.0))
+        for rows, matrix, right in (
+            (self.equal, program.equal, program.equal_right),
+            (self.most, program.most, program.most_right),
+        ):
+            entries = coo_matrix(matrix)
+            numbers = rows.open(np.zeros(len(right)))
+            rows.put(numbers[entries.row], columns[entries.col], entries.data)
+            rows.put(numbers, number, -right)
+        floor = self.most.open(np.zeros(1))
+        self.most.put(floor, number, value / program.scale)
+        self.most.put(floor, columns[program.length : program.length + 1], -1.0)
+        there = np.flatnonzero(program.x[:, 0] >= 0)
+        self.most.put(self.rows[None, :], columns[program.x[there]], kind.bytes[there][:, None] * self.unit)
+
+    def solve(self, time_limit: float) -> float:
+        """The optimum; 0 when it was not reached, inf when no plan can fit the memory."""
+        most, most_right = self.most.matrix(self.columns)
+        equal, equal_right = self.equal.matrix(self.columns)
+        upper = np.concatenate(self.upper)
+        solved = linprog(
+            np.concatenate(self.cost),
+            A_ub=most,
+            b_ub=most_right,
+            A_eq=equal,
+            b_eq=equal_right,
+            bounds=np.column_stack([np.zeros(len(upper)), upper]),
+            method="highs",
+            options={"time_limit": max(0.05, time_limit)},
+        )
+        return float(solved.fun) * (1.0 - SAFETY) if solved.status == 0 else 0.0
+
+
+def binding(memory: Memory) -> bool:
+    """Whether some device cannot hold everything."""
+    return bool((memory.capacity < memory.bytes.sum()).any())
+
+
+def counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float) -> float:
+    """The bound; 0 when memory cannot bind or the program was not solved in time.
+
+    Parameters
+    ----------
+    chain
+        Milestones with their tables; the better those, the better the bound.
+    instance, net
+        The problem.
+    time_limit
+        Seconds for the linear program.
+    """
+    memory = memory_of(instance)
+    if memory is None or not binding(memory):
+        return 0.0
+    parts = tally(chain, net, memory)
+    copied: set[int] = set()
+    room = MOST_COLUMNS
+    by_memory = sorted(range(len(parts.kinds)), key=lambda c: -parts.kinds[c].bytes.sum() * parts.kinds[c].count)
+    for c in by_memory:
+        block = parts.kinds[c].block
+        devices = block.values.shape[0]
+        kept = block.branches.kept
+        flows = int((kept[block.window.net.source] & kept[block.window.net.target]).sum())
+        need = devices**3 * (block.size + devices * flows)
+        if parts.kinds[c].bytes.any() and need <= room:
+            copied.add(c)
+            room -= need
+    program = _Program(parts, memory)
+    program.build(copied)
+    return program.solve(time_limit)

@@ -1,0 +1,127 @@
+"""The model of intervals: against brute force, its bound, its starts, and the whole-number rows behind it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.intervals import Interval, IntervalModel, Linear, whole_row
+from opweave.formulations.placement.cp import Intervals
+from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.engines.cp_sat import IntervalWork, plain
+from tests.brute_force_placement import best_placement
+from tests.formulations.placement.instances import Inexpressible, fork
+from tests.strategies import placements, planned_placements
+
+BATCH = 25
+"""Instances for each child process: starting one takes as long as solving them all."""
+
+TOLERANCE = 2e-6
+
+
+def solve_all(models: list[IntervalModel]) -> list:
+    pytest.importorskip("ortools")
+    works = [IntervalWork(plain(model), 30.0, 0.0, 0, 1) for model in models]
+    return run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
+
+
+@settings(max_examples=5, phases=[Phase.generate])
+@given(problems=st.lists(placements(4, 3, precedes=True), min_size=BATCH, max_size=BATCH))
+def test_agrees_with_brute_force(problems):
+    written, optima = [], []
+    for problem in problems:
+        optimum = best_placement(problem)[0]
+        formulation = Intervals()
+        try:
+            model = formulation.build(problem)
+        except InfeasibleError:
+            assert optimum is None
+            continue
+        written.append((problem, formulation, model))
+        optima.append(optimum)
+    answers = solve_all([model for _, _, model in written])
+    for (problem, formulation, model), optimum, answer in zip(written, optima, answers, strict=True):
+        if optimum is None:
+            assert answer.verdict == "infeasible"
+            continue
+        assert answer.verdict == "solved"
+        values = [int(value) for value in answer.values]
+        assert model.broken(values) is None
+        judged = problem.evaluate(formulation.extract_values(model, values))
+        assert judged.feasible
+        assert math.isclose(judged.objective, optimum, rel_tol=TOLERANCE, abs_tol=1e-12)
+        assert formulation.objective_bound(problem, answer.bound) <= optimum
+        assert formulation.objective_bound(problem, answer.bound) >= optimum * (1 - TOLERANCE)
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@settings(max_examples=60)
+@given(planned=planned_placements(5, 3))
+def test_a_start_obeys_the_model_and_comes_back_no_longer(extended, planned):
+    problem, schedule = planned
+    length = problem.evaluate(schedule).objective
+    formulation = Intervals(Circumstances(extended=True) if extended else Circumstances(ceiling=length))
+    model = formulation.build(problem)
+    formulation.start(model, schedule)
+    values = [model.hint[column] for column in range(len(model.low))]
+    assert model.broken(values) is None
+    assert formulation.objective_bound(problem, values[model.objective]) <= max(length, model.low[model.objective])
+    back = problem.evaluate(formulation.extract_values(model, values))
+    assert back.feasible
+    assert back.objective <= length * (1 + TOLERANCE)
+
+
+@given(factors=st.lists(st.floats(-5, 5), min_size=3, max_size=3), side=st.floats(-10, 10), data=st.data())
+def test_whole_rows_let_every_solution_through(factors, side, data):
+    """Columns 0 and 1 count ticks of 0.001 s, rounded down from real seconds; column 2 is 0 or 1."""
+    tick = 0.001
+    model = IntervalModel(low=[0, 0, 0], high=[10_000, 10_000, 1])
+    seconds = [data.draw(st.floats(0, 10)) for _ in range(2)]
+    chosen = data.draw(st.integers(0, 1))
+    times = [Linear(0.0, {column: tick}) for column in range(2)]
+    total = factors[0] * times[0] + factors[1] * times[1] + factors[2] * Linear(0.0, {2: 1.0})
+    real = factors[0] * seconds[0] + factors[1] * seconds[1] + factors[2] * chosen
+    values = [math.floor(seconds[0] / tick), math.floor(seconds[1] / tick), chosen]
+    for holds, row in ((real <= side, total <= side), (real >= side, total >= side)):
+        if holds:
+            model.rows = [whole_row(model, row, tick, frozenset((0, 1)))]
+            assert model.broken(values) is None
+
+
+def test_ticks_are_exact_where_durations_have_a_measure():
+    assert Intervals().build(fork()).tick == 1.0
+    half = fork().model_copy(update={"costs": ow.Costs.from_table({
+        name: {"a": 0.5, "b": 1.5} for name in ("make", "left", "right")
+    })})
+    assert Intervals().build(half).tick == 0.5
+    odd = fork().model_copy(update={"costs": ow.Costs.from_table({
+        name: {"a": math.pi, "b": math.e} for name in ("make", "left", "right")
+    })})
+    assert Intervals().build(odd).tick < 1e-5
+
+
+def test_what_is_wrong_with_values_is_named():
+    model = IntervalModel()
+    first, second, there = model.whole(0, 9), model.whole(0, 9), model.binary()
+    model.apart.append([Interval(first, 3), Interval(second, 2, there)])
+    model.row({first: 1, second: 1}, 2, None, (there,))
+    model.objective = first
+    assert model.broken([0, 0, 0]) is None
+    assert model.broken([0, 3, 1]) is None
+    assert "overlap" in model.broken([1, 2, 1])
+    assert "row 0" in model.broken([0, 1, 1])
+    assert "outside" in model.broken([10, 1, 1])
+    assert "2 values" in model.broken([1, 1])
+
+
+def test_refusals():
+    with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
+        Intervals().build(fork(constraints=[Inexpressible()]))
+    with pytest.raises(LimitExceededError, match="Limits.model_rows"):
+        Intervals(Circumstances(limits=ow.Limits(model_rows=3))).build(fork())

@@ -1,0 +1,165 @@
+"""The mixed-integer programs of placement: by hand, against brute force, their starts, handles and limits."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from pyomo.environ import Constraint, value
+
+import opweave as ow
+from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.placement.milp import Disjunctive
+from opweave.formulations.placement.milp_paper import Moirai
+from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError, UnsupportedFeatureError
+from opweave.solvers.engines.matrix import compile_model
+from tests.brute_force_placement import best_placement
+from tests.formulations.placement.instances import (
+    PLAIN,
+    TRANSFERS,
+    EndsBy,
+    Inexpressible,
+    NotBoth,
+    StartsFrom,
+    agrees,
+    fork,
+    random_placement,
+)
+from tests.strategies import placements, planned_placements
+
+EXTENDED = Circumstances(extended=True)
+
+
+def solved(problem: ow.Placement, formulation: str | None = None, **arguments: object) -> ow.Result:
+    """HiGHS without the list schedules and the bound that could spare it the work."""
+    return ow.solve(problem, solver="highs", formulation=formulation, options=PLAIN, **arguments)
+
+
+@pytest.mark.parametrize("transfers", TRANSFERS)
+def test_a_fork_by_hand(transfers):
+    assert agrees(solved(fork(transfers=transfers)), 6.0)
+    assert agrees(solved(fork(transfers=transfers, constraints=[ow.MaxDevices(count=1)])), 9.0)
+
+
+def test_sending_once_or_for_each_reader():
+    """Both readers away from their producer: the tensor travels once, or twice through the same port."""
+    pins = [ow.Pin(op="make", device="a"), ow.Pin(op="left", device="b"), ow.Pin(op="right", device="b")]
+    for transfers, optimum in (("one_port_tensor", 10.0), ("one_port_edge", 10.0), ("delay", 10.0)):
+        result = solved(fork(transfers=transfers, constraints=pins))
+        assert agrees(result, optimum)
+        assert len(result.solution.transfers) == (2 if transfers == "one_port_edge" else 1)
+
+
+@settings(max_examples=60)
+@given(problem=placements(4, 3, precedes=True))
+def test_the_tightened_program_agrees_with_brute_force(problem):
+    assert agrees(solved(problem), best_placement(problem)[0])
+
+
+@settings(max_examples=40)
+@given(problem=placements(4, 3, precedes=True))
+def test_the_papers_program_agrees_with_brute_force(problem):
+    problem = problem.model_copy(update={"transfers": "one_port_edge"})
+    assert agrees(solved(problem, "moirai"), best_placement(problem)[0])
+
+
+@settings(max_examples=40)
+@given(problem=placements(4, 3))
+def test_a_head_start_changes_no_optimum(problem):
+    assert agrees(ow.solve(problem, solver="highs"), best_placement(problem)[0])
+
+
+@pytest.mark.parametrize("circumstances", ["ceiling", "extended"])
+@pytest.mark.parametrize("kind", [Disjunctive, Moirai])
+@settings(max_examples=40)
+@given(planned=planned_placements(5, 3))
+def test_a_start_obeys_the_model_and_comes_back_no_longer(kind, circumstances, planned):
+    problem, schedule = planned
+    if kind is Moirai and problem.transfers != "one_port_edge":
+        return
+    length = problem.evaluate(schedule).objective
+    known = Circumstances(ceiling=length) if circumstances == "ceiling" else EXTENDED
+    formulation = kind(known)
+    model = formulation.build(problem)
+    formulation.start(model, schedule)
+    compiled = compile_model(model)
+    values = compiled.current()
+    assert compiled.matrix.broken(values) is None
+    assert formulation.separate(model) == 0
+    back = problem.evaluate(formulation.extract(model))
+    assert back.feasible
+    assert back.objective <= length * (1 + 1e-9)
+    for op in problem.graph.operators:
+        begin, end = problem.intervals(schedule)[op.id]
+        assert value(model.starts(op.id)) == pytest.approx(begin)
+        assert value(model.ends(op.id)) == pytest.approx(end)
+        where = [device.name for device in problem.cluster.devices if value(model.on(op.id, device.name)) > 0.5]
+        assert where == [schedule.device[op.id]]
+
+
+@pytest.mark.parametrize("formulation", ["disjunctive", "moirai"])
+def test_users_own_constraints(formulation):
+    def best(*constraints: ow.Constraint) -> ow.Result:
+        return solved(fork(transfers="one_port_edge", constraints=constraints), formulation)
+
+    assert agrees(best(StartsFrom(op="make", seconds=2.5)), 8.5)
+    assert agrees(best(EndsBy(op="left", seconds=5.0), ow.Pin(op="left", device="b")), 6.0)
+    apart = [NotBoth(first="make", second="left", device=name) for name in "ab"]
+    assert agrees(best(*apart), 6.0)
+    assert best(EndsBy(op="left", seconds=4.5)).status is ow.Status.INFEASIBLE
+
+
+def test_users_own_rows():
+    def late(model, problem):
+        model.add_component("late", Constraint(expr=model.starts("right") >= 7.0))
+
+    result = ow.solve(fork(), solver="highs", extend=late)
+    assert agrees(result, 11.0)
+    assert result.solution.start["right"] == pytest.approx(7.0)
+
+
+def test_what_nobody_can_express_is_refused():
+    with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
+        Disjunctive().build(fork(constraints=[Inexpressible()]))
+    with pytest.raises(UnsupportedFeatureError, match="'disjunctive' knows them all"):
+        Moirai().build(fork())
+
+
+@pytest.mark.parametrize("kind", [Disjunctive, Moirai])
+def test_a_model_that_is_too_large_is_refused(kind):
+    small = Circumstances(limits=ow.Limits(model_rows=5))
+    with pytest.raises(LimitExceededError, match="Limits.model_rows"):
+        kind(small).build(fork(transfers="one_port_edge"))
+
+
+def test_reasons_of_infeasibility():
+    pins = [ow.Pin(op="left", device="a"), ow.Pin(op="right", device="b"), ow.Colocate(ops=["left", "right"])]
+    with pytest.raises(InfeasibleError, match="left no device"):
+        Disjunctive().build(fork(constraints=pins))
+    result = solved(fork(constraints=[ow.MemoryCap(device=name, bytes=10) for name in "ab"]))
+    assert result.status is ow.Status.INFEASIBLE
+    assert "memory" in result.reason
+
+
+def test_a_byte_too_many_is_seen():
+    """Sizes that an engine's tolerance does not tell apart: 2**50 bytes each, one byte short of holding both."""
+    problem = fork()
+    tensors = [ow.Tensor(id=name, bytes=size) for name, size in (("t", 10), ("u", 2**50), ("v", 2**50 + 1))]
+    graph = ow.OpGraph(tensors=tensors, operators=problem.graph.operators)
+    caps = [ow.MemoryCap(device="a", bytes=2**51 + 10), ow.MemoryCap(device="b", bytes=2**51 + 10)]
+    small = problem.model_copy(update={"graph": graph, "constraints": tuple(caps), "transfers": "delay"})
+    slow = small.model_copy(
+        update={"cluster": ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0, 1], [1, 0]])}
+    )
+    assert agrees(solved(slow), best_placement(slow)[0])
+
+
+def test_both_programs_prove_the_same():
+    problem = random_placement(12, 3, 1, transfers="one_port_edge")
+    first, second = (ow.solve(problem, solver="highs", formulation=name) for name in ("disjunctive", "moirai"))
+    assert agrees(first, second.objective)
+    assert agrees(second, first.objective)
+
+
+def test_twenty_tasks_are_proved():
+    result = ow.solve(random_placement(20, 3, 2), solver="highs", time_limit=60)
+    assert result.status is ow.Status.OPTIMAL

@@ -1,0 +1,200 @@
+"""CP-SAT through ``solve``, and child processes in its place that lie, crash and hang."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.formulations.placement.cp import Intervals
+from opweave.problems.errors import InvalidInputError
+from opweave.solvers import registry
+from opweave.solvers.engines import cp_sat
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Answer, News
+from opweave.solvers.engines.cp_sat import CpSat, IntervalWork
+from opweave.solvers.engines.engine import Aids
+from opweave.solvers.placement.engines import AIDS
+from opweave.solvers.registry import Feature, Solver, register
+from tests.formulations.placement.instances import (
+    PLAIN,
+    TRANSFERS,
+    EndsBy,
+    NotBoth,
+    StartsFrom,
+    agrees,
+    fork,
+    random_placement,
+)
+
+HERE = "tests.solvers.engines.test_cp_sat"
+needs_ortools = pytest.mark.skipif(CpSat().missing() is not None, reason="ortools is not installed")
+
+
+def hinted(work: IntervalWork) -> np.ndarray:
+    return np.asarray([work.model.hint[column] for column in range(len(work.model.low))], dtype=np.float64)
+
+
+def hint_then_crash(work: IntervalWork, send: Send) -> Answer:
+    send(News(values=hinted(work)))
+    os.kill(os.getpid(), signal.SIGSEGV)
+    raise AssertionError
+
+
+def hint_then_hang(work: IntervalWork, send: Send) -> Answer:
+    send(News(values=hinted(work)))
+    time.sleep(60)
+    raise AssertionError
+
+
+def overlapping(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved", np.asarray(work.model.low, dtype=np.float64), 0.0)
+
+
+def fractions(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved", hinted(work) + 0.5, 0.0)
+
+
+def not_numbers(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved", hinted(work) * np.nan, 0.0)
+
+
+def too_few(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved", np.zeros(3), 0.0)
+
+
+def nothing(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved")
+
+
+def refused(work: IntervalWork, send: Send) -> Answer:
+    return Answer("failed", reason="MODEL_INVALID")
+
+
+def high_bound(work: IntervalWork, send: Send) -> Answer:
+    return Answer("solved", hinted(work), 1e9)
+
+
+def infeasible(work: IntervalWork, send: Send) -> Answer:
+    return Answer("infeasible")
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
+    """Registers an engine that runs one of the functions above as solver "fake"."""
+    registry._load()
+    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
+
+    def add(function: object) -> str:
+        engine = CpSat()
+        engine.function = f"{HERE}:{function.__name__}"
+        only_a_start = Aids(initial=AIDS.initial)
+        register(
+            Solver(
+                name="fake",
+                problem="placement",
+                kind="engine",
+                run=lambda problem, run: engine.run(problem, run, Intervals, only_a_start),
+                about="a fake",
+                proves="optimum",
+                features=frozenset(Feature),
+                targets=Intervals.targets,
+            )
+        )
+        return "fake"
+
+    return add
+
+
+PROBLEM = random_placement(8, 2, 3)
+
+
+@needs_ortools
+@pytest.mark.parametrize("transfers", TRANSFERS)
+def test_a_fork_by_hand(transfers):
+    assert agrees(ow.solve(fork(transfers=transfers), solver="cp-sat", options=PLAIN), 6.0)
+
+
+@needs_ortools
+def test_agrees_with_highs():
+    problem = random_placement(14, 3, 4)
+    first, second = ow.solve(problem, solver="highs"), ow.solve(problem, solver="cp-sat", threads=2)
+    assert agrees(first, second.objective)
+    assert agrees(second, first.objective)
+
+
+@needs_ortools
+@pytest.mark.parametrize(
+    ("constraints", "optimum"),
+    [
+        ([StartsFrom(op="make", seconds=2.5)], 8.5),
+        ([EndsBy(op="left", seconds=5.0), ow.Pin(op="left", device="b")], 6.0),
+        ([EndsBy(op="left", seconds=4.5)], None),
+        ([NotBoth(first="left", second="right", device="a"), ow.MaxDevices(count=1), ow.Pin(op="make", device="a")], None),
+        ([ow.Colocate(ops=["left", "right"]), ow.Precede(before="right", after="left")], 9.0),
+    ],
+)
+def test_side_constraints(constraints, optimum):
+    assert agrees(ow.solve(fork(constraints=constraints), solver="cp-sat"), optimum)
+
+
+@needs_ortools
+def test_users_own_rows():
+    def late(model, problem):
+        formulation = Intervals()
+        formulation.add_row(model, model.starts("right") >= 7.0)
+
+    assert agrees(ow.solve(fork(), solver="cp-sat", extend=late), 11.0)
+
+
+@needs_ortools
+def test_a_time_limit_keeps_the_start_and_a_bound():
+    began = time.monotonic()
+    result = ow.solve(random_placement(60, 3, 5), solver="cp-sat", time_limit=3.0)
+    assert result.solution is not None
+    assert result.bound is not None
+    assert time.monotonic() - began < 12
+
+
+def test_the_name_of_the_formulation():
+    with pytest.raises(InvalidInputError, match="runs formulation 'intervals', not 'moirai'"):
+        CpSat().run(fork(), registry.Run(formulation="moirai"), Intervals, AIDS)
+
+
+def test_a_crash_keeps_the_best_so_far(fake):
+    result = ow.solve(PROBLEM, solver=fake(hint_then_crash))
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert "cp-sat died: killed by signal SIGSEGV" in result.reason
+
+
+def test_an_engine_that_overruns_its_time_is_killed(fake, monkeypatch):
+    monkeypatch.setattr(cp_sat, "GRACE_SECONDS", 0.5)
+    began = time.monotonic()
+    result = ow.solve(PROBLEM, solver=fake(hint_then_hang), time_limit=2.0)
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
+    assert time.monotonic() - began < 8
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (overlapping, "cp-sat returned values that break"),
+        (fractions, "not whole"),
+        (not_numbers, "not whole"),
+        (too_few, "3 values"),
+        (nothing, "has no solution"),
+        (refused, "MODEL_INVALID"),
+        (high_bound, "lies above a verified objective"),
+        (infeasible, "although a verified solution exists"),
+    ],
+)
+def test_lies_are_found_out_and_the_best_so_far_stays(fake, function, words):
+    result = ow.solve(PROBLEM, solver=fake(function))
+    assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
+    assert result.bound is None
+    assert words in result.reason

@@ -1,0 +1,84 @@
+"""Small random problems of placement that brute force can settle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.costs import Costs
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.placement import Placement
+
+MODELS = ("delay", "one_port_edge", "one_port_tensor")
+
+
+def small_problem(seed: int, *, most_operators: int = 5, scale: float = 1.0, memory: bool = False) -> Placement:
+    """A random graph on 1 to 3 devices: shared tensors, missing run times, uneven links; the seed picks the model."""
+    rng = np.random.default_rng(seed)
+    count, devices = int(rng.integers(2, most_operators + 1)), int(rng.integers(1, 4))
+    density = float(rng.choice([0.3, 0.5, 0.8]))
+    tensors, outputs, inputs = [], [[] for _ in range(count)], [[] for _ in range(count)]
+    for v in range(count):
+        readers = [w for w in range(v + 1, count) if rng.random() < density]
+        for t in range(1 if rng.random() < 0.7 else 2):
+            tensors.append(Tensor(id=f"t{v}.{t}", bytes=int(rng.integers(0, 8))))
+            outputs[v].append(f"t{v}.{t}")
+            for w in readers:
+                if t == 0 or rng.random() < 0.6:
+                    inputs[w].append(f"t{v}.{t}")
+    table = {
+        f"o{v}": {
+            f"d{k}": scale * int(rng.integers(0, 9)) for k in range(devices) if k == v % devices or rng.random() < 0.85
+        }
+        for v in range(count)
+    }
+    bandwidth = np.asarray(rng.choice([0.5, 1.0, 2.0, 4.0], size=(devices, devices))) / scale
+    weights = [int(rng.integers(0, 10)) for _ in range(count)]
+    room = [int(rng.integers(5, 30)) if memory else None for _ in range(devices)]
+    graph = OpGraph(
+        operators=[
+            Operator(id=f"o{v}", inputs=inputs[v], outputs=outputs[v], parameters=[f"w{v}", "all"][: 1 + v % 2])
+            for v in range(count)
+        ],
+        tensors=tensors,
+        parameters=[*(Parameter(id=f"w{v}", bytes=weights[v]) for v in range(count)), Parameter(id="all", bytes=3)],
+    )
+    cluster = Cluster(
+        devices=[Device(name=f"d{k}", memory_bytes=room[k]) for k in range(devices)],
+        bandwidth=bandwidth.tolist(),
+        latency=scale * float(rng.choice([0.0, 0.5])),
+    )
+    model: Any = MODELS[seed % 3]
+    return Placement(graph=graph, cluster=cluster, costs=Costs.from_table(table), transfers=model)
+
+
+def layered_problem(
+    layers: int, branches: int, room: int | None = None, transfers: Any = "one_port_tensor"
+) -> Placement:
+    """Equal layers of equal parallel branches on two unlike devices."""
+    operators, tensors, parameters = [], [Tensor(id="x", bytes=2)], []
+
+    def add(name: str, inputs: list[str], weight: int) -> str:
+        tensors.append(Tensor(id=f"{name}.out", bytes=2))
+        parameters.append(Parameter(id=f"{name}.w", bytes=weight))
+        operators.append(Operator(id=name, inputs=inputs, outputs=[f"{name}.out"], parameters=[f"{name}.w"]))
+        return f"{name}.out"
+
+    last = "x"
+    for layer in range(layers):
+        first = add(f"l{layer}.in", [last], 1)
+        heads = [add(f"l{layer}.h{h}", [first], 2) for h in range(branches)]
+        last = add(f"l{layer}.join", heads, 1)
+    costs = {op.id: {"fast": 1.0 + 2.0 * (".h" in op.id), "slow": 3.0 + 1.0 * (".h" in op.id)} for op in operators}
+    cluster = Cluster(
+        devices=[Device(name="fast", memory_bytes=room), Device(name="slow")], bandwidth=[[0, 2.0], [2.0, 0]]
+    )
+    return Placement(
+        graph=OpGraph(operators=operators, tensors=tensors, parameters=parameters),
+        cluster=cluster,
+        costs=Costs.from_table(costs),
+        transfers=transfers,
+        memory="parameters",
+    )

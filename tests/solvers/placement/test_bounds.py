@@ -1,0 +1,143 @@
+"""Every bound against brute force, and against itself under changes that must not matter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opweave.formulations.placement.instance import lower
+from opweave.problems.placement import Placement
+from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
+from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds, raise_level
+from opweave.solvers.placement.bounds.branches import branches_of
+from opweave.solvers.placement.bounds.counts import counts
+from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
+from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
+from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, milestones_of
+from opweave.solvers.placement.bounds.modules import cut_vertices, modules
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.run import Run
+from tests.brute_force_placement import best_placement
+from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
+
+
+def _net(problem: Placement) -> Net:
+    return net_of(lower(problem), problem)
+
+
+def _all_bounds(problem: Placement) -> dict[str, float]:
+    """Every bound by itself."""
+    instance, run = lower(problem), Run()
+    net = net_of(instance, problem)
+    reach, best = reach_of(net), Best(run)
+    path = longest(net, reach)
+    chain = milestones_of(net)
+    found = {
+        "critical path": path,
+        "energetic": energetic(net, reach, path),
+        "energetic at best prices": energetic_at_best_prices(net, reach, path),
+        "area": best_area(net.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
+        "first": chain.value(),
+    }
+    for name, level in (("relaxed", RELAXED), ("integer", INTEGER)):
+        raise_level(chain, level, run, best.report)
+        found[name] = chain.value()
+        found[f"{name} counts"] = counts(chain, instance, net, 10.0)
+    return found
+
+
+def test_two_operators_by_hand() -> None:
+    problem = layered_problem(1, 2)
+    # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
+    assert bound(problem, lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("seed", range(150))
+def test_no_bound_exceeds_the_optimum(seed: int) -> None:
+    problem = small_problem(seed, memory=seed % 2 == 1)
+    optimum, _ = best_placement(problem)
+    if optimum is None:
+        return
+    for name, value in _all_bounds(problem).items():
+        assert value <= optimum * (1 + 1e-9) + 1e-12, name
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_bounds_scale_with_the_times(seed: int) -> None:
+    first, second = (_all_bounds(small_problem(seed, scale=scale)) for scale in (1.0, 1e-6))
+    for name, value in first.items():
+        assert second[name] == pytest.approx(value * 1e-6, rel=1e-4), name
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_layers_of_branches_against_brute_force(model: str) -> None:
+    problem = layered_problem(1, 3, transfers=model)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert max(_all_bounds(problem).values()) <= optimum * (1 + 1e-9)
+
+
+def test_alike_branches_are_found_and_counted() -> None:
+    _, windows = modules(_net(layered_problem(2, 4)))
+    branches = branches_of(windows[1])
+    assert branches.times[branches.kept].tolist().count(4) == 1
+    assert len({window.key() for window in windows if len(window.inner)}) == 1
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_cut_vertices_are_on_every_path(seed: int) -> None:
+    net = _net(small_problem(seed))
+    count = len(net.seconds)
+    after = [net.after[net.after_start[v] : net.after_start[v + 1]].tolist() for v in range(count)]
+    before = [net.before[net.before_start[v] : net.before_start[v + 1]].tolist() for v in range(count)]
+
+    def avoidable(cut: int) -> bool:
+        """Whether some path from a beginning to an end avoids the operator."""
+        stack = [v for v in range(count) if not before[v] and v != cut]
+        while stack:
+            v = stack.pop()
+            if not after[v]:
+                return True
+            stack += [w for w in after[v] if w != cut]
+        return False
+
+    expected = {v for v in range(count) if not avoidable(v)}
+    assert set(cut_vertices(net, operator_order(net)).tolist()) == expected
+
+
+def test_area_equals_the_linear_program() -> None:
+    seconds = np.asarray([[2.0, 4.0], [3.0, 1.0], [5.0, 5.0]])
+    assert best_area(seconds, np.zeros(2)).value == pytest.approx(4.0)
+    assert quick_area(seconds, np.zeros(2)).value <= 4.0 + 1e-9
+
+
+def test_area_pays_for_memory() -> None:
+    seconds = np.asarray([[1.0, 10.0], [1.0, 10.0]])
+    tight = Memory(np.asarray([6.0, 6.0]), np.asarray([6.0, np.inf]))
+    assert best_area(seconds, np.zeros(2), tight).value >= 9.9
+    assert best_area(seconds, np.zeros(2)).value < 2.0
+
+
+def test_counts_see_memory_that_binds() -> None:
+    free, tight = layered_problem(8, 2), layered_problem(8, 2, room=24)
+    without = bound(free, lower(free), _net(free), Run())[0]
+    value, source = bound(tight, lower(tight), _net(tight), Run())
+    assert value > 1.05 * without
+    assert source == "counts with memory"
+
+
+def test_counts_stay_below_the_optimum_of_layers() -> None:
+    problem = layered_problem(1, 3, room=4)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert max(_all_bounds(problem).values()) <= optimum * (1 + 1e-9)
+
+
+def test_a_time_limit_leaves_a_valid_bound() -> None:
+    problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
+    instance, net = lower(problem), _net(problem)
+    value, _ = bound(problem, instance, net, run)
+    best = Best(Run())
+    quick_bounds(instance, net, best)
+    assert 0.0 < value <= bound(problem, instance, net, Run())[0]
+    assert run.bound == value

@@ -1,0 +1,76 @@
+"""Decomposition and the exact search in modules, against brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opweave.formulations.placement.instance import lower
+from opweave.problems.placement import Schedule
+from opweave.solvers.placement.decompose import decompose, solve_decompose
+from opweave.solvers.placement.module_search import Found, search_module
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import Plan, solution_of
+from opweave.solvers.run import Run
+from tests.brute_force_placement import best_placement
+from tests.solvers.placement.instances import layered_problem, small_problem
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
+    problem = small_problem(seed)
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    found = search_module(net, np.inf, 0.0, 200_000)
+    assert found.proved
+    assert found.makespan == pytest.approx(optimum, abs=1e-9)
+    order = np.argsort(found.start, kind="stable").astype(np.int64)
+    judged = problem.evaluate(
+        solution_of(instance, net, Plan(order, found.device, found.start, found.begins, found.makespan))
+    )
+    assert judged.feasible, judged.violations
+    assert judged.objective == pytest.approx(optimum, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(45))
+def test_decomposition_proves_the_optimum(seed: int) -> None:
+    problem, run = small_problem(seed), Run()
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    solve_decompose(problem, run)
+    assert run.objective == pytest.approx(optimum, abs=1e-9)
+    assert run.bound == pytest.approx(optimum, rel=1e-6, abs=1e-9)
+    assert isinstance(run.best, Schedule)
+    assert problem.evaluate(run.best).feasible
+
+
+def test_equal_layers_are_solved_once() -> None:
+    problem, nets = layered_problem(10, 3), []
+
+    def spy(net: Net, upper: float, floor: float, budget: int) -> Found:
+        nets.append(net)
+        return search_module(net, upper, floor, budget)
+
+    run = Run()
+    decompose(problem, lower(problem), run, spy)
+    assert run.closed()
+    assert len(nets) <= 2 * 4  # two sorts of modules, four pairs of end devices
+
+
+def test_an_unfinished_search_enters_with_its_bound() -> None:
+    problem, run = layered_problem(3, 4), Run()
+
+    def tired(net: Net, upper: float, floor: float, budget: int) -> Found:
+        found = search_module(net, upper, floor, 1)
+        assert not found.proved or found.makespan <= upper
+        return found
+
+    decompose(problem, lower(problem), run, tired)
+    best = Run()
+    solve_decompose(problem, best)
+    assert run.bound is not None
+    assert best.objective is not None
+    assert run.bound <= best.objective * (1 + 1e-9)
+    assert best.closed()

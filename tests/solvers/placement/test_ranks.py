@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+from hypothesis import given
+
+from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement import ranks
+from opweave.solvers.placement.net import net_of
+from tests.solvers.placement.examples import topcuoglu
+from tests.strategies import placements
+
+
+def test_published_upward_ranks():
+    problem = topcuoglu()
+    net = net_of(lower(problem), problem)
+    published = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
+    assert ranks.upward_rank(net) == pytest.approx(published, abs=1e-3)
+    assert ranks.downward_rank(net) == pytest.approx([0, 31, 25, 22, 24, 27, 62.333, 66.667, 63.667, 93.333], abs=0.7)
+
+
+def test_published_order():
+    problem = topcuoglu()
+    net = net_of(lower(problem), problem)
+    order = (ranks.order_by(ranks.upward_rank(net), net) + 1).tolist()
+    assert sorted(order[1:3]) == [3, 4]  # equal ranks
+    assert [order[0], *order[3:]] == [1, 2, 5, 6, 9, 7, 8, 10]
+
+
+def test_assigned_ranks_add_up_real_times():
+    problem = topcuoglu()
+    net = net_of(lower(problem), problem)
+    alone = ranks.assigned_rank(net, np.zeros(10, dtype=np.int64))
+    assert alone[9] == 21
+    assert alone[0] == 14 + max(13 + 18 + 21, 11 + 7 + 21, 13 + 18 + 21, 12 + 18 + 21, 13 + 5 + 21)
+    split = np.zeros(10, dtype=np.int64)
+    split[9] = 1
+    assert ranks.assigned_rank(net, split)[8] == 18 + 13 + 7
+
+
+def test_device_tails_take_the_cheapest_devices():
+    problem = topcuoglu()
+    net = net_of(lower(problem), problem)
+    tails = ranks.device_tails(net)
+    assert tails[9].tolist() == [0, 0, 0]
+    assert tails[8].tolist() == [min(21, 13 + 7), 7, min(16, 13 + 7)]
+
+
+@given(placements(max_operators=6, precedes=True))
+def test_compiled_and_plain_agree(problem):
+    net = net_of(lower_or_skip(problem), problem)
+    order = ranks.order_of_graph(net)
+    assert sorted(order.tolist()) == list(range(len(net.seconds)))
+    place = np.argsort(order)
+    assert all(place[u] < place[v] for v in range(len(order)) for u in net.before[slice(*net.before_start[v : v + 2])])
+    rank = ranks.upward_rank(net)
+    assert np.array_equal(ranks.ready_order.plain(net, rank), ranks.ready_order.compiled(net, rank))
+    assert np.array_equal(ranks.tails.plain(net, order), ranks.tails.compiled(net, order))
+    for kernel in (ranks.heights, ranks.depths):
+        inputs = (net, order, ranks.mean_seconds(net), ranks.mean_transfer(net))
+        assert np.array_equal(kernel.plain(*inputs), kernel.compiled(*inputs))
+
+
+def lower_or_skip(problem):
+    from hypothesis import assume
+
+    from opweave.formulations.order_arcs import ContradictionError
+
+    try:
+        return lower(problem)
+    except ContradictionError:
+        assume(False)
