@@ -350,7 +350,7 @@ def _ranks(problem: Placement) -> dict[str, int]:
 
 def _in_time(activities: Iterable[_Activity]) -> list[_Activity]:
     """By start; what takes 0 seconds before what starts with it, and in the order of the data."""
-    return sorted(activities, key=lambda activity: (activity.start, activity.end))
+    return sorted(activities, key=lambda activity: (activity.start, activity.end, activity.rank))
 
 
 def _clashes(timeline: list[_Activity], tolerance: float) -> Iterator[tuple[_Activity, _Activity, float]]:

@@ -21,7 +21,6 @@ from opweave.formulations.placement.retime import retimed
 from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
-from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
@@ -132,8 +131,11 @@ def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Itera
             continue
         chain, whole = [v], 1
         more = longest_chain(rules, [kinds[v]])[1]
-        while more and following[chain[-1]] >= 0 and joined[following[chain[-1]]] < 0:
-            chain.append(following[chain[-1]])
+        while more:
+            w = following[chain[-1]]
+            if w < 0 or joined[w] >= 0 or _reads_again(problem, chain, w):
+                break
+            chain.append(w)
             complete, more = longest_chain(rules, [kinds[u] for u in chain])
             if complete == len(chain) and any(cost([ids[u] for u in chain], name) is not None for name in devices):
                 whole = complete
@@ -166,22 +168,16 @@ def _following(problem: Placement) -> list[int]:
         if len(after) != 1 or v in alone or int(after[0]) in alone or not outputs.isdisjoint(op.outputs):
             continue
         following[v] = int(after[0])
-    if problem.transfers == "one_port_edge":  # a fused operator would be sent once what its members are sent twice
-        for v, w in enumerate(following):
-            if w >= 0 and _reads_again(graph, v, w):
-                following[v] = -1
     return following
 
 
-def _reads_again(graph: OpGraph, v: int, w: int) -> bool:
-    """Whether w reads a tensor that v or anything before v in a chain may read, too."""
-    upstream, frontier = set(graph.operators[v].inputs), [v]
-    own = set(graph.operators[v].outputs)
-    for _ in range(8):
-        frontier = [int(u) for x in frontier for u in graph.arrays.predecessors[x]]
-        for u in frontier:
-            upstream.update(graph.operators[u].inputs)
-    return not upstream.isdisjoint(set(graph.operators[w].inputs) - own - set(graph.inputs))
+def _reads_again(problem: Placement, chain: Sequence[int], w: int) -> bool:
+    """Whether a tensor would be sent to the fused operator once that its members are sent one by one."""
+    if problem.transfers != "one_port_edge":
+        return False
+    operators = problem.graph.operators
+    read = {name for v in chain for name in operators[v].inputs}
+    return any(name in read and name in problem.graph.producer for name in operators[w].inputs)
 
 
 def _unfusable(problem: Placement) -> set[int]:

@@ -29,7 +29,6 @@ They hold to two ticks, so a rule about times should forgive a part of a million
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -132,7 +131,11 @@ class Intervals(PlacementProgram):
         links_needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
         check_rows(rows, self.name, self.circumstances.limits)
-        tick = tick_of(instance, messages, windows.horizon)
+        # rows that are not known yet may ask for times between those that durations measure
+        activities = instance.operators + len(messages)
+        tick = fine_tick(activities, windows.horizon)
+        if not self.circumstances.extended:
+            tick = common_tick(instance, windows.horizon) or tick
         model = PlacementIntervals(problem=problem, instance=instance, messages=messages, windows=windows, tick=tick)
         self._unit = model.tick
         self._columns(model)
@@ -320,26 +323,23 @@ class Intervals(PlacementProgram):
         model.rows.append(whole_row(model, row, model.tick, times))
 
 
-def tick_of(instance: PlacementInstance, messages: Iterable[Message], horizon: float) -> float:
-    """Seconds of a tick: the largest decimal one that measures all durations, or a fine one.
+def fine_tick(activities: int, horizon: float) -> float:
+    """Seconds of a tick so small that rounding does not matter, even summed up along a path of all activities."""
+    return horizon / min(TICKS * max(1, activities), MOST_TICKS) if horizon > 0 else 1.0
 
-    Examples
-    --------
-    Durations of 0.5 s, 1.5 s and 2 s have a tick of 0.5 s.
-    """
-    messages = tuple(messages)
-    durations = instance.seconds[np.isfinite(instance.seconds)].tolist()
+
+def common_tick(instance: PlacementInstance, horizon: float) -> float | None:
+    """Seconds of the largest decimal tick that measures all durations, such as 0.5 for 0.5, 1.5 and 2; None if tiny."""
     sent = flow_seconds(instance)
-    durations = np.unique([*durations, *sent[np.isfinite(sent)].tolist()])
+    durations = np.concatenate([instance.seconds[np.isfinite(instance.seconds)], sent[np.isfinite(sent)]])
     for digits in range(-3, 10):
         counts = durations * 10.0**digits
         whole = np.round(counts)
         if (np.abs(counts - whole) <= WHOLE / 10 * np.maximum(1.0, whole)).all():
-            tick = math.gcd(*(int(count) for count in whole)) / 10.0**digits
+            tick = math.gcd(*(int(count) for count in np.unique(whole))) / 10.0**digits
             if tick > 0 and horizon / tick <= MOST_TICKS:
                 return tick
-    activities = instance.operators + len(messages)
-    return horizon / min(TICKS * activities, MOST_TICKS) if horizon > 0 else 1.0
+    return None
 
 
 def _less(total: dict[int, int], *others: dict[int, int]) -> dict[int, int]:

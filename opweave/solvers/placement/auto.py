@@ -1,29 +1,27 @@
 """The default plan for placement: floors, list schedulers, bounds, local search and decomposition.
 
 It contains every list scheduler, so it is never worse than any of them; "do not split" is the first of them. The time
-that is left after those is shared: local search, heavier bounds, decomposition at cut vertices, local search again.
+that is left after those is shared: local search, decomposition at cut vertices with its bounds, local search again.
 """
 
 from __future__ import annotations
-
-import math
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
-from opweave.solvers.placement.bounds.best import bound
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_SECONDS = 20.0
-"""Most seconds for bounds, and for decomposition, when there is no time limit."""
+"""Most seconds of local search, and of decomposition, when there is no time limit."""
 
-SHARES = (0.3, 0.3, 0.5)
-"""Of the time left: the first local search, the bounds, and the decomposition (of what is left by then)."""
+LOCAL_SHARE = 0.3
+DECOMPOSITION_SHARE = 0.7
+"""Of the time that is left by then; what remains goes to local search again."""
 
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
@@ -50,14 +48,11 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 def _improve_and_bound(search: LocalSearch) -> None:
     """Share the time that is left among the stages, until objective and bound meet."""
     run, rounds = search.run, UNTIMED_ROUNDS if search.run.time_limit is None else None
-    with run.at_most(_share(run, SHARES[0])):
+    with run.at_most(_share(run, LOCAL_SHARE)):
         search_from(search, rounds=rounds)
     if not run.should_stop():
-        with run.at_most(_share(run, SHARES[1])):
-            bound(search.problem, search.instance, search.net, run)
-    if not run.should_stop() and math.isfinite(search.makespan):
-        with run.at_most(_share(run, SHARES[2])):
-            decompose(search.problem, search.instance, search.net, run)
+        with run.at_most(_share(run, DECOMPOSITION_SHARE)):
+            decompose(search.problem, search.instance, run)
         if isinstance(run.best, Schedule):
             search.consider_schedule(run.best)
     if rounds is None and not run.should_stop():

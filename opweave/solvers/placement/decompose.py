@@ -25,6 +25,7 @@ from opweave.formulations.placement.instance import FloatArray, PlacementInstanc
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, Module, milestones_of
@@ -243,7 +244,7 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
         decompose(problem, instance, run)
     else:
         run.proved(0.0, "trivial")
-        run.found(Schedule(device={}, start={}), 0.0)
+        run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory fits")
     return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)

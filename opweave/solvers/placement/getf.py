@@ -51,7 +51,8 @@ def device_speeds(net: Net) -> FloatArray:
     allowed = np.isfinite(net.seconds)
     own = np.where(allowed, net.seconds, 0.0).sum(axis=0)
     mean = np.where(allowed, mean_seconds(net)[:, None], 0.0).sum(axis=0)
-    return np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
+    speed: FloatArray = np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
+    return speed
 
 
 def _shares(net: Net) -> FloatArray | None:

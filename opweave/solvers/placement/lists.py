@@ -17,9 +17,6 @@ from opweave.solvers.run import Outcome, Run
 Rule = Callable[[PlacementInstance, Net], Plan]
 """Builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
 
-RULES: dict[str, Rule] = {}
-"""Every registered rule by its solver name; plans that put solvers together go through them."""
-
 TARGETS = ("assignment", "order_arcs")
 """Expressions of side constraints that :func:`~opweave.formulations.placement.instance.lower` takes in."""
 
@@ -41,7 +38,6 @@ def solve_by(rule: Rule, problem: Placement, run: Run) -> Outcome:
 
 def register_rule(name: str, rule: Rule, about: str) -> None:
     """Make a rule selectable by name."""
-    RULES[name] = rule
     register(
         Solver(
             name=name,

@@ -19,9 +19,9 @@ from opweave.problems.placement import Placement, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.solvers.placement.anneal import DRAWS, anneal, members_of, order_for, counted_plan
+from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.lists import RULES
 from opweave.solvers.placement.net import Net, makespan_within, net_of
 from opweave.solvers.placement.schedule import fits, report, schedule_of
 from opweave.solvers.registry import Feature, Solver, register
@@ -137,8 +137,8 @@ def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> L
 
 def list_plans(search: LocalSearch) -> None:
     """Report what every list scheduler finds, and start from the best."""
-    for name, rule in RULES.items():
-        search.run.enter(name)
+    for rule in RULES:
+        search.run.enter("list schedulers")
         try:
             plan = rule(search.instance, search.net)
         except NoPlanError:

@@ -19,7 +19,8 @@ def mean_seconds(net: Net) -> FloatArray:
     """Run time of every operator, averaged over the devices that may run it. Shape (operators,)."""
     allowed = np.isfinite(net.seconds)
     total: FloatArray = np.where(allowed, net.seconds, 0.0).sum(axis=1)
-    return total / np.maximum(1, allowed.sum(axis=1))
+    mean: FloatArray = total / np.maximum(1, allowed.sum(axis=1))
+    return mean
 
 
 def mean_transfer(net: Net) -> FloatArray:
@@ -27,7 +28,8 @@ def mean_transfer(net: Net) -> FloatArray:
     linked = np.isfinite(net.latency) & ~np.eye(len(net.latency), dtype=bool)
     if not linked.any():
         return np.zeros(len(net.size))
-    return float(net.latency[linked].mean()) + net.size * float(net.per_byte[linked].mean())
+    seconds = float(net.latency[linked].mean()) + net.size * float(net.per_byte[linked].mean())
+    return np.asarray(seconds, dtype=np.float64)
 
 
 def upward_rank(net: Net) -> FloatArray:

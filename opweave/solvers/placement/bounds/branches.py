@@ -22,6 +22,8 @@ class Branches:
         Operators that stay: the ends, and those of one branch of every group of alike branches. Shape (operators,).
     times
         How many operators each one stands for. Shape (operators,).
+    leader
+        The operator that stands for each one. Shape (operators,).
     shared
         Tensors that the same columns describe for all branches: made by an end, or read by several branches.
         Shape (tensors,).
@@ -29,6 +31,7 @@ class Branches:
 
     kept: BoolArray
     times: FloatArray
+    leader: IntArray
     shared: BoolArray
 
 
@@ -52,14 +55,15 @@ def branches_of(window: Window) -> Branches:
     for number, part in enumerate(members):
         component[part] = number
     shared = _shared_tensors(window, component)
-    kept, times = np.ones(count, dtype=bool), np.ones(count)
+    kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
     seen: dict[bytes, list[int]] = {}
     for part in members:
         same = seen.setdefault(_signature(window, np.asarray(part, dtype=np.int64), shared), part)
         if same is not part:
             kept[part] = False
             times[same] += 1
-    return Branches(kept, times, shared)
+            leader[part] = same
+    return Branches(kept, times, leader, shared)
 
 
 def _shared_tensors(window: Window, component: IntArray) -> BoolArray:

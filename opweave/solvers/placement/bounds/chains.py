@@ -5,6 +5,8 @@ Source: the milestone-chain bound M1, choice of the chain.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,9 +19,7 @@ MOST_OPERATORS = 2_200
 """Largest problem whose pairs of operators are all looked at."""
 
 WINDOW_SIZES = (100, 500)
-"""Most operators of a window: the first is preferred unless the second encloses far more work."""
-
-FAR_MORE = 1.1
+"""Most operators of a window in either chain."""
 
 FINER = 1e-6
 """Reward of one more milestone, as a share of all work."""
@@ -35,8 +35,16 @@ def reachable(net: Net, order: IntArray) -> NDArray[np.bool_]:
     return reach
 
 
-def milestone_chain(net: Net) -> tuple[IntArray, list[IntArray]]:
-    """Milestones in order, and the operators before, between and after them (predecessors first).
+class Chain(NamedTuple):
+    """Milestones in order, the operators before, between and after them (predecessors first), and the work enclosed."""
+
+    milestones: IntArray
+    members: list[IntArray]
+    work: float
+
+
+def milestone_chains(net: Net) -> list[Chain]:
+    """The best chains for small and for large windows; one without milestones when the net is too large for that.
 
     The longest path over pairs u before v, where a pair is worth the least work strictly between (0 if that is more
     operators than a window may have), an operator its own least work. Any chain gives a valid bound.
@@ -44,7 +52,7 @@ def milestone_chain(net: Net) -> tuple[IntArray, list[IntArray]]:
     count = len(net.seconds)
     order = operator_order(net)
     if not 2 <= count <= MOST_OPERATORS:
-        return np.zeros(0, dtype=np.int64), [order]
+        return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
     reach = reachable(net, order)[np.ix_(order, order)]
     work = net.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
@@ -61,9 +69,11 @@ def milestone_chain(net: Net) -> tuple[IntArray, list[IntArray]]:
     np.fill_diagonal(before, False)
     before[0, -1] = False
     total = max(float(work.sum()), 1e-300)
-    small, large = (_longest(inside, size, before, work, FINER * total, most) for most in WINDOW_SIZES)
-    chain = large[1] if large[0] > FAR_MORE * small[0] else small[1]
-    return order[chain], [order[row] for row in _members(reach, chain)]
+    chains = []
+    for most in WINDOW_SIZES:
+        value, chain = _longest(inside, size, before, work, FINER * total, most)
+        chains.append(Chain(order[chain], [order[row] for row in _members(reach, chain)], value))
+    return chains
 
 
 def _longest(

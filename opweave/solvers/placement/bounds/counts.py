@@ -11,7 +11,7 @@ windows of class c whose ends are on a and b; and for every (c, a, b) the column
 minimise sum X p + sum Len. Proof: read the 0/1 point of every window of a schedule off, add the points of alike
 windows with equal ends: every row is homogeneous in F, hence satisfied by the sum; the memory rows hold because the
 pieces of the chain have no operator in common; the objective is at most the makespan because milestones and windows
-are disjoint in time. Alike branches may be averaged as before, since memory counts them alike. Operators outside the
+are disjoint in time. Alike branches may be averaged as before when each is charged the least memory of theirs. Operators outside the
 chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory, without any
 iteration.
 
@@ -188,8 +188,11 @@ class _Program:
         floor = self.most.open(np.zeros(1))
         self.most.put(floor, number, value / program.scale)
         self.most.put(floor, columns[program.length : program.length + 1], -1.0)
+        # branches alike in time may differ in memory: whichever of them a device runs, it takes the least of theirs
+        least = np.full(len(kind.bytes), np.inf)
+        np.minimum.at(least, block.branches.leader, kind.bytes)
         there = np.flatnonzero(program.x[:, 0] >= 0)
-        self.most.put(self.rows[None, :], columns[program.x[there]], kind.bytes[there][:, None] * self.unit)
+        self.most.put(self.rows[None, :], columns[program.x[there]], least[there][:, None] * self.unit)
 
     def solve(self, time_limit: float) -> float:
         """The optimum; 0 when it was not reached, inf when no plan can fit the memory."""

@@ -137,7 +137,7 @@ def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
 
 def work_of(net: Net) -> int:
     """Elementary steps of one pass over all flows and device pairs."""
-    devices = net.seconds.shape[1]
+    devices = int(net.seconds.shape[1])
     return (len(net.source) + len(net.before) + len(net.seconds)) * devices * devices
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.placement.bounds.branches import Branches, branches_of
-from opweave.solvers.placement.bounds.chains import milestone_chain
+from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
 from opweave.solvers.placement.bounds.modules import modules, windows_between
 from opweave.solvers.placement.bounds.window_program import Builder, integer_bound, relaxed_bound
 from opweave.solvers.placement.bounds.windows import Window
@@ -41,6 +41,10 @@ FIRST, RELAXED, INTEGER = 0, 1, 2
 LARGEST_RELAXED = 400
 LARGEST_INTEGER = 120
 """Most operators (alike branches counted once) of a window for the linear and the integer program."""
+
+
+FAR_MORE = 1.1
+"""Ratio of enclosed work from which on a chain of larger windows is worth a look."""
 
 
 @dataclass(eq=False)
@@ -197,27 +201,37 @@ def milestones_of(net: Net) -> Milestones:
 
 
 def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
-    """Refine a module by milestones of its own; its ends are no milestones."""
-    net = window.net
-    chain, members = milestone_chain(net)
-    first, last = 0, len(chain)
-    count = len(window.operators)
-    if window.entry and len(chain) and chain[0] == 0:
-        first = 1
-    if window.exit and last > first and chain[-1] == count - 1:
-        last -= 1
-    ends_inside = (window.entry and first == 0) or (window.exit and last == len(chain))
-    if first >= last or ends_inside:
+    """Refine a module by milestones of its own; its ends are no milestones.
+
+    Large windows are preferred when they enclose far more work and are small once alike branches are counted once.
+    """
+    small, *large = milestone_chains(window.net)
+    inner, parts = _refined(window, small)
+    if large and large[0].work > FAR_MORE * small.work:
+        other, wide = _refined(window, large[0])
+        if all(int(branches_of(part).kept.sum()) <= LARGEST_INTEGER for part in wide):
+            inner, parts = other, wide
+    whole = window.first_bounds()
+    if not len(inner):
         block = _block(window, blocks)
-        nothing = np.zeros(0, dtype=np.int64)
-        everything = np.arange(len(window.operators))
-        return Module(net.seconds[nothing], [block], block.values.copy(), nothing, [everything])
-    inner = chain[first:last]
-    rows = members[first : last + 1]
-    ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
-    parts = windows_between(net, ends, rows)
+        return Module(window.net.seconds[inner], [block], whole, inner, [np.arange(len(window.operators))])
     own = [part.operators for part in parts]
-    return Module(net.seconds[inner], [_block(part, blocks) for part in parts], window.first_bounds(), inner, own)
+    return Module(window.net.seconds[inner], [_block(part, blocks) for part in parts], whole, inner, own)
+
+
+def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
+    """Milestones between the ends of a window and the windows between them; none when the chain misses an end."""
+    milestones, count = chain.milestones, len(window.operators)
+    first, last = 0, len(milestones)
+    if window.entry:
+        first = 1 if last and milestones[0] == 0 else last
+    if window.exit:
+        last = last - 1 if last > first and milestones[-1] == count - 1 else first
+    if first >= last:
+        return np.zeros(0, dtype=np.int64), [window]
+    inner = milestones[first:last]
+    ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
+    return inner, windows_between(window.net, ends, chain.members[first : last + 1])
 
 
 def _block(window: Window, blocks: dict[bytes, Block]) -> Block:

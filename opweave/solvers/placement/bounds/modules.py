@@ -47,7 +47,7 @@ def cut_vertices(net: Net, order: IntArray) -> IntArray:
     covered = np.zeros(count + 2, dtype=np.int64)
     np.add.at(covered, starts + 1, 1)
     np.add.at(covered, ends, -1)
-    return order[np.cumsum(covered)[:count] == 0]
+    return np.asarray(order[np.cumsum(covered)[:count] == 0])
 
 
 def windows_between(net: Net, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:

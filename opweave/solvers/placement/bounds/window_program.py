@@ -319,11 +319,14 @@ def _solve_integer(program: WindowProgram, time_limit: float) -> tuple[float, bo
     """Dual bound in scaled units, and whether it is the optimum."""
     import highspy
 
-    engine = highspy.Highs()
+    engine = highspy.Highs()  # type: ignore[no-untyped-call]
     # HiGHS 1.15 presolves again when it restarts its tree, and then cuts off optimal points of these programs
-    options = {"output_flag": False, "threads": 1, "presolve": "off", "mip_allow_restart": False, "mip_rel_gap": 1e-6}
-    for name, value in {**options, "time_limit": max(0.05, time_limit)}.items():
-        engine.setOptionValue(name, value)
+    engine.setOptionValue("presolve", "off")
+    engine.setOptionValue("mip_allow_restart", False)
+    engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("threads", 1)
+    engine.setOptionValue("mip_rel_gap", 1e-6)
+    engine.setOptionValue("time_limit", max(0.05, time_limit))
     rows = vstack([program.most, program.equal]).tocsr()
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = rows.shape
