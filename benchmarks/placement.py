@@ -105,6 +105,7 @@ def profiles(*, smoke: bool) -> None:
         "Measured profiles, one port for each edge: makespan in ms",
         ("profile", "operators", "best known", "its bound", "others", *COLUMNS),
         measured_rows(smoke=smoke),
+        note="Transfer times are reproduced to 0.08 % (short ones to 0.6 %), so values may differ by as much.",
     )
 
 

@@ -82,13 +82,13 @@ def check(problem: ow.Problem, result: ow.Result, optimum: float | None) -> None
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_solvers_agree_with_brute_force(row: ow.SolverInfo, data: st.DataObject) -> None:
     subject = SUBJECTS[row.problem]
     problem = data.draw(subject.instances)
     optimum = subject.optimum(problem)
-    result = solve_or_skip(problem, row.name, time_limit=20.0)
+    result = solve_or_skip(problem, row.name)
     check(problem, result, optimum)
     if row in PROVERS:
         expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
@@ -107,7 +107,7 @@ def test_contradictory_constraints_are_infeasible(row: ow.SolverInfo, problem: o
 
 
 @pytest.mark.parametrize("row", ROWS, ids=named)
-@settings(max_examples=8, suppress_health_check=list(HealthCheck))
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_same_seed_same_result(row: ow.SolverInfo, data: st.DataObject) -> None:
     problem = data.draw(SUBJECTS[row.problem].instances)
@@ -117,7 +117,7 @@ def test_same_seed_same_result(row: ow.SolverInfo, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("subject", SUBJECTS.values(), ids=SUBJECTS.keys())
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_auto_is_never_worse_than_a_simple_plan(subject: Subject, data: st.DataObject) -> None:
     problem = data.draw(subject.instances)

@@ -21,7 +21,7 @@ MODEL = "nasnetmobile.json.gz"
 
 ENGINE_SECONDS = 10.0
 PLAN_SECONDS = 60.0
-"""The search needs less than a second once its loops are compiled; the first run on a slow machine compiles for longer."""
+"""The search needs less than a second once its loops are compiled; the first run on a machine compiles them."""
 
 
 @dataclass(frozen=True, slots=True)

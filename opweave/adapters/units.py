@@ -11,6 +11,9 @@ from opweave.problems.limits import MAX_BYTES
 _FACTORS = {"": 1, "B": 1}
 _FACTORS |= {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
 _FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("kMGTP")}
+TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+"""Seconds in a unit of time, the largest first."""
+
 _BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
 
 
@@ -98,11 +101,11 @@ def precise_seconds(seconds: float) -> str:
     Examples
     --------
     >>> precise_seconds(0.0012787), precise_seconds(23.745), precise_seconds(4e-7), precise_seconds(0.0)
-    ('1.279 ms', '23.75 s', '0.4 µs', '0 s')
+    ('1.279 ms', '23.75 s', '400 ns', '0 s')
     """
     if seconds == 0.0:
         return "0 s"
-    scale, unit = next((pair for pair in ((1.0, "s"), (1e-3, "ms")) if seconds >= pair[0]), (1e-6, "µs"))
+    scale, unit = next((pair for pair in TIME_UNITS if seconds >= pair[0]), TIME_UNITS[-1])
     value = seconds / scale
     digits = max(0, 3 - math.floor(math.log10(value))) if value >= 0.001 else 6
     text = f"{value:,.{digits}f}"

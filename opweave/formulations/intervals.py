@@ -15,6 +15,10 @@ FINEST = 1_000_000
 """Fractions in rows are rounded to parts of this, to the side that keeps every solution."""
 
 
+LARGEST_FACTOR = 1e9
+"""Largest factor that makes the numbers of a row whole."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
     """``constant + sum of coefficient * column``; comparing it with another one or a number gives a row.
@@ -173,10 +177,10 @@ def whole_row(model: IntervalModel, row: Comparison, unit: float, ticks: frozens
     scale = 1.0 / unit if any(column in ticks for column in terms) else 1.0
     terms = {column: value * scale for column, value in terms.items()}
     exact = all(abs(value - round(value)) <= 1e-12 * abs(value) for value in terms.values())
-    factor = 1.0 if exact else max(1.0, FINEST / max(abs(value) for value in terms.values()))
+    factor = 1.0 if exact else min(LARGEST_FACTOR, max(1.0, FINEST / max(map(abs, terms.values()), default=1.0)))
     loose = sum(2.0 * abs(value) * factor for column, value in terms.items() if column in ticks)
-    if not exact:
-        loose += sum(0.5 * max(abs(model.low[column]), abs(model.high[column])) for column in terms)
+    for column, value in terms.items():
+        loose += abs(value * factor - round(value * factor)) * max(abs(model.low[column]), abs(model.high[column]))
     sides = [
         None if math.isinf(side) else rounding(side * scale * factor + sign * (loose + 1e-9))
         for side, sign, rounding in ((row.low, -1, math.ceil), (row.high, 1, math.floor))

@@ -81,7 +81,8 @@ class Kernel(Generic[Arguments, Value]):
         if self._cached is None:
             cache = numba.njit(cache=True, nogil=True)(self.plain).stats.cache_path
             indices = [] if cache is None else Path(cache).glob(f"*.{self.plain.__name__}-*.nbi")
-            self._cached = any([_readable_or_removed(index) for index in indices])
+            readable = [_readable_or_removed(index) for index in indices]  # all of them, so that all stale ones go
+            self._cached = any(readable)
         return self._cached
 
 

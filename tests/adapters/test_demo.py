@@ -16,9 +16,9 @@ def test_the_model_is_in_the_package() -> None:
     assert (problem.graph.name, len(problem.graph.operators)) == ("NASNetMobile", 665)
 
 
-def test_it_ends_in_half_a_minute() -> None:
-    seconds = [stage.seconds for stage in demo_stages(demo_problem()) if stage.solver in ("auto", "highs")]
-    assert sum(seconds) <= 25
+def test_the_engine_may_not_take_half_a_minute() -> None:
+    seconds = [stage.seconds for stage in demo_stages(demo_problem()) if stage.solver == "highs"]
+    assert sum(seconds) <= 10
 
 
 @pytest.mark.usefixtures("fake_solvers")

@@ -36,8 +36,8 @@ def problem() -> ow.MemoryOrdering:
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[[Run], Outcome]], str]]:
     """Registers a solver that does what it is told; returns its name."""
-    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
     registry._load()
+    monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
     def add(act: Callable[[Run], Outcome]) -> str:
         register(

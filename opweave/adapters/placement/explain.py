@@ -22,6 +22,9 @@ BOTTLENECK = 0.9
 FULL = 0.95
 """Memory filled to this share is worth a sentence."""
 
+WORTH_NAMING = 0.01
+"""A device's share of the critical path that it is named for."""
+
 SAME = 1e-6
 """Plans whose lengths differ by less than this share count as equally long."""
 
@@ -146,10 +149,14 @@ def _path(details: PlacementDetails) -> str:
             sending += step.end - step.start
         else:
             computing[step.target] = computing.get(step.target, 0.0) + step.end - step.start
+    worth = {name: seconds for name, seconds in computing.items() if seconds >= WORTH_NAMING * details.makespan}
     parts = [
         f"{readable_share(seconds / details.makespan)} computing on {name!r}"
-        for name, seconds in sorted(computing.items(), key=lambda pair: -pair[1])
+        for name, seconds in sorted(worth.items(), key=lambda pair: -pair[1])
     ]
+    elsewhere = sum(computing.values()) - sum(worth.values())
+    if elsewhere > SAME * details.makespan:
+        parts.append(f"{readable_share(elsewhere / details.makespan)} computing elsewhere")
     if sending:
         parts.append(f"{readable_share(sending / details.makespan)} sending")
     idle = 1 - (sum(computing.values()) + sending) / details.makespan
@@ -178,7 +185,7 @@ def _proof(result: Result[Schedule]) -> str:
 
 
 def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
+    return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
 
 
 def _joined(parts: Iterable[str]) -> str:

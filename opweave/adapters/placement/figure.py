@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
 from opweave.adapters.placement.plan import DeviceUse
 from opweave.adapters.placement.trace import lanes
-from opweave.adapters.units import precise_seconds, readable_bytes
+from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes
 from opweave.problems.placement import Placement, PlacementDetails, Schedule, Transfer
 
 if TYPE_CHECKING:
@@ -27,8 +27,6 @@ NAMED_OPERATORS = 80
 
 WIDTH = 12.0
 DEVICE_HEIGHT, PORT_HEIGHT, GAP = 1.0, 0.42, 0.3
-
-_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ def placement_figure(
     bands = _bands(schedule, details, shown=shown, sent=sent)
     bottom = max((row.top + row.height for row, _ in bands), default=1.0)
     figure, (axes, shares) = new_panels(WIDTH, 1.9 + 0.42 * bottom, (6.0, 1.0))
-    scale, unit = next((pair for pair in _UNITS if details.makespan >= pair[0]), _UNITS[-1])
+    scale, unit = next((pair for pair in TIME_UNITS if details.makespan >= pair[0]), TIME_UNITS[-1])
     span = max(details.makespan, bound or 0.0) / scale or 1.0
     named = len(schedule.device) <= NAMED_OPERATORS
     for row, bars in bands:

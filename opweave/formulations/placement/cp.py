@@ -43,7 +43,7 @@ from opweave.formulations.placement.messages import Message, Route, flow_seconds
 from opweave.formulations.placement.program import PlacementProgram, instance_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
-from opweave.formulations.placement.windows import Windows, windows_of
+from opweave.formulations.placement.windows import Windows
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.placement import Placement, Schedule
 
@@ -126,7 +126,7 @@ class Intervals(PlacementProgram):
     def build(self, problem: Placement) -> Any:
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
-        windows = windows_of(instance, self._ceiling(problem, instance))
+        windows = self.windows(problem, instance)
         messages = messages_of(instance, problem.transfers)
         links_needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
@@ -142,6 +142,7 @@ class Intervals(PlacementProgram):
         self._one_device(model)
         self._memory(model)
         self._precedence(model)
+        self._links(model)
         self._routes(model)
         self._arrivals(model)
         self._no_overlap(model)
@@ -222,16 +223,13 @@ class Intervals(PlacementProgram):
             for q in model.devices_of(u):
                 for k in model.devices_of(v):
                     lasts = float(sent[flow, q, k])
-                    if lasts == math.inf:
-                        model.row({model.x[u, q]: 1, model.x[v, k]: 1}, None, 1)
-                    elif lasts > 0:
+                    if 0 < lasts < math.inf:
                         least = model.ticks(float(instance.seconds[u, q])) + model.ticks(lasts)
                         gap = {model.starts_at[v]: 1, model.starts_at[u]: -1}
                         model.row(gap, least, None, (model.x[u, q], model.x[v, k]))
 
     def _routes(self, model: PlacementIntervals) -> None:
         """(7) A message takes the route from its producer's device to the one where a reader runs."""
-        linked = links(model.instance)
         for message, takes in zip(model.messages, model.takes, strict=True):
             u = message.producer
             for way, y in takes.items():
@@ -244,11 +242,15 @@ class Intervals(PlacementProgram):
                 model.row({y: 1, **dict.fromkeys(ends, -1)}, None, 0)
                 for end in ends:
                     model.row({y: -1, begin: 1, end: 1}, None, 1)
+
+    def _links(self, model: PlacementIntervals) -> None:
+        """The two ends of a flow do not run where no link leads from one to the other."""
+        instance, linked = model.instance, links(model.instance)
+        for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
             for q in model.devices_of(u):
-                for v in message.readers:
-                    for k in model.devices_of(v):
-                        if not linked[q, k]:
-                            model.row({model.x[u, q]: 1, model.x[v, k]: 1}, None, 1)
+                for k in model.devices_of(v):
+                    if not linked[q, k] and model.x[u, q] != model.x[v, k]:
+                        model.row({model.x[u, q]: 1, model.x[v, k]: 1}, None, 1)
 
     def _arrivals(self, model: PlacementIntervals) -> None:
         """(4a) T[m] >= C[u]; S[v] >= T[m] + its ticks for each reader v that needs m."""

@@ -72,10 +72,12 @@ def port_rows(written: PlacementModel, jobs: Sequence[Job], length: int) -> Rows
     for number, job in enumerate(jobs):
         for port in job.uses:
             ports.setdefault(port, []).append(number)
-    horizon = written.windows.horizon / written.unit
+    windows = written.windows
+    after = (written.instance.seconds + windows.tail).min(axis=1, initial=np.inf) / written.unit
     for port, members in ports.items():
         begin = min(jobs[number].ready for number in members)
-        end = min(horizon - jobs[number].due for number in members)
+        # over all devices: the row has to hold as well where nothing passes the port
+        end = min(float(after[v]) for number in members for v in written.messages[number].readers)
         total: Terms = {}
         for number in members:
             lasts = jobs[number].length

@@ -179,7 +179,7 @@ class Disjunctive(PlacementProgram):
         _, first = np.unique(instance.cluster, return_index=True)
         for v in first.tolist():
             rows.equal(written.weighted(v, np.ones(len(instance.devices))), 1.0)
-        rows.add_to(model, "one_device", written.variables)
+        rows.add_to(model, "one_device", written.variables, self.check_time)
 
     def _marginals(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(7) Sum over k of z[u, v, q, k] = x[u, q], sum over q = x[v, k]; y[t, q, k] >= z of each of its flows."""
@@ -200,7 +200,7 @@ class Disjunctive(PlacementProgram):
                     z = int(link_of(written, flow)[way.source, way.target])
                     if z != ABSENT:
                         rows.at_most({z: 1.0, y: -1.0}, 0.0)
-        rows.add_to(model, "marginals", written.variables)
+        rows.add_to(model, "marginals", written.variables, self.check_time)
 
     def _precedence(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(4a) S[v] >= C[u] + seconds of the flow between their devices, along every arc."""
@@ -217,7 +217,7 @@ class Disjunctive(PlacementProgram):
                 for q, k in np.argwhere((link != ABSENT) & (transfer[flow] > FIT)).tolist():
                     terms = add(terms, {int(link[q, k]): float(transfer[flow, q, k])})
             rows.at_most(terms, 0.0)
-        rows.add_to(model, "precedence", written.variables)
+        rows.add_to(model, "precedence", written.variables, self.check_time)
 
     def _arrivals(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(4a) T[m] >= C[u], and S[v] >= T[m] + its seconds for each reader v that needs m."""
@@ -234,14 +234,14 @@ class Disjunctive(PlacementProgram):
                     rows.at_most(terms, 0.0)
                 elif written.on[v, message.target] != ABSENT and big > 0:
                     rows.at_most(add(terms, {int(written.on[v, message.target]): big}), big)
-        rows.add_to(model, "arrivals", written.variables)
+        rows.add_to(model, "arrivals", written.variables, self.check_time)
 
     def _no_overlap(self, model: ConcreteModel, written: PlacementModel, closed: BoolArray) -> None:
         """(6) No two operators at a time on a device."""
         jobs = self.operator_jobs(written)
         pairs = meeting(jobs, closed, self.name, self.circumstances.limits)
         model.pairs = order_columns(written, "first", jobs, pairs)
-        apart_rows(jobs, model.pairs).add_to(model, "no_overlap", written.variables)
+        apart_rows(jobs, model.pairs).add_to(model, "no_overlap", written.variables, self.check_time)
 
     def _ports(self, model: ConcreteModel, written: PlacementModel, closed: BoolArray) -> None:
         """(8) No two messages at a time out of a device, or into one."""
@@ -253,7 +253,7 @@ class Disjunctive(PlacementProgram):
             implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
         pairs = meeting(jobs, implied, self.name, self.circumstances.limits)
         model.sent_pairs = order_columns(written, "first_sent", jobs, pairs)
-        apart_rows(jobs, model.sent_pairs).add_to(model, "ports", written.variables)
+        apart_rows(jobs, model.sent_pairs).add_to(model, "ports", written.variables, self.check_time)
 
     def _cuts(self, model: ConcreteModel, written: PlacementModel) -> None:
         """Rows that the others imply, but their relaxation does not."""
@@ -264,7 +264,7 @@ class Disjunctive(PlacementProgram):
             ("work", work_rows(written, length)),
             ("traffic", port_rows(written, self.message_jobs(written), length)),
         ):
-            rows.add_to(model, name, written.variables)
+            rows.add_to(model, name, written.variables, self.check_time)
 
     def operator_jobs(self, written: PlacementModel) -> list[Job]:
         """Operators on devices."""

@@ -18,7 +18,7 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Message, messages_of
+from opweave.formulations.placement.messages import Message, links, messages_of
 from opweave.formulations.placement.program import (
     ABSENT,
     PlacementModel,
@@ -102,7 +102,7 @@ class Moirai(PlacementProgram):
         rows = Rows()
         for v in range(written.instance.operators):
             rows.at_most(self._ends(written, v) | {column: -1.0}, 0.0)
-        rows.add_to(model, "makespan", written.variables)
+        rows.add_to(model, "makespan", written.variables, self.check_time)
         model.objective = linear_objective({column: 1.0}, 0.0, written.variables)
 
     def _one_device(self, model: ConcreteModel, written: PlacementModel) -> None:
@@ -110,7 +110,7 @@ class Moirai(PlacementProgram):
         rows = Rows()
         for v in range(written.instance.operators):
             rows.equal(written.weighted(v, np.ones(len(written.instance.devices))), 1.0)
-        rows.add_to(model, "one_device", written.variables)
+        rows.add_to(model, "one_device", written.variables, self.check_time)
 
     def _precedence(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(4a) C <= S along every arc of the graph whose edges have become nodes."""
@@ -121,7 +121,7 @@ class Moirai(PlacementProgram):
             rows.at_most(add(self._ends(written, message.producer), {int(written.sent[number]): -1.0}), 0.0)
             arrived = add(self._arrives(model, written, number), {int(written.start[message.readers[0]]): -1.0})
             rows.at_most(arrived, 0.0)
-        rows.add_to(model, "precedence", written.variables)
+        rows.add_to(model, "precedence", written.variables, self.check_time)
 
     def _no_overlap(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(6) S[i] >= C[j] - M delta - M (2 - x[i, k] - x[j, k]), and the mirror with 1 - delta."""
@@ -135,7 +135,7 @@ class Moirai(PlacementProgram):
                     terms = add(self._ends(written, early), {int(written.start[late]): -1.0})
                     terms = add(add(terms, both, horizon), {delta: horizon * (2 * side - 1)})
                     rows.at_most(terms, horizon * (2 + side))
-        rows.add_to(model, "no_overlap", written.variables)
+        rows.add_to(model, "no_overlap", written.variables, self.check_time)
 
     def _flows(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(7) z = 1 iff the ends differ; u[k', k''] >= x[i, k'] + x[j, k''] - 1; sum of u = z."""
@@ -150,11 +150,15 @@ class Moirai(PlacementProgram):
                         rows.at_most(add(both, {z: 1.0}), 2.0)
                     elif way is not None:
                         rows.at_most(add(both, {model.takes[number, way]: -1.0}), 1.0)
-                    elif len(both) == 2:  # no link leads there
-                        rows.at_most(both, 1.0)
             takes = {model.takes[number, way]: 1.0 for way in message.routes}
             rows.equal(takes | {z: -1.0}, 0.0)
-        rows.add_to(model, "flows", written.variables)
+        linked = links(written.instance)
+        for u, v in zip(written.instance.source.tolist(), written.instance.target.tolist(), strict=True):
+            for q, k in np.argwhere(~linked).tolist():
+                both = add(written.runs_on(u, q), written.runs_on(v, k))
+                if len(both) == 2:
+                    rows.at_most(both, 1.0)
+        rows.add_to(model, "flows", written.variables, self.check_time)
 
     def _congestion(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(8) Flows q = (a, b) and r = (c, d) that leave device k, or enter it, do not overlap.
@@ -175,7 +179,7 @@ class Moirai(PlacementProgram):
                         terms = add(self._arrives(model, written, early), {int(written.sent[late]): -1.0})
                         terms = add(add(terms, active, horizon), {delta: horizon * (2 * side - 1)})
                         rows.at_most(terms, horizon * (2 + side))
-        rows.add_to(model, "congestion", written.variables)
+        rows.add_to(model, "congestion", written.variables, self.check_time)
 
     def _ends(self, written: PlacementModel, v: int) -> Terms:
         """(4b) C[i] = S[i] + sum over k of p[i, k] x[i, k]."""

@@ -141,13 +141,30 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         self, problem: Placement, model: ConcreteModel, instance: PlacementInstance, messages: tuple[Message, ...]
     ) -> PlacementModel:
         """Windows and the unit of time; the handles ``model.on``, ``model.starts`` and ``model.ends``."""
-        windows = windows_of(instance, self._ceiling(problem, instance))
+        windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
         keeps = self.circumstances.extended
         written = PlacementModel(model, problem, instance, messages, windows, self._unit, keeps)
         model.placement = written
         model.on, model.starts, model.ends = written.handle_on, written.handle_starts, written.handle_ends
         return written
+
+    def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
+        """When everything can happen.
+
+        Raises
+        ------
+        InfeasibleError
+            When the links leave an operator no device.
+        """
+        windows = windows_of(instance, self._ceiling(problem, instance))
+        nowhere = np.flatnonzero(~np.isfinite(windows.through).any(axis=1))
+        if len(nowhere):
+            raise InfeasibleError(
+                f"operator {instance.names[nowhere[0]]!r} cannot run anywhere: no links join the devices that it and "
+                "the operators around it may run on"
+            )
+        return windows
 
     def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
         """Length of a known schedule, with some room; None while rows may come that it breaks."""

@@ -64,7 +64,8 @@ class Windows:
         """Latest end of a message that is needed."""
         after = self.instance.seconds + self.tail
         ends = {route.target for route in message.routes}
-        return self.horizon - min(float(after[reader, k]) for reader in message.readers for k in ends)
+        left = min(float(after[reader, k]) for reader in message.readers for k in ends)
+        return self.horizon - (left if np.isfinite(left) else 0.0)
 
 
 def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:

@@ -87,7 +87,9 @@ class CpSat:
         """Run the child; kill it when it overruns its time."""
         run = task.run
         seconds = run.remaining()
-        work = IntervalWork(plain(task.model), seconds, max(run.gap, CLOSE_ENOUGH), run.seed % LARGEST_SEED, run.threads)
+        work = IntervalWork(
+            plain(task.model), seconds, max(run.gap, CLOSE_ENOUGH), run.seed % LARGEST_SEED, run.threads
+        )
         answer: Answer | None = run_in_child(
             self.name,
             self.function,

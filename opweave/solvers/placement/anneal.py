@@ -122,7 +122,13 @@ def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: 
 
 @inlined
 def _with_clusters(
-    members_start: IntArray, members: IntArray, cluster: IntArray, group: IntArray, size: int, taken: IntArray, mark: int
+    members_start: IntArray,
+    members: IntArray,
+    cluster: IntArray,
+    group: IntArray,
+    size: int,
+    taken: IntArray,
+    mark: int,
 ) -> int:
     """Add to ``group`` all that Colocate ties to its members; ``taken`` holds ``mark`` for those that are in."""
     count = 0

@@ -6,14 +6,16 @@ that is left after those is shared: local search, decomposition at cut vertices 
 
 from __future__ import annotations
 
+from opweave.formulations.expressions import expressible
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.solvers.placement.decompose import decompose
+from opweave.solvers.placement.lists import TARGETS
 from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_SECONDS = 20.0
@@ -22,6 +24,11 @@ UNTIMED_SECONDS = 20.0
 LOCAL_SHARE = 0.3
 DECOMPOSITION_SHARE = 0.7
 """Of the time that is left by then; what remains goes to local search again."""
+
+
+ENGINE = "highs"
+ENGINE_OPERATORS = 36
+"""Graphs up to this size are given to the integer program when nothing else has closed the gap."""
 
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
@@ -33,11 +40,18 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         instance = lower(problem)
     except ContradictionError as error:
         return Outcome(infeasible=True, reason=str(error))
+    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+        return find_solver(problem, ENGINE).run(problem, run)
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     list_plans(search)
     _improve_and_bound(search)
+    if instance.operators <= ENGINE_OPERATORS and not run.should_stop():
+        with run.at_most(_share(run, 1.0)):
+            outcome = find_solver(problem, ENGINE).run(problem, run)
+        if outcome.infeasible:
+            return outcome
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
     if run.time_limit is None and not run.closed():
@@ -47,7 +61,8 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 
 def _improve_and_bound(search: LocalSearch) -> None:
     """Share the time that is left among the stages, until objective and bound meet."""
-    run, rounds = search.run, UNTIMED_ROUNDS if search.run.time_limit is None else None
+    run, small = search.run, search.instance.operators <= ENGINE_OPERATORS
+    rounds = UNTIMED_ROUNDS if run.time_limit is None or small else None
     with run.at_most(_share(run, LOCAL_SHARE)):
         search_from(search, rounds=rounds)
     if not run.should_stop():
@@ -73,6 +88,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "assignment"),
+        targets=(*TARGETS, "disjunctive"),
     )
 )

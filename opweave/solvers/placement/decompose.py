@@ -24,6 +24,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
@@ -236,6 +237,9 @@ def decompose(
 
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose"."""
+    reason = shortage(problem)
+    if reason is not None:
+        return Outcome(infeasible=True, reason=reason)
     try:
         instance = lower(problem)
     except ContradictionError as error:
@@ -257,7 +261,7 @@ register(
         kind="algorithm",
         run=solve_decompose,
         about="exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
-        proves="optimum",
+        proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         targets=("order_arcs", "assignment"),
     )

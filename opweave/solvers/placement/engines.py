@@ -62,7 +62,8 @@ def floor(problem: Placement) -> float | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    return windows_of(instance, None).critical_path
+    length = windows_of(instance, None).critical_path
+    return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
 
 
 AIDS = Aids(initial=best_list_schedule, floor=floor)

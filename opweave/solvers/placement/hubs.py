@@ -12,7 +12,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.placement.anneal import order_for, counted_plan
+from opweave.solvers.placement.anneal import counted_plan, order_for
 from opweave.solvers.placement.net import Net, makespan_within
 
 MOST_HUBS = 400

@@ -18,7 +18,7 @@ from opweave.problems.graph_arrays import IntArray, topological_order
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
-from opweave.solvers.placement.anneal import DRAWS, anneal, members_of, order_for, counted_plan
+from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
@@ -151,6 +151,9 @@ def list_plans(search: LocalSearch) -> None:
 
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
+    reason = shortage(problem)
+    if reason is not None:
+        return Outcome(infeasible=True, reason=reason)
     try:
         instance = lower(problem)
     except ContradictionError as error:
@@ -161,7 +164,7 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
-        return Outcome(run.termination(), reason=shortage(problem) or "no plan was found whose memory fits")
+        return Outcome(run.termination(), reason="no plan was found whose memory fits")
     return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
 
 

@@ -129,6 +129,56 @@ def assigned_jobs(net: Net, device: IntArray, job_of: IntArray) -> Jobs:
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
+@inlined
+def work_left(net: Net, order: IntArray, price: FloatArray) -> FloatArray:
+    """Least work at prices of time of the operators from every position on. Shape (operators + 1,)."""
+    count, devices = net.seconds.shape
+    least = np.zeros(count + 1)
+    for position in range(count - 1, -1, -1):
+        v, w = order[position], np.inf
+        for k in range(devices):
+            if net.seconds[v, k] < np.inf:
+                w = min(w, price[k] * net.seconds[v, k])
+        least[position] = least[position + 1] + w
+    return least
+
+
+@inlined
+def try_devices(
+    net: Net,
+    order: IntArray,
+    seconds: FloatArray,
+    device: IntArray,
+    v: int,
+    work: float,
+    price: FloatArray,
+    upper: float,
+    values: FloatArray,
+) -> int:
+    """Fill the bounds of an operator's devices, given ``work`` of all others at prices; returns how many were tried."""
+    count, devices = net.seconds.shape
+    heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
+    tried = 0
+    for k in range(devices):
+        values[k] = np.inf
+        if net.seconds[v, k] == np.inf:
+            continue
+        area = work + price[k] * net.seconds[v, k]
+        if area >= upper * (1.0 - CLOSE):
+            continue
+        tried += 1
+        device[v] = k
+        seconds[v] = np.inf
+        seconds[v, k] = net.seconds[v, k]
+        heads[:], tails[:] = 0.0, 0.0
+        raise_heads(net, seconds, order, heads)
+        raise_tails(net, seconds, order, tails)
+        values[k] = max(area, partial_bound(net, device, heads, tails))
+    seconds[v] = net.seconds[v]
+    device[v] = -1
+    return tried
+
+
 @kernel
 def search_assignments(
     net: Net,
@@ -150,15 +200,8 @@ def search_assignments(
     device = np.full(count, -1, dtype=np.int64)
     job_of = np.full(len(net.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
-    least = np.zeros(count + 1)
-    for position in range(count - 1, -1, -1):
-        v, w = order[position], np.inf
-        for k in range(devices):
-            if net.seconds[v, k] < np.inf:
-                w = min(w, price[k] * net.seconds[v, k])
-        least[position] = least[position + 1] + w
+    least = work_left(net, order, price)
     spent = np.full(count + 1, idle)
-    heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
@@ -181,22 +224,9 @@ def search_assignments(
             continue
         v = order[depth]
         if fresh:
-            for k in range(devices):
-                values[depth, k] = np.inf
-                if net.seconds[v, k] == np.inf:
-                    continue
-                work = spent[depth] + price[k] * net.seconds[v, k] + least[depth + 1]
-                if work >= upper * (1.0 - CLOSE):
-                    continue
-                budget -= 1
-                device[v] = k
-                seconds[v] = np.inf
-                seconds[v, k] = net.seconds[v, k]
-                heads[:], tails[:] = 0.0, 0.0
-                raise_heads(net, seconds, order, heads)
-                raise_tails(net, seconds, order, tails)
-                values[depth, k] = max(work, partial_bound(net, device, heads, tails))
-                seconds[v] = net.seconds[v]
+            budget -= try_devices(
+                net, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
+            )
             device[v] = -1
             if budget < 0:
                 return upper, False

@@ -66,14 +66,14 @@ def test_a_forward_pair_is_never_followed_by_a_backward_pair():
     assert _best_of_groups(problem, instance, groups) == best_ordering_by_states(problem)[0] == 9
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(problem=PEAKS)
 def test_contraction_keeps_the_smallest_peak(problem):
     instance, groups = _contracted(problem)
     assert _best_of_groups(problem, instance, groups) == best_ordering_by_states(problem)[0]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(data=st.data(), problem=memory_orderings(7, limits=False, precedes=False))
 def test_regrouping_an_order_does_not_raise_its_peak(data, problem):
     problem = problem.model_copy(update={"objective": "peak"})

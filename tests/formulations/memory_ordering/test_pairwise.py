@@ -37,14 +37,14 @@ def test_two_branches_by_hand(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=memory_orderings(7))
 def test_agrees_with_brute_force(name, problem):
     assert agrees(solved(problem, name), best_ordering_by_states(problem)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(problem=memory_orderings(7))
 def test_agrees_with_brute_force_when_rows_may_come(name, problem):
     result = solved(problem, name, extend=lambda model, problem: None)
@@ -52,7 +52,7 @@ def test_agrees_with_brute_force_when_rows_may_come(name, problem):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data(), problem=memory_orderings(5))
 def test_users_own_constraints_are_obeyed(data, name, problem):
     op = data.draw(st.sampled_from([op.id for op in problem.graph.operators]))
@@ -81,7 +81,7 @@ def test_rows_on_pairs_are_obeyed(data, name, problem):
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
 @pytest.mark.parametrize("circumstances", [Circumstances(), OPEN])
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data(), problem=memory_orderings(7, limits=False, precedes=False))
 def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, circumstances, problem):
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
@@ -99,7 +99,7 @@ def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, ci
     assert extracted.objective <= real
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(data=st.data(), problem=memory_orderings(6, limits=False, precedes=False))
 def test_handles_say_what_the_order_says(data, problem):
     order = data.draw(topological_orders(problem.graph))
@@ -112,7 +112,7 @@ def test_handles_say_what_the_order_says(data, problem):
     assert [value(positions[name]) for name in order] == list(range(len(order)))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(problem=memory_orderings(6), seed=st.integers(0, 2**32 - 1))
 def test_cycles_are_cut_off_and_orders_are_not(problem, seed):
     """Random values of the pairs: with a cycle, separation cuts them off; without, extraction follows every pair."""

@@ -26,7 +26,7 @@ def test_two_branches_by_hand(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(problem=memory_orderings(6))
 def test_agrees_with_brute_force(name, problem):
     assert agrees(solved(problem, name), best_ordering_by_states(problem)[0])

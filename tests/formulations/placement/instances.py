@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import opweave as ow
-import opweave.solvers.placement.engines  # noqa: F401 - registers the engines
+import opweave.solvers.placement.engines
 from opweave.formulations.expressions import express
 from opweave.problems.constraints import Constraint
 

@@ -122,7 +122,7 @@ def test_a_fork_by_hand(transfers):
 
 @needs_ortools
 def test_agrees_with_highs():
-    problem = random_placement(14, 3, 4)
+    problem = random_placement(9, 2, 4)
     first, second = ow.solve(problem, solver="highs"), ow.solve(problem, solver="cp-sat", threads=2)
     assert agrees(first, second.objective)
     assert agrees(second, first.objective)
@@ -135,7 +135,7 @@ def test_agrees_with_highs():
         ([StartsFrom(op="make", seconds=2.5)], 8.5),
         ([EndsBy(op="left", seconds=5.0), ow.Pin(op="left", device="b")], 6.0),
         ([EndsBy(op="left", seconds=4.5)], None),
-        ([NotBoth(first="left", second="right", device="a"), ow.MaxDevices(count=1), ow.Pin(op="make", device="a")], None),
+        ([NotBoth(first="left", second="right", device=name) for name in "ab"] + [ow.MaxDevices(count=1)], None),
         ([ow.Colocate(ops=["left", "right"]), ow.Precede(before="right", after="left")], 9.0),
     ],
 )

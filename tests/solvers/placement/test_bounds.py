@@ -141,3 +141,19 @@ def test_a_time_limit_leaves_a_valid_bound() -> None:
     quick_bounds(instance, net, best)
     assert 0.0 < value <= bound(problem, instance, net, Run())[0]
     assert run.bound == value
+
+
+def test_alike_branches_of_unlike_memory_are_charged_the_least() -> None:
+    problem = layered_problem(1, 3)
+    weights = {parameter.id: parameter.bytes for parameter in problem.graph.parameters}
+    weights |= {"l0.h0.w": 9, "l0.h1.w": 0, "l0.h2.w": 0}
+    parameters = [
+        parameter.model_copy(update={"bytes": weights[parameter.id]}) for parameter in problem.graph.parameters
+    ]
+    graph = problem.graph.model_copy(update={"parameters": tuple(parameters)})
+    fast = problem.cluster.devices[0].model_copy(update={"memory_bytes": 2})
+    cluster = problem.cluster.model_copy(update={"devices": (fast, problem.cluster.devices[1])})
+    tight = Placement(graph=graph, cluster=cluster, costs=problem.costs, memory="parameters")
+    optimum, _ = best_placement(tight)
+    assert optimum is not None
+    assert max(_all_bounds(tight).values()) <= optimum * (1 + 1e-9)

@@ -11,9 +11,9 @@ windows of class c whose ends are on a and b; and for every (c, a, b) the column
 minimise sum X p + sum Len. Proof: read the 0/1 point of every window of a schedule off, add the points of alike
 windows with equal ends: every row is homogeneous in F, hence satisfied by the sum; the memory rows hold because the
 pieces of the chain have no operator in common; the objective is at most the makespan because milestones and windows
-are disjoint in time. Alike branches may be averaged as before when each is charged the least memory of theirs. Operators outside the
-chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory, without any
-iteration.
+are disjoint in time. Alike branches may be averaged as before when each is charged the least memory of theirs.
+Operators outside the chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory,
+without any iteration.
 
 Source: M3, the linear program over counts.
 """
