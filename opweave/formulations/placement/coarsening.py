@@ -82,7 +82,7 @@ def coarsen(
     Examples
     --------
     >>> from opweave.problems.cluster import Cluster, Device
-    >>> from opweave.problems.graph import Operator, Tensor
+    >>> from opweave.problems.graph import Operator, OpGraph, Tensor
     >>> graph = OpGraph(
     ...     tensors=[Tensor(id=name, bytes=4) for name in "xyz"],
     ...     operators=[

@@ -13,11 +13,16 @@ from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, end_of_peak_search, minimise_peak, only_arcs
 from opweave.solvers.memory_ordering.net import net_of
 from opweave.solvers.memory_ordering.totals import improve_total, total_bound
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
 """Largest search without a time limit, in states times operators: seconds, then order and bound are returned."""
+
+
+ENGINE_OPERATORS = 1_000
+ENGINE_SECONDS = 10.0
+"""For the total: up to this size the pairwise integer program is tried, for this long, before the state search."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -43,6 +48,11 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
     improve_total(problem, instance, run)
     bound, source = total_bound(net_of(instance))
     run.proved(bound, source)
+    if run.closed() or run.should_stop():
+        return Outcome(run.termination())
+    if instance.operators <= ENGINE_OPERATORS:
+        with run.at_most(ENGINE_SECONDS):
+            find_solver(problem, "highs").run(problem, run)
     if run.closed() or run.should_stop():
         return Outcome(run.termination())
     return solve_btsearch(problem, run)

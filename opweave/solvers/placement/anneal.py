@@ -1,7 +1,7 @@
 """Simulated annealing over plans (order of the operators, device of each), compiled.
 
 Moves change the device of an operator, of a stretch of the order, of an operator and its private successors, or make an
-operator join a neighbour's device; or they shift an operator within the places that its neighbours in the graph leave it.
+operator join a neighbour's device; or they shift an operator within the places that its neighbours in the graph leave.
 The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it is exceeded.
 """
 
@@ -80,10 +80,7 @@ def _settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
 
 @inlined
 def _overfull(net: Net, plan: CountedPlan) -> bool:
-    for k in range(len(plan.used)):
-        if plan.used[k] > net.capacity[k]:
-            return True
-    return False
+    return bool((plan.used > net.capacity).any())
 
 
 @inlined
@@ -259,8 +256,9 @@ def anneal(
 
 @kernel
 def order_for(net: Net, device: IntArray, order: IntArray) -> None:
-    """Fill ``order`` with the operators by decreasing upward rank under an assignment: run and transfer times as they
-    are. Ties and zero times fall back on a topological order.
+    """Fill ``order`` with the operators by decreasing upward rank, with the run and transfer times of an assignment.
+
+    Ties and zero times fall back on a topological order.
     """
     count = len(device)
     waiting = net.after_start[1:] - net.after_start[:-1]

@@ -1,8 +1,8 @@
 """Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
 
-A round cools down from a share of the makespan and starts from the best plan so far; later rounds start cooler. The number
-of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless the time
-limit cuts it short.
+A round cools down from a share of the makespan and starts from the best plan so far; later rounds start cooler. The
+number of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless
+the time limit cuts it short.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class LocalSearch:
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
-    """Hub descent from the best single device and from the best plan, then rounds of annealing (None: until stopped)."""
+    """Hub descent from good single devices and from the best plan, then rounds of annealing (None: until stopped)."""
     for k in np.argsort(np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15).sum(axis=0)).tolist()[:2]:
         alone = np.full(search.instance.operators, k, dtype=np.int64)
         if np.isfinite(search.net.seconds[:, k]).all() and fits(search.net, alone):
