@@ -208,7 +208,7 @@ def solve(work: IntervalWork, send: Send) -> Answer:
         solver.parameters.max_time_in_seconds = left
     solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))
 
-    class Hear(cp_model.CpSolverSolutionCallback):
+    class Hear(cp_model.CpSolverSolutionCallback):  # type: ignore[misc, unused-ignore]
         """Sends every solution."""
 
         def on_solution_callback(self) -> None:
