@@ -12,7 +12,7 @@ from opweave.problems.problem import Problem
 
 
 class ContradictionError(Exception):
-    """The side constraints leave no solution at all; the message says why in the problem's words."""
+    """The problem has no solution at all; the message says why in its words. ``solve`` reports it as infeasible."""
 
 
 def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:

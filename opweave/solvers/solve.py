@@ -10,6 +10,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
@@ -141,6 +142,8 @@ def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     try:
         return solver.run(problem, run)
+    except ContradictionError as error:
+        return Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
         logger.warning("interrupted; returning the best found so far")
         return Outcome(Termination.INTERRUPTED)

@@ -18,6 +18,7 @@ from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.problems.placement import Placement
+from opweave.problems.placement_shortage import shortage
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -87,6 +88,20 @@ class PlacementInstance:
     def transfer(self) -> FloatArray:
         """Seconds to send every flow between every two devices. Shape (flows, devices, devices)."""
         return self.latency + self.size[:, None, None] * self.seconds_per_byte
+
+
+def lower_unless_short(problem: Placement) -> PlacementInstance:
+    """As :func:`lower`, after the cheap proofs that nothing fits.
+
+    Raises
+    ------
+    ContradictionError
+        When there is no placement; the message says which device is short of how many bytes, or what contradicts what.
+    """
+    reason = shortage(problem)
+    if reason is not None:
+        raise ContradictionError(reason)
+    return lower(problem)
 
 
 def lower(problem: Placement) -> PlacementInstance:

@@ -6,7 +6,6 @@ It contains every named order, so it is never worse than any of them.
 from __future__ import annotations
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
@@ -27,10 +26,7 @@ ENGINE_SECONDS = 10.0
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise peak or total by all means that apply."""
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower(problem)
     if not only_arcs(problem):
         return solve_btsearch(problem, run)
     untimed = UNTIMED_WORK // max(1, instance.operators)

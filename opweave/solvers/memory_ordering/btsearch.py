@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
@@ -175,10 +174,7 @@ class _Search:
 
 def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
     """Search all states, both objectives, under limit, order arcs and step rules."""
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower(problem)
     limit, rules = problem.limit_bytes, step_rules(problem)
     if limit is not None and instance.start_bytes() > limit:
         return Outcome(infeasible=True, reason=_inputs_too_large(instance.start_bytes(), limit))

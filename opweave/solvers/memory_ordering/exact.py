@@ -19,7 +19,6 @@ import numpy as np
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
@@ -242,10 +241,7 @@ def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak to proven optimality; solver "exact"."""
     if problem.objective == "total" or not only_arcs(problem):
         return btsearch.solve_btsearch(problem, run)
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower(problem)
     return minimise_peak(problem, instance, run, int(run.option("max_states", MOST_STATES)))  # type: ignore[arg-type]
 
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph import Operator, OpGraph, Tensor
@@ -60,10 +59,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     parts = run.option("parts", PARTS)
     if not isinstance(parts, int) or parts < 1:
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower(problem)
     reduction = fuse(problem)
     small = lower(reduction.problem)
     order = rpo(small)

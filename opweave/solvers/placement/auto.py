@@ -7,10 +7,8 @@ that is left after those is shared: local search, decomposition at cut vertices 
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import lower
+from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.placement import Placement, Schedule
-from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.lists import TARGETS
@@ -33,13 +31,7 @@ ENGINE_OPERATORS = 36
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Put the solvers of placement together."""
-    reason = shortage(problem)
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower_unless_short(problem)
     if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     search = empty_search(problem, instance, run)

@@ -20,11 +20,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
-from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
@@ -237,13 +235,7 @@ def decompose(
 
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
     """Decomposition at cut vertices; solver "decompose"."""
-    reason = shortage(problem)
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower_unless_short(problem)
     if instance.operators:
         decompose(problem, instance, run)
     else:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.placement import Placement
-from opweave.problems.placement_shortage import shortage
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import Plan, report
@@ -24,13 +22,7 @@ TARGETS = ("assignment", "order_arcs")
 
 def solve_by(rule: Rule, problem: Placement, run: Run) -> Outcome:
     """Report the plan that a rule builds."""
-    reason = shortage(problem)
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower_unless_short(problem)
     net = net_of(instance, problem)
     try:
         plan = rule(instance, net)

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
 from opweave.problems.graph_arrays import IntArray, topological_order
 from opweave.problems.placement import Placement, Schedule
-from opweave.problems.placement_shortage import shortage
 from opweave.problems.result import Termination
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.heuristics import RULES
@@ -151,13 +149,7 @@ def list_plans(search: LocalSearch) -> None:
 
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
-    reason = shortage(problem)
-    if reason is not None:
-        return Outcome(infeasible=True, reason=reason)
-    try:
-        instance = lower(problem)
-    except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+    instance = lower_unless_short(problem)
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
