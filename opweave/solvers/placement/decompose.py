@@ -26,13 +26,12 @@ from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
-from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, Module, milestones_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.engines import best_list_schedule
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import Plan, fits, plan_of, solution_of
+from opweave.solvers.placement.schedule import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -189,16 +188,6 @@ class Decomposition:
             lengths.budget[a, b] *= GROWTH
 
 
-def _order_and_device(instance: PlacementInstance, net: Net, schedule: Schedule) -> tuple[IntArray, IntArray]:
-    """Operators by start, predecessors first among equals, and their devices."""
-    rank = np.empty(instance.operators, dtype=np.int64)
-    rank[operator_order(net)] = np.arange(instance.operators)
-    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
-    index = {name: k for k, name in enumerate(instance.devices)}
-    device = np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
-    return np.lexsort((rank, starts)).astype(np.int64), device
-
-
 def decompose(
     problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule = search_module
 ) -> Decomposition:
@@ -219,7 +208,8 @@ def decompose(
         judged = problem.evaluate(first)
         if judged.feasible and judged.objective is not None:
             run.found(first, judged.objective)
-        work.take(plan_of(work.net, *_order_and_device(instance, work.net, first)))
+        starts, device = times_of(instance, first)
+        work.take(plan_of(work.net, order_by_start(instance, starts), device))
     work.report()
     raise_level(work.chain, RELAXED, run, work.best.report)
     run.enter("modules")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
-from opweave.problems.graph_arrays import IntArray, topological_order
+from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
@@ -21,7 +21,7 @@ from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.net import Net, makespan_within, net_of
-from opweave.solvers.placement.schedule import fits, report, schedule_of
+from opweave.solvers.placement.schedule import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -56,20 +56,15 @@ class LocalSearch:
         value = float(makespan_within.sized(self._work())(self.net, order, device, self.makespan))
         if value < self.makespan:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
-            self.run.found(schedule_of(self.problem, self.instance, self.net, order, device), value)
+            self.run.found(schedule_of(self.instance, self.net, order, device), value)
 
     def consider_schedule(self, schedule: Schedule) -> None:
         """Decode a schedule's assignment and order."""
-        index = {name: k for k, name in enumerate(self.instance.devices)}
-        starts = np.asarray([schedule.start[name] for name in self.instance.names], dtype=np.float64)
-        device = np.asarray([index[schedule.device[name]] for name in self.instance.names], dtype=np.int64)
-        self.consider_times(starts, device)
+        self.consider_times(*times_of(self.instance, schedule))
 
     def consider_times(self, starts: FloatArray, device: IntArray) -> None:
         """Decode an assignment in the order of its starts, and in the order that its ranks give."""
-        rank = np.empty(len(device), dtype=np.int64)
-        rank[topological_order(self.instance.after)] = np.arange(len(device))
-        order = np.lexsort((rank, starts)).astype(np.int64)
+        order = order_by_start(self.instance, starts)
         self.consider(order, device)
         again = np.empty_like(order)
         order_for.sized(self._work())(self.net, device, again)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.graph_arrays import IntArray, topological_order
+from opweave.problems.placement import Schedule, Transfer
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.net import DELAY, PORT_EDGE, Net, run_plan
 from opweave.solvers.run import Run
@@ -61,11 +61,23 @@ def solution_of(instance: PlacementInstance, net: Net, plan: Plan) -> Schedule:
     )
 
 
-def schedule_of(
-    _problem: Placement, instance: PlacementInstance, net: Net, order: IntArray, device: IntArray
-) -> Schedule:
+def schedule_of(instance: PlacementInstance, net: Net, order: IntArray, device: IntArray) -> Schedule:
     """The schedule that an order and devices give."""
     return solution_of(instance, net, plan_of(net, order, device))
+
+
+def times_of(instance: PlacementInstance, schedule: Schedule) -> tuple[FloatArray, IntArray]:
+    """Start and device of every operator of a schedule. Shape (operators,) each."""
+    index = {name: k for k, name in enumerate(instance.devices)}
+    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
+    return starts, np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
+
+
+def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
+    """Operators by start, predecessors first among equals."""
+    rank = np.empty(len(starts), dtype=np.int64)
+    rank[topological_order(instance.after)] = np.arange(len(starts))
+    return np.lexsort((rank, starts)).astype(np.int64)
 
 
 def report(instance: PlacementInstance, net: Net, plan: Plan, run: Run) -> bool:

@@ -42,7 +42,7 @@ def fan(transfers: str, memory: int | None = None) -> Placement:
 def test_a_tensor_is_sent_once_or_for_every_reader(transfers, consumers, objective):
     problem = fan(transfers)
     instance = lower(problem)
-    schedule = schedule_of(problem, instance, net_of(instance, problem), np.array([0, 1, 2]), np.array([0, 1, 1]))
+    schedule = schedule_of(instance, net_of(instance, problem), np.array([0, 1, 2]), np.array([0, 1, 1]))
     assert [each.consumer for each in schedule.transfers] == consumers
     assert schedule.transfers[0] == Transfer(
         tensor="t", consumer=consumers[0], source="a", target="b", start=1.0, end=4.0
@@ -89,7 +89,7 @@ def test_any_order_and_devices_give_a_schedule_that_the_referee_accepts(problem,
     device = np.array(data.draw(st.lists(st.integers(0, devices - 1), min_size=count, max_size=count)), dtype=np.int64)
     rank = np.array(data.draw(st.lists(st.integers(0, 5), min_size=count, max_size=count)), dtype=np.float64)
     plan = plan_of(net, order_by(rank, net), device)
-    schedule = schedule_of(problem, instance, net, plan.order, device)
+    schedule = schedule_of(instance, net, plan.order, device)
     judged = problem.evaluate(schedule)
     assert judged.violations == ()
     assert judged.objective == pytest.approx(plan.makespan)
