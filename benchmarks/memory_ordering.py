@@ -7,13 +7,12 @@ loaded and loops compiled before.
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 import opweave as ow
 from benchmarks.generators import chain, layered_dag, transformer_training
-from benchmarks.tables import GRAPHS, kilobytes, percent, show, timed
+from benchmarks.tables import GRAPHS, kilobytes, percent, run_parts, show, timed
 
 SMOKE = ("keras/MobileNetV2", "nas/paper_hrnet_w18_small_v1_256_cut", "nas/rwshared_0")
 FLOORS = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
@@ -139,13 +138,7 @@ def main() -> None:
     from benchmarks.memory_ordering_programs import programs
 
     parts = {"real": real, "scale": scale, "paper": paper, "programs": programs, "total": total}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
-    parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
-    arguments = parser.parse_args()
-    warm_up()
-    for name in arguments.parts or parts:
-        parts[name](smoke=arguments.smoke)
+    run_parts(__doc__, parts, warm_up)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,13 @@ are wall time of the solve with the referee's check; graphs are built and loops 
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable, Iterator
 from importlib import import_module
 
 import opweave as ow
 from benchmarks.generators import layered_dag, randomly_wired, scattered
 from benchmarks.measured import KNOWN, measured
-from benchmarks.tables import GRAPHS, milliseconds, percent, show, timed
+from benchmarks.tables import GRAPHS, milliseconds, percent, run_parts, show, timed
 
 REAL = ("googlenet", "inception_v3", "swin_tiny_patch4_window7_224", "t5_small", "nasnetalarge")
 CLUSTERS = ("moirai-inter", "moirai-intra")
@@ -189,13 +188,7 @@ def main() -> None:
     from benchmarks.placement_sizes import sizes
 
     parts = {"real": real, "measured": profiles, "sizes": sizes, "proofs": proofs, "lists": lists}
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
-    parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
-    arguments = parser.parse_args()
-    warm_up()
-    for name in arguments.parts or parts:
-        parts[name](smoke=arguments.smoke)
+    run_parts(__doc__, parts, warm_up)
 
 
 if __name__ == "__main__":

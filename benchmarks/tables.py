@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -55,3 +56,14 @@ def percent(gap: float | None) -> str:
 def milliseconds(seconds: float | None) -> str:
     """Seconds as ms with enough digits to tell plans apart."""
     return "-" if seconds is None else f"{1000 * seconds:,.4g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
+
+
+def run_parts(description: str | None, parts: Mapping[str, Callable[..., None]], warm_up: Callable[[], None]) -> None:
+    """Run the parts that are named on the command line, all when none is, each called with ``smoke``."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
+    parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
+    arguments = parser.parse_args()
+    warm_up()
+    for name in arguments.parts or parts:
+        parts[name](smoke=arguments.smoke)
