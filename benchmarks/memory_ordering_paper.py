@@ -67,7 +67,7 @@ def programs(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     ):
         if smoke and formulation == "time_indexed_unpruned":
             continue
-        model = find_formulation(problem, formulation)().build(problem)
+        model = find_formulation(type(problem), formulation)().build(problem)
         columns = sum(1 for column in model.component_data_objects(active=True) if column.is_variable_type())
         result = ow.solve(
             problem, solver="highs", formulation=formulation, time_limit=limit, options={"head_start": False}

@@ -169,8 +169,8 @@ def formulation_names(kind: str) -> tuple[str, ...]:
     return tuple(name for problem, name in _FORMULATIONS if problem == kind)
 
 
-def find_formulation(problem: Problem[Any, Any], name: str | None) -> type[Formulation[Any, Any]]:
-    """The named formulation of a problem, or its default.
+def find_formulation(problem: type[Problem[Any, Any]], name: str | None) -> type[Formulation[Any, Any]]:
+    """The named formulation of a class of problems, or its default.
 
     Raises
     ------
@@ -181,7 +181,7 @@ def find_formulation(problem: Problem[Any, Any], name: str | None) -> type[Formu
     chosen = name or next(iter(names), None)
     if chosen not in names:
         raise InvalidInputError(
-            f"{type(problem).__name__} has no formulation {chosen!r}; it has {', '.join(map(repr, names)) or 'none'}"
+            f"{problem.__name__} has no formulation {chosen!r}; it has {', '.join(map(repr, names)) or 'none'}"
         )
     assert chosen is not None
     return _FORMULATIONS[problem.kind, chosen]

@@ -218,7 +218,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         When the problem cannot be written as a model that the engine takes.
     """
-    written = find_formulation(problem, run.formulation or _expressive(problem))
+    written = find_formulation(type(problem), run.formulation or _expressive(problem))
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, aids)
@@ -248,7 +248,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
 def _expressive(problem: Problem[Any, Any]) -> str | None:
     """The first formulation that can express every side constraint; None leaves the complaint to the default one."""
     for name in formulation_names(problem.kind):
-        targets = find_formulation(problem, name).targets
+        targets = find_formulation(type(problem), name).targets
         if all(expressible(type(constraint), targets) for constraint in problem.constraints):
             return name
     return None
