@@ -39,10 +39,11 @@ class Adjacency:
         """Row ``heads[k]`` receives ``tails[k]``; repeated pairs are kept once, rows come out sorted."""
         if heads.size == 0:
             return cls(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
-        pairs = np.unique(np.stack([heads, tails]), axis=1)
+        width = int(tails.max()) + 1
+        pairs = np.unique(heads * width + tails)  # as one number each: many times faster than as columns
         start = np.zeros(rows + 1, dtype=np.int64)
-        np.cumsum(np.bincount(pairs[0], minlength=rows), out=start[1:])
-        return cls(start, np.ascontiguousarray(pairs[1]))
+        np.cumsum(np.bincount(pairs // width, minlength=rows), out=start[1:])
+        return cls(start, pairs % width)
 
     def __len__(self) -> int:
         return len(self.start) - 1

@@ -14,7 +14,7 @@ from opweave.formulations.placement.instance import FloatArray, PlacementInstanc
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
-from opweave.solvers.placement.room import Clusters, clusters_of, has_room, new_room, settle
+from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.schedule import Plan, plan_of
 from opweave.solvers.placement.timeline import Timeline, common_fit, first_fit, new_timeline, occupy
 
@@ -58,6 +58,10 @@ def no_device(instance: PlacementInstance, v: int) -> str:
     )
 
 
+FEW = 16
+"""Up to so many flows are sorted by insertion, which is faster than a general sort."""
+
+
 class State(NamedTuple):
     """A schedule under construction; fields as in :class:`~opweave.solvers.placement.schedule.Plan`."""
 
@@ -90,15 +94,8 @@ def insert_all(
     )
     for v in order:
         flows = _by_producer_end(net, state, v)
-        best, least, least_end = -1, np.inf, np.inf
-        for k in range(devices):
-            if not has_room(net, clusters, room, v, k):
-                continue
-            end = _start_on(net, state, flows, v, k) + net.seconds[v, k]
-            score = end + bias[v, k]
-            if score < least or (score == least and end < least_end):
-                best, least, least_end = k, score, end
-        if least_end == np.inf:
+        best = _best_device(net, clusters, room, state, flows, bias, v)
+        if best < 0:
             return int(v)
         start[v] = _send_to(net, state, flows, v, best)
         state.end[v] = start[v] + net.seconds[v, best]
@@ -114,58 +111,85 @@ def _by_producer_end(net: Net, state: State, v: int) -> IntArray:
     flows = net.incoming[net.in_start[v] : net.in_start[v + 1]]
     if len(flows) < 2:
         return flows
-    return flows[np.argsort(state.end[net.source[flows]], kind="mergesort")]
+    if len(flows) > FEW:
+        return flows[np.argsort(state.end[net.source[flows]], kind="mergesort")]
+    flows = flows.copy()
+    for i in range(1, len(flows)):
+        flow, made = flows[i], state.end[net.source[flows[i]]]
+        j = i
+        while j > 0 and state.end[net.source[flows[j - 1]]] > made:
+            flows[j] = flows[j - 1]
+            j -= 1
+        flows[j] = flow
+    return flows
 
 
 @inlined
-def _start_on(net: Net, state: State, flows: IntArray, v: int, k: int) -> float:
-    """Earliest start of operator v on device k; inf where a link is missing. Changes nothing.
+def _best_device(
+    net: Net, clusters: Clusters, room: Room, state: State, flows: IntArray, bias: FloatArray, v: int
+) -> int:
+    """Device where operator v ends soonest, bias included; -1 when none has room and links. Changes nothing.
 
     The transfers of one operator follow each other at its receive port, so none needs to know more of the others.
     """
     devices = net.seconds.shape[1]
-    ready = 0.0
-    cursor = 0.0
+    ordered = 0.0
     for i in range(net.before_start[v], net.before_start[v + 1]):
-        ready = max(ready, state.end[net.before[i]])
-    for f in flows:
-        u = net.source[f]
-        a = state.device[u]
-        if a == k:
+        ordered = max(ordered, state.end[net.before[i]])
+    best, least, least_end = -1, np.inf, np.inf
+    for k in range(devices):
+        if not has_room(net, clusters, room, v, k):
             continue
-        if net.latency[a, k] == np.inf:
-            return np.inf
-        if net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0:
-            ready = max(ready, state.arrived[net.tensor[f], k])
+        own = net.seconds[v, k] + bias[v, k]
+        ready, cursor = ordered, 0.0
+        for f in flows:
+            a = state.device[net.source[f]]
+            if a == k:
+                continue
+            if net.latency[a, k] == np.inf or ready + own > least:
+                ready = np.inf
+                break
+            if net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0:
+                ready = max(ready, state.arrived[net.tensor[f], k])
+                continue
+            lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
+            begin = state.end[net.source[f]]
+            if net.model != DELAY:
+                begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
+                cursor = begin + lasts
+            ready = max(ready, begin + lasts)
+        if ready == np.inf:
             continue
-        lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-        begin = state.end[u]
-        if net.model != DELAY:
-            begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
-            cursor = begin + lasts
-        ready = max(ready, begin + lasts)
-    return first_fit(state.timeline, k, ready, net.seconds[v, k])
+        end = first_fit(state.timeline, k, ready, net.seconds[v, k]) + net.seconds[v, k]
+        score = end + bias[v, k]
+        if score < least or (score == least and end < least_end):
+            best, least, least_end = k, score, end
+    return best
 
 
 @inlined
 def _send_to(net: Net, state: State, flows: IntArray, v: int, k: int) -> float:
-    """Do what :func:`_start_on` only looked at, up to the start of the operator itself."""
+    """Send operator v what it lacks on device k; returns its start, whose own time is not taken yet."""
     devices = net.seconds.shape[1]
-    start = _start_on(net, state, flows, v, k)
-    if net.model == DELAY:
-        return start
-    cursor = 0.0
+    ready, cursor = 0.0, 0.0
+    for i in range(net.before_start[v], net.before_start[v + 1]):
+        ready = max(ready, state.end[net.before[i]])
     for f in flows:
         a = state.device[net.source[f]]
-        if a == k or (net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0):
+        if a == k:
+            continue
+        if net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0:
+            ready = max(ready, state.arrived[net.tensor[f], k])
             continue
         lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-        ready = max(state.end[net.source[f]], cursor)
-        begin = common_fit(state.timeline, devices + a, 2 * devices + k, ready, lasts)
-        cursor = begin + lasts
-        occupy(state.timeline, devices + a, begin, cursor)
-        occupy(state.timeline, 2 * devices + k, begin, cursor)
-        state.begins[f] = begin
+        begin = state.end[net.source[f]]
+        if net.model != DELAY:
+            begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
+            cursor = begin + lasts
+            occupy(state.timeline, devices + a, begin, cursor)
+            occupy(state.timeline, 2 * devices + k, begin, cursor)
+            state.begins[f] = begin
         if net.model == PORT_TENSOR:
-            state.arrived[net.tensor[f], k] = cursor
-    return start
+            state.arrived[net.tensor[f], k] = begin + lasts
+        ready = max(ready, begin + lasts)
+    return first_fit(state.timeline, k, ready, net.seconds[v, k])

@@ -70,7 +70,13 @@ def order_of_graph(net: Net) -> IntArray:
 
 def order_by(rank: FloatArray, net: Net) -> IntArray:
     """Operators by decreasing rank, each after its predecessors; equal ranks in the order of the graph."""
-    return ready_order.sized(_work(net))(net, rank)
+    order = np.argsort(-rank, kind="stable").astype(np.int64)
+    place = np.empty_like(order)
+    place[order] = np.arange(len(order))
+    late = np.repeat(place, np.diff(net.before_start))
+    if (place[net.before] < late).all():  # the usual case: ranks fall along every arc
+        return order
+    return ready_order.sized(_work(net))(net, order, place)
 
 
 def _work(net: Net) -> int:
@@ -78,26 +84,29 @@ def _work(net: Net) -> int:
 
 
 @kernel
-def ready_order(net: Net, rank: FloatArray) -> IntArray:
-    """Take the ready operator with the highest rank again and again. Shape (operators,)."""
+def ready_order(net: Net, wanted: IntArray, place: IntArray) -> IntArray:
+    """Take the ready operator that is wanted first, again and again. Shape (operators,).
+
+    ``place`` is the position of every operator in ``wanted``.
+    """
     count = len(net.seconds)
     waiting = net.before_start[1:] - net.before_start[:-1]
     order = np.zeros(count, dtype=np.int64)
-    ready = [(0.0, 0)]
+    ready = [np.int64(0)]
     ready.clear()
     for v in range(count):
         if waiting[v] == 0:
-            heappush(ready, (-rank[v], v))
+            heappush(ready, place[v])
     placed = 0
     while len(ready) > 0:
-        v = heappop(ready)[1]
+        v = wanted[heappop(ready)]
         order[placed] = v
         placed += 1
         for i in range(net.after_start[v], net.after_start[v + 1]):
             w = net.after[i]
             waiting[w] -= 1
             if waiting[w] == 0:
-                heappush(ready, (-rank[w], w))
+                heappush(ready, place[w])
     return order
 
 

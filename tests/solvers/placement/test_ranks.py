@@ -51,8 +51,12 @@ def test_compiled_and_plain_agree(problem):
     assert sorted(order.tolist()) == list(range(len(net.seconds)))
     place = np.argsort(order)
     assert all(place[u] < place[v] for v in range(len(order)) for u in net.before[slice(*net.before_start[v : v + 2])])
-    rank = ranks.upward_rank(net)
-    assert np.array_equal(ranks.ready_order.plain(net, rank), ranks.ready_order.compiled(net, rank))
+    for rank in (ranks.upward_rank(net), ranks.downward_rank(net)):  # falling along every arc, and rising
+        wanted = np.argsort(-rank, kind="stable")
+        place = np.argsort(wanted)
+        taken = ranks.ready_order.plain(net, wanted, place)
+        assert np.array_equal(taken, ranks.ready_order.compiled(net, wanted, place))
+        assert np.array_equal(taken, ranks.order_by(rank, net))
     assert np.array_equal(ranks.tails.plain(net, order), ranks.tails.compiled(net, order))
     for kernel in (ranks.heights, ranks.depths):
         inputs = (net, order, ranks.mean_seconds(net), ranks.mean_transfer(net))
