@@ -73,6 +73,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     whole
         The formulation to use in place of this one with an engine that cannot call :meth:`separate`; None when this
         one leaves nothing out.
+    restricts
+        Whether it leaves out solutions of the problem: then its bounds prove nothing.
     circumstances
         What is known beforehand.
     """
@@ -82,6 +84,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     targets: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
+    restricts: ClassVar[bool] = False
 
     def __init__(self, circumstances: Circumstances = Circumstances()) -> None:
         self.circumstances = circumstances

@@ -100,9 +100,18 @@ class Interval:
     present: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Arc:
+    """From node to node, taken if its column is 1; a loop says that its node is left out of the circuit."""
+
+    tail: int
+    head: int
+    taken: int
+
+
 @dataclass(eq=False)
 class IntervalModel:
-    """Minimise one column over rows and intervals that must not overlap.
+    """Minimise one column over rows, intervals that must not overlap, and circuits.
 
     Attributes
     ----------
@@ -114,6 +123,8 @@ class IntervalModel:
         The column to minimise.
     hint
         Values to begin from, by column.
+    circuits
+        Lists of arcs of which those taken visit every node once in one round, but for those with a loop.
     """
 
     low: list[int] = field(default_factory=list)
@@ -122,6 +133,7 @@ class IntervalModel:
     apart: list[list[Interval]] = field(default_factory=list)
     objective: int = -1
     hint: dict[int, int] = field(default_factory=dict)
+    circuits: list[list[Arc]] = field(default_factory=list)
 
     def whole(self, low: int, high: int) -> int:
         """Add a whole-number column."""
@@ -158,7 +170,25 @@ class IntervalModel:
             )
             if any(end > begin for (_, end), (begin, _) in pairwise(there)):
                 return "intervals that overlap"
+        if not all(_is_round(arcs, values) for arcs in self.circuits):
+            return "arcs that are no circuit"
         return None
+
+
+def _is_round(arcs: Sequence[Arc], values: Sequence[int]) -> bool:
+    """Whether the arcs taken leave and enter every node once and make one round without the loops."""
+    taken = [(arc.tail, arc.head) for arc in arcs if values[arc.taken]]
+    onward = dict(taken)
+    nodes = {node for arc in arcs for node in (arc.tail, arc.head)}
+    if len(taken) != len(nodes) or onward.keys() != nodes or set(onward.values()) != nodes:
+        return False
+    visited = [node for node in nodes if onward[node] != node]
+    if not visited:
+        return True
+    node, length = onward[visited[0]], 1
+    while node != visited[0]:
+        node, length = onward[node], length + 1
+    return length == len(visited)
 
 
 def whole_row(model: IntervalModel, row: Comparison, unit: float, ticks: frozenset[int]) -> Row:

@@ -5,6 +5,7 @@ The parent checks every solution against the model, so a child that lies is foun
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,6 +29,11 @@ if TYPE_CHECKING:
 
 LARGEST_SEED = 2**31 - 1
 
+WORKERS_OPTION = "workers"
+WORKERS = 6
+"""Search strategies that take turns on the cores: several prove far more than one, even on a single core. Proofs are
+the same every time; which of several best solutions comes back may differ, unless there is one worker."""
+
 CLOSE_ENOUGH = 2e-7
 """Relative gap that is as good as none: less than what durations lose by rounding."""
 
@@ -41,6 +47,7 @@ class IntervalWork:
     gap: float
     seed: int
     threads: int
+    workers: int
 
 
 class CpSat:
@@ -88,7 +95,12 @@ class CpSat:
         run = task.run
         seconds = run.remaining()
         work = IntervalWork(
-            plain(task.model), seconds, max(run.gap, CLOSE_ENOUGH), run.seed % LARGEST_SEED, run.threads
+            plain(task.model),
+            seconds,
+            max(run.gap, CLOSE_ENOUGH),
+            run.seed % LARGEST_SEED,
+            run.threads,
+            _workers(run),
         )
         answer: Answer | None = run_in_child(
             self.name,
@@ -103,9 +115,26 @@ class CpSat:
         return task.judge(self.name, answer)
 
 
+def _workers(run: Run) -> int:
+    """How many strategies to run side by side.
+
+    Raises
+    ------
+    InvalidInputError
+        When the user asks for none.
+    """
+    workers = run.option(WORKERS_OPTION, WORKERS)
+    assert isinstance(workers, int)
+    if workers < 1:
+        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it takes a whole number from 1")
+    return workers
+
+
 def plain(model: IntervalModel) -> IntervalModel:
     """The model without what its formulation keeps beside it."""
-    return IntervalModel(model.low, model.high, model.rows, model.apart, model.objective, model.hint)
+    return IntervalModel(
+        model.low, model.high, model.rows, model.apart, model.objective, model.hint, model.circuits
+    )
 
 
 @dataclass(eq=False)
@@ -200,7 +229,7 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     deadline = Deadline(work.seconds)
     model, columns = write(work.model)
     solver = cp_model.CpSolver()
-    solver.parameters.num_workers = work.threads
+    solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
     solver.parameters.random_seed = work.seed
     solver.parameters.relative_gap_limit = work.gap
     left = deadline.left()
@@ -227,6 +256,16 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     return Answer("failed", reason=f"{name}: {model.validate()}")
 
 
+def _keep_to(cores: int) -> bool:
+    """Confine this process to so many cores; returns whether the system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        return False
+    allowed = sorted(os.sched_getaffinity(0))
+    first = os.getpid() % len(allowed)  # not the same ones for all children
+    os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
+    return True
+
+
 def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     """The data as a model of CP-SAT; returns its variables by column."""
     from ortools.sat.python import cp_model
@@ -243,6 +282,8 @@ def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]
     seen: dict[int, Any] = {}
     for group in data.apart:
         model.add_no_overlap([_interval(model, columns, seen, each) for each in group])
+    for arcs in data.circuits:
+        model.add_circuit([(arc.tail, arc.head, columns[arc.taken]) for arc in arcs])
     for column, value in data.hint.items():
         model.add_hint(columns[column], value)
     model.minimize(columns[data.objective])

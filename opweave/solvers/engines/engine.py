@@ -180,7 +180,7 @@ class Task:
 
     def bound(self, value: float) -> None:
         """Report a lower bound of the model's objective."""
-        if self.own_objective and np.isfinite(value):
+        if self.own_objective and not self.formulation.restricts and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
             self.run.proved(bound, f"{self.engine} ({self.formulation.name})")
 

@@ -9,7 +9,7 @@ from opweave.formulations.formulation import Formulation, find_formulation, form
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
-from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
 from opweave.solvers.engines.engine import Aids, Engine, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Gurobi, Xpress
@@ -93,7 +93,7 @@ def register_cp_sat(
             proves="optimum",
             features=THREADED,
             targets=formulation.targets,
-            options=frozenset({HEAD_START, MEMORY_OPTION}),
+            options=frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION}),
             missing=engine.missing,
             version=engine.version,
         )

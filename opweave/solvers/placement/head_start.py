@@ -1,0 +1,91 @@
+"""What engines are given to begin with: a good plan from above, the best quick bound from below.
+
+Both shrink the windows in which operators can run, and with them the constants and rows of every formulation.
+"""
+
+from __future__ import annotations
+
+import math
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.formulations.placement.windows import windows_of
+from opweave.problems.placement import Placement, Schedule
+from opweave.solvers.placement.bounds.best import bound
+from opweave.solvers.placement.cpop import cpop
+from opweave.solvers.placement.heft import heft
+from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.local import empty_search, list_plans, search_from
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.one_device import one_device
+from opweave.solvers.placement.peft import peft
+from opweave.solvers.placement.schedule import Plan, fits, solution_of
+from opweave.solvers.run import Run
+
+RULES = (one_device, heft, cpop, peft)
+
+WORTH_SEARCHING = 12
+"""Operators from which on local search and bounds come first; smaller problems are solved before those are done."""
+
+SECONDS = 4.0
+"""Most that local search, and then the bounds, may take before an engine begins."""
+
+ROUNDS = 2
+
+
+def good_schedule(problem: Placement) -> Schedule | None:
+    """The best schedule of a short local search that obeys the whole problem, else of the lists; None without any."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    if instance.operators < WORTH_SEARCHING:
+        return best_list_schedule(problem)
+    scout = Run(time_limit=SECONDS)
+    search = empty_search(problem, instance, scout)
+    list_plans(search)
+    search_from(search, rounds=ROUNDS)
+    for candidate in reversed(scout.candidates):
+        assert isinstance(candidate.solution, Schedule)
+        if problem.evaluate(candidate.solution).feasible:
+            return candidate.solution
+    return best_list_schedule(problem)  # those of the search broke a constraint that it does not know
+
+
+def best_list_schedule(problem: Placement) -> Schedule | None:
+    """The best of the list schedules that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    net = net_of(instance, problem)
+    plans = [plan for rule in RULES if (plan := _attempt(rule, instance, net)) is not None]
+    for plan in sorted(plans, key=lambda plan: plan.makespan):
+        schedule = solution_of(instance, net, plan)
+        if problem.evaluate(schedule).feasible:
+            return schedule
+    return None
+
+
+def _attempt(rule: object, instance: PlacementInstance, net: Net) -> Plan | None:
+    assert callable(rule)
+    try:
+        plan: Plan = rule(instance, net)
+    except NoPlanError:
+        return None
+    return plan if plan.makespan < math.inf and fits(net, plan.device) else None
+
+
+def floor(problem: Placement) -> float | None:
+    """The largest quick lower bound, in seconds; None where the model has to say in words why there is no plan."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    length = windows_of(instance, None).critical_path
+    if length == math.inf:  # links are missing
+        return None
+    if instance.operators < WORTH_SEARCHING:
+        return length
+    value, _ = bound(problem, instance, net_of(instance, problem), Run(time_limit=SECONDS))
+    return max(length, value)
