@@ -1,7 +1,14 @@
 """The eleven sizes of Table IV of Zhang et al., "Moirai", on both of its clusters, next to the paper's minutes.
 
-Graphs are generated (see :mod:`benchmarks.transformers`) and not fused; times are rooflines. Every row is made in a
-process of its own, so that its peak memory is its own.
+Graphs are generated (see :mod:`benchmarks.transformers`) and planned without fusion; times are rooflines. Every row is
+made in a process of its own, so that its peak memory is its own.
+
+The column "fused" gives what opweave's coarsening leaves, and the paper's count. Ours is layers x (9 x heads + 7): each
+of a head's three projections takes its bias along, the output projection its bias, the growing product its bias and
+activation, the shrinking one the residual sum. The paper's counts lie up to 7 % below ours (AlphaFold2) and up to 9 %
+above (Swin). They are no multiples of the layers, and it keeps about 80 % of Swin's operators, 77 % of GPT-3's and 70 %
+of AlphaFold2's: each of its families has other kinds of operators, where the generated graphs share one kind of layer,
+of which coarsening keeps about 74 %.
 """
 
 from __future__ import annotations
@@ -16,6 +23,10 @@ import opweave as ow
 from benchmarks.placement import CLUSTERS, on_cluster
 from benchmarks.tables import milliseconds, percent, show, timed
 from benchmarks.transformers import TABLE_IV, Size, transformer
+from opweave.formulations.placement.coarsening import coarsen
+
+LIMIT_SECONDS = 52.0
+"""Leaves the referee its seconds within a minute."""
 
 SMALL = Size("small", 2, 4, 256, 118, 0, 0.0, 0.0)
 
@@ -32,6 +43,7 @@ class Measured:
     verify_seconds: float
     peak_bytes: int
     reason: str | None
+    fused: int
 
 
 def measure(size: Size, cluster: str, seconds: float) -> Measured:
@@ -44,6 +56,7 @@ def measure(size: Size, cluster: str, seconds: float) -> Measured:
     with timed() as clock:
         result = ow.solve(problem, time_limit=seconds)
     kilobytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    fused = coarsen(problem).after  # after the memory is read
     return Measured(
         alone=alone,
         objective=result.objective,
@@ -53,6 +66,7 @@ def measure(size: Size, cluster: str, seconds: float) -> Measured:
         verify_seconds=result.timings.verify,
         peak_bytes=1024 * kilobytes,
         reason=result.reason,
+        fused=fused,
     )
 
 
@@ -62,12 +76,13 @@ def size_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     for cluster in CLUSTERS[: 1 if smoke else None]:
         for size in (SMALL,) if smoke else TABLE_IV:
             with ProcessPoolExecutor(1, mp_context=context) as pool:
-                found = pool.submit(measure, size, cluster, 5.0 if smoke else 55.0).result()
+                found = pool.submit(measure, size, cluster, 5.0 if smoke else LIMIT_SECONDS).result()
             paper = f"{size.minutes:g} -> {size.minutes_coarsened:g}" if size.coarsened else "-"
             yield (
                 size.name,
                 cluster.removeprefix("moirai-"),
                 size.operators,
+                f"{found.fused} ({size.coarsened})" if size.coarsened else found.fused,
                 milliseconds(found.alone) if found.alone is not None else "does not fit",
                 milliseconds(found.objective),
                 milliseconds(found.bound),
@@ -82,11 +97,12 @@ def size_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 def sizes(*, smoke: bool) -> None:
     """Print the sizes of Table IV."""
     show(
-        "Table IV: makespan in ms, planned with a time limit of 55 s; memory: parameters of 2 bytes",
+        f"Table IV: makespan in ms, planned with a time limit of {LIMIT_SECONDS:g} s; memory: parameters of 2 bytes",
         (
             "model",
             "cluster",
             "operators",
+            "fused",
             "one device",
             "opweave",
             "bound",
@@ -98,5 +114,6 @@ def sizes(*, smoke: bool) -> None:
         ),
         size_rows(smoke=smoke),
         note="Seconds include the referee. Peak GiB: the whole process, graph included. The paper's minutes: Gurobi, "
-        "original -> coarsened graph. 'does not fit': no single device holds the model, so memory binds.",
+        "original -> coarsened graph. Fused: operators after opweave's coarsening (the paper's). 'does not fit': no "
+        "single device holds the model, so memory binds.",
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from opweave.problems.activity import Activity, clashes, in_time
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement_details import CriticalStep, PlacementDetails, Wait
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
@@ -80,17 +81,11 @@ class _Need:
     seconds: float | None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Activity:
-    """An operator or a transfer with its times; ``rank`` grows along the data."""
+_Activity = Activity[str | _Route]
 
-    what: str | _Route
-    rank: int
-    start: float
-    end: float
 
-    def __str__(self) -> str:
-        return repr(self.what) if isinstance(self.what, str) else str(self.what)
+def _activity(what: str | _Route, rank: int, start: float, end: float) -> _Activity:
+    return Activity(what, rank, start, end)
 
 
 class _Replay:
@@ -103,7 +98,7 @@ class _Replay:
         self._has_ports = problem.transfers != "delay"
         intervals = problem.intervals(solution)
         self._rank = _ranks(problem)
-        self._operators = {name: _Activity(name, self._rank[name], *when) for name, when in intervals.items()}
+        self._operators = {name: _activity(name, self._rank[name], *when) for name, when in intervals.items()}
         self.makespan = max((activity.end for activity in self._operators.values()), default=0.0)
         self._tolerance = TIME_TOLERANCE * self.makespan
         self._needs = self._needed()
@@ -115,7 +110,7 @@ class _Replay:
 
     def _travel(self, route: _Route, start: float, end: float) -> _Activity:
         producer = self._problem.graph.producer.get(route.tensor)
-        return _Activity(route, 0 if producer is None else self._rank[producer] + 1, start, end)
+        return Activity(route, 0 if producer is None else self._rank[producer] + 1, start, end)
 
     def _delays(self) -> Iterator[tuple[_Route, _Activity]]:
         """Without ports every transfer starts the moment its tensor is there, listed or not."""
@@ -164,7 +159,7 @@ class _Replay:
             timelines += [("port", f"device {name!r} sends", sent) for name, sent in sends.items()]
             timelines += [("port", f"device {name!r} receives", received) for name, received in receives.items()]
         for rule, who_does, activities in timelines:
-            for first, second, shared in _clashes(activities, self._tolerance):
+            for first, second, shared in clashes(activities, self._tolerance):
                 yield Violation(rule=rule, message=f"{who_does} {first} and {second} at the same time", excess=shared)
         yield from self._overfull()
 
@@ -231,7 +226,7 @@ class _Replay:
         runs: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
         for name, activity in self._operators.items():
             runs[self._device[name]].append(activity)
-        return {device: _in_time(activities) for device, activities in runs.items()}
+        return {device: in_time(activities) for device, activities in runs.items()}
 
     @cached_property
     def _port_timelines(self) -> tuple[dict[str, list[_Activity]], dict[str, list[_Activity]]]:
@@ -242,8 +237,8 @@ class _Replay:
             sends[sent.source].append(activity)
             receives[sent.target].append(activity)
         return (
-            {device: _in_time(activities) for device, activities in sends.items()},
-            {device: _in_time(activities) for device, activities in receives.items()},
+            {device: in_time(activities) for device, activities in sends.items()},
+            {device: in_time(activities) for device, activities in receives.items()},
         )
 
     def _overfull(self) -> Iterator[Violation]:
@@ -346,24 +341,3 @@ def _ranks(problem: Placement) -> dict[str, int]:
     """Position of every operator along the data, times two: room for its transfers in between."""
     order = topological_order(problem.graph.arrays.successors).tolist()
     return {problem.graph.operators[index].id: 2 * rank for rank, index in enumerate(order)}
-
-
-def _in_time(activities: Iterable[_Activity]) -> list[_Activity]:
-    """By start; what takes 0 seconds before what starts with it, and in the order of the data."""
-    return sorted(activities, key=lambda activity: (activity.start, activity.end, activity.rank))
-
-
-def _clashes(timeline: list[_Activity], tolerance: float) -> Iterator[tuple[_Activity, _Activity, float]]:
-    """Activities that overlap the one that was to last longest of those that started before, and by how much.
-
-    Of two activities one must end no later than the other starts; the smaller of the two ways to fail counts. If any
-    two clash, some clash is found, and there are no more of them than activities.
-    """
-    longest: _Activity | None = None
-    for activity in timeline:
-        if longest is not None:
-            shared = min(longest.end - activity.start, activity.end - longest.start)
-            if shared > tolerance:
-                yield longest, activity, shared
-        if longest is None or activity.end > longest.end:
-            longest = activity

@@ -132,9 +132,7 @@ def _workers(run: Run) -> int:
 
 def plain(model: IntervalModel) -> IntervalModel:
     """The model without what its formulation keeps beside it."""
-    return IntervalModel(
-        model.low, model.high, model.rows, model.apart, model.objective, model.hint, model.circuits
-    )
+    return IntervalModel(model.low, model.high, model.rows, model.apart, model.objective, model.hint, model.circuits)
 
 
 @dataclass(eq=False)

@@ -62,7 +62,7 @@ def members_of(cluster: IntArray) -> Adjacency:
 
 
 @inlined
-def _settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
+def settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
     """Move an operator to a device and keep the memory count."""
     a = plan.device[v]
     plan.device[v] = k
@@ -79,12 +79,13 @@ def _settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
 
 
 @inlined
-def _overfull(net: Net, plan: CountedPlan) -> bool:
+def overfull(net: Net, plan: CountedPlan) -> bool:
+    """Whether a device holds more than it may."""
     return bool((plan.used > net.capacity).any())
 
 
 @inlined
-def _neighbour_device(net: Net, plan: CountedPlan, v: int, draw: float) -> int:
+def neighbour_device(net: Net, plan: CountedPlan, v: int, draw: float) -> int:
     """The device of a random operator that v exchanges data with; its own when there is none."""
     incoming = net.in_start[v + 1] - net.in_start[v]
     outgoing = net.out_start[v + 1] - net.out_start[v]
@@ -118,7 +119,7 @@ def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: 
 
 
 @inlined
-def _with_clusters(
+def with_clusters(
     members_start: IntArray,
     members: IntArray,
     cluster: IntArray,
@@ -224,9 +225,9 @@ def anneal(
         else:
             k = int(draws[move, 2] * devices)
             if kind >= 4:
-                k = _neighbour_device(net, plan, v, draws[move, 2])
+                k = neighbour_device(net, plan, v, draws[move, 2])
             size = _gather(net, plan, v, kind % 4, draws[move, 3], group)
-            size = _with_clusters(members_start, members, cluster, group, size, taken, move)
+            size = with_clusters(members_start, members, cluster, group, size, taken, move)
             changed = False
             allowed = True
             for i in range(size):
@@ -236,9 +237,9 @@ def anneal(
                 continue
             for i in range(size):
                 old[i] = plan.device[group[i]]
-                _settle(net, plan, group[i], k)
+                settle(net, plan, group[i], k)
         value = np.inf
-        if not _overfull(net, plan):
+        if not overfull(net, plan):
             value = _judge(net, plan, threshold)
         if value <= threshold:
             current = value
@@ -250,12 +251,18 @@ def anneal(
         if size == 0:
             _slide(plan, to, at)
         for i in range(size):
-            _settle(net, plan, group[i], old[i])
+            settle(net, plan, group[i], old[i])
     return best, current
 
 
 @kernel
 def order_for(net: Net, device: IntArray, order: IntArray) -> None:
+    """See :func:`fill_order`."""
+    fill_order(net, device, order)
+
+
+@inlined
+def fill_order(net: Net, device: IntArray, order: IntArray) -> None:
     """Fill ``order`` with the operators by decreasing upward rank, with the run and transfer times of an assignment.
 
     Ties and zero times fall back on a topological order.

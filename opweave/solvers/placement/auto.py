@@ -1,7 +1,8 @@
 """The default plan for placement: floors, list schedulers, bounds, local search and decomposition.
 
 It contains every list scheduler, so it is never worse than any of them; "do not split" is the first of them. The time
-that is left after those is shared: local search, decomposition at cut vertices with its bounds, local search again.
+that is left after those is shared: plans of equal units, local search, decomposition at cut vertices with its bounds,
+local search again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.decompose import decompose
+from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.lists import TARGETS
 from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
 from opweave.solvers.registry import Feature, Solver, find_solver, register
@@ -19,9 +21,14 @@ from opweave.solvers.run import Outcome, Run
 UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
 
+LISTS_SHARE = 0.3
+UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
-DECOMPOSITION_SHARE = 0.7
-"""Of the time that is left by then; what remains goes to local search again."""
+DECOMPOSITION_SHARE = 0.6
+"""Of the time that is left by then."""
+
+FIRST_ROUNDS = 1
+"""Rounds of annealing before the first bounds: often the plan is optimal by then, and only the proof is missing."""
 
 
 ENGINE = "highs"
@@ -37,7 +44,8 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
-    list_plans(search)
+    with run.at_most(_share(run, LISTS_SHARE)):
+        list_plans(search)
     _improve_and_bound(search)
     if instance.operators <= ENGINE_OPERATORS and not run.should_stop():
         with run.at_most(_share(run, 1.0)):
@@ -54,15 +62,28 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 def _improve_and_bound(search: LocalSearch) -> None:
     """Share the time that is left among the stages, until objective and bound meet."""
     run, small = search.run, search.instance.operators <= ENGINE_OPERATORS
-    rounds = UNTIMED_ROUNDS if run.time_limit is None or small else None
-    with run.at_most(_share(run, LOCAL_SHARE)):
-        search_from(search, rounds=rounds)
-    if not run.should_stop():
-        with run.at_most(_share(run, DECOMPOSITION_SHARE)):
-            decompose(search.problem, search.instance, run)
+    timed = run.time_limit is not None and not small
+    if not small and not run.should_stop():
+        with run.at_most(_share(run, UNITS_SHARE)):
+            plan_units(search.problem, search.instance, search.net, run)
         if isinstance(run.best, Schedule):
             search.consider_schedule(run.best)
-    if rounds is None and not run.should_stop():
+    with run.at_most(_share(run, LOCAL_SHARE)):
+        search_from(search, rounds=FIRST_ROUNDS if timed else UNTIMED_ROUNDS)
+    if run.should_stop():
+        return
+    with run.at_most(_share(run, DECOMPOSITION_SHARE)):
+        work = decompose(search.problem, search.instance, run)
+    if isinstance(run.best, Schedule):
+        search.consider_schedule(run.best)
+    if timed and not run.should_stop():
+        # what local search finds by now helps the decomposition where that has work left
+        with run.at_most(_share(run, 0.5 if work.open() else 1.0)):
+            search_from(search, rounds=None)
+        if not run.should_stop():
+            work.learn()
+            work.advance()
+    if timed and not run.should_stop():
         search_from(search, rounds=None)
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,19 +27,42 @@ from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
-from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, Module, milestones_of
+from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
 from opweave.solvers.placement.bounds.windows import Window
-from opweave.solvers.placement.engines import best_list_schedule
+from opweave.solvers.placement.head_start import best_list_schedule
+from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
-FIRST_BUDGET = 20_000
-GROWTH = 4
-LAST_BUDGET = 20_000_000
-"""Nodes of the search in one module: at first, how they grow from try to try, and the most."""
+
+class Try(NamedTuple):
+    """One way to work on a module: a search of so many nodes, or a program or intervals for so many seconds."""
+
+    way: str
+    effort: float
+    cost: float
+
+
+TRIES = (
+    Try("search", 5_000, 0.03),
+    Try("search", 40_000, 0.25),
+    Try("program", 1.5, 0.3),
+    Try("search", 300_000, 1.5),
+    Try("intervals", 5.0, 2.5),
+    Try("search", 3_000_000, 15.0),
+    Try("intervals", 20.0, 15.0),
+    Try("search", 20_000_000, 100.0),
+)
+"""What is tried in turn for a module and its end devices, with about the seconds that it takes."""
+
+NODES_PER_SECOND = 150_000
+"""About what the search does, so that it does not outlast the time."""
+
+LEVELS = (RELAXED, INTEGER, EXACT)
+"""Bounds of windows in turn."""
 
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
@@ -46,18 +70,21 @@ LARGEST_SEARCHED = 40
 SETTLED = 1e-9
 """Relative gap at which a module's length counts as known."""
 
+ROUNDED = 2e-6
+"""Relative gap that rounding to ticks may leave: no more is tried then, though it is no proof."""
+
 ExactModule = Callable[[Net, float, float, int], Found]
 """Solves a small net: (net, upper bound, lower bound, budget) -> what was found; see ``search_module``."""
 
 
 @dataclass(eq=False)
 class Lengths:
-    """What is known from above of all modules that are alike: lengths, plans and budgets by end devices (K, K)."""
+    """What is known from above of all modules that are alike: lengths, plans and tries by end devices (K, K)."""
 
     module: Module
     window: Window
     upper: FloatArray
-    budget: IntArray
+    tries: IntArray
     plans: dict[tuple[int, int], Found] = field(default_factory=dict)
 
     def keep(self, a: int, b: int, found: Found) -> None:
@@ -97,8 +124,8 @@ class Decomposition:
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if id(module) not in self.lengths:
                 shape = module.whole.shape
-                budget = np.full(shape, FIRST_BUDGET, dtype=np.int64)
-                self.lengths[id(module)] = Lengths(module, window, np.full(shape, np.inf), budget)
+                tries = np.zeros(shape, dtype=np.int64)
+                self.lengths[id(module)] = Lengths(module, window, np.full(shape, np.inf), tries)
 
     def take(self, plan: Plan) -> None:
         """Learn the lengths of the modules from a whole plan."""
@@ -158,34 +185,82 @@ class Decomposition:
             if judged.feasible and judged.objective is not None:
                 self.run.found(solution, judged.objective)
 
+    def learn(self) -> None:
+        """Learn from the best plan of the run, or from a list schedule when there is none."""
+        best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
+        if best is None:
+            return
+        judged = self.problem.evaluate(best)
+        if judged.feasible and judged.objective is not None:
+            self.run.found(best, judged.objective)
+        starts, device = times_of(self.instance, best)
+        self.take(plan_of(self.net, order_by_start(self.instance, starts), device))
+
+    def advance(self) -> None:
+        """Go on until the problem is solved, time is up, or nothing is left to try."""
+        self.report()
+        raise_level(self.chain, RELAXED, self.run, self.best.report)
+        self.run.enter("modules")
+        while not self.run.should_stop() and self.step():
+            raise_level(self.chain, RELAXED, self.run, self.best.report)
+            self.run.enter("modules")
+            self.report()
+        for level in LEVELS[1:]:
+            if not self.run.should_stop():
+                raise_level(self.chain, level, self.run, self.best.report)
+                self.report()
+
+    def open(self) -> bool:
+        """Whether there is something left to try."""
+        return self._next() is not None or any(self.chain.open_pairs(level) for level in LEVELS)
+
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
+        best = self._next()
+        if best is None:
+            return False
+        self._try(*best)
+        return True
+
+    def _next(self) -> tuple[Lengths, int, int] | None:
+        """What a step works on: a module and its end devices."""
         best: tuple[float, Lengths, int, int] | None = None
         for (module, a, b), times in Counter(self.chain.module_path()).items():
             lengths = self.lengths[id(module)]
             low, high = float(module.table()[a, b]), float(lengths.upper[a, b])
-            searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.budget[a, b] <= LAST_BUDGET
+            searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.tries[a, b] < len(TRIES)
             if searchable and high - low > SETTLED * max(low, 1e-300):
                 # cheap tries first; among those the one that may move the path most
-                gap = times * (min(high, 1e300) - low) / float(lengths.budget[a, b])
+                gap = times * (min(high, 1e300) - low) / TRIES[lengths.tries[a, b]].cost
                 if best is None or gap > best[0]:
                     best = gap, lengths, a, b
-        if best is None:
-            return False
-        _, lengths, a, b = best
-        self._search(lengths, a, b)
-        return True
+        return None if best is None else best[1:]
 
-    def _search(self, lengths: Lengths, a: int, b: int) -> None:
+    def _try(self, lengths: Lengths, a: int, b: int) -> None:
+        """Make the next try at a module, as far as the time allows."""
+        now, left = TRIES[lengths.tries[a, b]], self.run.remaining()
+        lengths.tries[a, b] += 1
+        if now.way == "program":
+            for block, first, second in lengths.module.path(a, b):
+                if block.open(first, second, INTEGER):
+                    block.lift(first, second, INTEGER, now.effort if left is None else min(left, now.effort))
+            return
         low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
         net = lengths.window.fixed(a, b)
-        found = self.exact(net, high, low, int(lengths.budget[a, b]))
+        if now.way == "search":
+            budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
+            self._learn(lengths, a, b, self.exact(net, high, low, budget))
+        else:
+            seconds = now.effort if left is None else min(left, now.effort)
+            self._learn(lengths, a, b, solve_intervals(net, high, low, seconds, threads=self.run.threads))
+
+    def _learn(self, lengths: Lengths, a: int, b: int, found: Found) -> None:
         lengths.keep(a, b, found)
+        lengths.prove(a, b, found.bound)
         if found.proved:
             lengths.prove(a, b, float(lengths.upper[a, b]))
-            lengths.budget[a, b] = LAST_BUDGET + 1
-        else:
-            lengths.budget[a, b] *= GROWTH
+        if found.proved or found.bound >= lengths.upper[a, b] * (1.0 - ROUNDED):
+            lengths.tries[a, b] = len(TRIES)
 
 
 def decompose(
@@ -203,23 +278,8 @@ def decompose(
         Solves one module.
     """
     work = Decomposition(problem, instance, run, exact)
-    first = run.best if isinstance(run.best, Schedule) else best_list_schedule(problem)
-    if first is not None:
-        judged = problem.evaluate(first)
-        if judged.feasible and judged.objective is not None:
-            run.found(first, judged.objective)
-        starts, device = times_of(instance, first)
-        work.take(plan_of(work.net, order_by_start(instance, starts), device))
-    work.report()
-    raise_level(work.chain, RELAXED, run, work.best.report)
-    run.enter("modules")
-    while not run.should_stop() and work.step():
-        raise_level(work.chain, RELAXED, run, work.best.report)
-        run.enter("modules")
-        work.report()
-    if not run.should_stop():
-        raise_level(work.chain, INTEGER, run, work.best.report)
-        work.report()
+    work.learn()
+    work.advance()
     return work
 
 

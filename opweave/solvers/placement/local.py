@@ -1,8 +1,9 @@
 """Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
 
-A round cools down from a share of the makespan and starts from the best plan so far; later rounds start cooler. The
-number of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless
-the time limit cuts it short.
+Rounds of annealing over assignments, with orders that follow, and over orders and assignments take turns. A round cools
+down from a share of the makespan and starts from the best plan so far; later rounds start cooler, and after the first
+few they grow longer. The number of moves in a round depends on its number and the size of the problem alone, so that
+the same seed gives the same plan unless the time limit cuts it short.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
+from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
@@ -36,10 +38,13 @@ FIRST_HEAT = 0.004
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
 
+LONGEST_ROUND = 8
+"""How many times longer than the first ones a late round is."""
+
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it."""
+    """The best plan of one instance and the ways to improve it; ``rounds`` of annealing are behind it."""
 
     problem: Placement
     instance: PlacementInstance
@@ -48,6 +53,7 @@ class LocalSearch:
     order: IntArray
     device: IntArray
     makespan: float = math.inf
+    rounds: int = 0
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if its memory fits and it is the best so far."""
@@ -78,12 +84,16 @@ class LocalSearch:
         self.run.enter("hub descent")
         self.consider(*descend(self.instance, self.net, device, self.run.should_stop)[:2])
 
-    def anneal_round(self, number: int) -> None:
-        """One round of annealing from the best plan."""
+    def anneal_round(self) -> None:
+        """The next round of annealing from the best plan."""
         self.run.enter("annealing")
+        number = self.rounds
+        self.rounds += 1
         rng = np.random.default_rng((self.run.seed, number))
         effort = len(self.net.seconds) + len(self.net.source)
-        chunks = ROUND_WORK // CHUNK_WORK
+        longer = max(0, number - UNTIMED_ROUNDS) // 2
+        chunks = ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer)
+        method = anneal if number % 2 else anneal_assignment
         moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.net.seconds)))
         first = FIRST_HEAT / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
@@ -94,7 +104,7 @@ class LocalSearch:
             if self.run.should_stop():
                 return
             order, device = self.order.copy(), self.device.copy()
-            anneal.sized(CHUNK_WORK)(
+            method.sized(CHUNK_WORK)(
                 self.net,
                 plan,
                 members.start,
@@ -109,17 +119,21 @@ class LocalSearch:
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
-    """Hub descent from good single devices and from the best plan, then rounds of annealing (None: until stopped)."""
-    for k in np.argsort(np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15).sum(axis=0)).tolist()[:2]:
-        alone = np.full(search.instance.operators, k, dtype=np.int64)
-        if np.isfinite(search.net.seconds[:, k]).all() and fits(search.net, alone):
-            search.descend_from(alone)
+    """Hub descent from the best plan, then more rounds of annealing (None: until stopped).
+
+    Before the first round, hub descent starts from good single devices too.
+    """
+    if search.rounds == 0:
+        seconds = np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15)
+        for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
+            alone = np.full(search.instance.operators, k, dtype=np.int64)
+            if np.isfinite(search.net.seconds[:, k]).all() and fits(search.net, alone):
+                search.descend_from(alone)
     if math.isfinite(search.makespan):
         search.descend_from(search.device)
-    number = 0
-    while math.isfinite(search.makespan) and (rounds is None or number < rounds) and not search.run.should_stop():
-        search.anneal_round(number)
-        number += 1
+    last = None if rounds is None else search.rounds + rounds
+    while math.isfinite(search.makespan) and search.rounds != last and not search.run.should_stop():
+        search.anneal_round()
 
 
 def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> LocalSearch:

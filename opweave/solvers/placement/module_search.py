@@ -19,8 +19,8 @@ from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import (
     operator_order,
     raise_heads,
-    raise_tails,
     reach_of,
+    reversed_net,
     sending,
 )
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
@@ -38,6 +38,8 @@ class Found(NamedTuple):
         Whether nothing shorter exists.
     device, start, begins
         The plan, as in :class:`~opweave.solvers.placement.schedule.Plan`; device -1 when none was found.
+    bound
+        A lower bound that came of it, 0 for none.
     """
 
     makespan: float
@@ -45,6 +47,7 @@ class Found(NamedTuple):
     device: IntArray
     start: FloatArray
     begins: FloatArray
+    bound: float = 0.0
 
 
 @inlined
@@ -146,6 +149,7 @@ def work_left(net: Net, order: IntArray, price: FloatArray) -> FloatArray:
 @inlined
 def try_devices(
     net: Net,
+    back: Net,
     order: IntArray,
     seconds: FloatArray,
     device: IntArray,
@@ -172,7 +176,7 @@ def try_devices(
         seconds[v, k] = net.seconds[v, k]
         heads[:], tails[:] = 0.0, 0.0
         raise_heads(net, seconds, order, heads)
-        raise_tails(net, seconds, order, tails)
+        raise_heads(back, seconds, order[::-1].copy(), tails)
         values[k] = max(area, partial_bound(net, device, heads, tails))
     seconds[v] = net.seconds[v]
     device[v] = -1
@@ -182,6 +186,7 @@ def try_devices(
 @kernel
 def search_assignments(
     net: Net,
+    back: Net,
     order: IntArray,
     price: FloatArray,
     idle: float,
@@ -193,7 +198,7 @@ def search_assignments(
 ) -> tuple[float, bool]:
     """Best makespan below ``upper`` and whether the search was finished; fills the plan when there is one.
 
-    ``idle`` + the work at the prices of time is a valid bound.
+    ``back`` is the net reversed; ``idle`` + the work at the prices of time is a valid bound.
     """
     count, devices = net.seconds.shape
     seconds = net.seconds.copy()
@@ -225,7 +230,7 @@ def search_assignments(
         v = order[depth]
         if fresh:
             budget -= try_devices(
-                net, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
+                net, back, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
             )
             device[v] = -1
             if budget < 0:
@@ -268,5 +273,7 @@ def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
     search = search_assignments.sized(100 * budget)
     # any end of a search comes before this, and sums with it stay finite
     limit = min(upper, 1e300)
-    value, proved = search(net, order, area.time, float(area.time @ ends), limit, budget, device, start, begins)
+    value, proved = search(
+        net, reversed_net(net), order, area.time, float(area.time @ ends), limit, budget, device, start, begins
+    )
     return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

@@ -42,17 +42,6 @@ def downward_rank(net: Net) -> FloatArray:
     return depths.sized(_work(net))(net, order_of_graph(net), mean_seconds(net), mean_transfer(net))
 
 
-def assigned_rank(net: Net, device: IntArray) -> FloatArray:
-    """Longest path from every operator to an end in the times of an assignment."""
-    a, b = device[net.source], device[net.target]
-    crossing = a != b
-    seconds = net.seconds[np.arange(len(device)), device]
-    transfer = np.zeros(len(a))
-    a, b = a[crossing], b[crossing]
-    transfer[crossing] = net.latency[a, b] + net.size[crossing] * net.per_byte[a, b]
-    return heights.sized(_work(net))(net, order_of_graph(net), seconds, transfer)
-
-
 def device_tails(net: Net) -> FloatArray:
     """Least time from the end of every operator to the end of all, given its device. Shape (operators, devices).
 

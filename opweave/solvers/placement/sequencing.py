@@ -61,9 +61,12 @@ def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, membe
 
 
 @inlined
-def push_heads(jobs: Jobs, heads: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
-    """Raise the heads after a job whose head has changed; False when one passes the limit."""
-    count = len(jobs.lasts)
+def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
+    """Raise the heads after a job whose head has changed; False when one passes the limit.
+
+    With ``lag`` transposed: the tails before a job whose tail has changed.
+    """
+    count = len(lasts)
     stack[0] = first
     filled = 1
     waits = np.zeros(count, dtype=np.bool_)
@@ -71,39 +74,15 @@ def push_heads(jobs: Jobs, heads: FloatArray, first: int, limit: float, stack: I
         filled -= 1
         i = stack[filled]
         waits[i] = False
-        end = heads[i] + jobs.lasts[i]
+        end = times[i] + lasts[i]
         if end > limit:
             return False
         for j in range(count):
-            if jobs.lag[i, j] >= 0.0 and end + jobs.lag[i, j] > heads[j]:
-                heads[j] = end + jobs.lag[i, j]
+            if lag[i, j] >= 0.0 and end + lag[i, j] > times[j]:
+                times[j] = end + lag[i, j]
                 if not waits[j]:
                     waits[j] = True
                     stack[filled] = j
-                    filled += 1
-    return True
-
-
-@inlined
-def push_tails(jobs: Jobs, tails: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
-    """Raise the tails before a job whose tail has changed; False when one passes the limit."""
-    count = len(jobs.lasts)
-    stack[0] = first
-    filled = 1
-    waits = np.zeros(count, dtype=np.bool_)
-    while filled:
-        filled -= 1
-        j = stack[filled]
-        waits[j] = False
-        rest = tails[j] + jobs.lasts[j]
-        if rest > limit:
-            return False
-        for i in range(count):
-            if jobs.lag[i, j] >= 0.0 and rest + jobs.lag[i, j] > tails[i]:
-                tails[i] = rest + jobs.lag[i, j]
-                if not waits[i]:
-                    waits[i] = True
-                    stack[filled] = i
                     filled += 1
     return True
 
@@ -145,8 +124,11 @@ def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArra
 def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: FloatArray) -> tuple[float, int]:
     """The shortest schedule below ``upper``; fills its starts.
 
-    Returns ------- tuple The makespan (``upper`` when nothing better exists), and what is left of the budget of
-    nodes; negative when it ran out, and then a better one may exist.
+    Returns
+    -------
+    tuple
+        The makespan (``upper`` when nothing better exists), and what is left of the budget of nodes; negative when it
+        ran out, and then a better one may exist.
     """
     count = len(jobs.lasts)
     members = np.zeros((machines, count), dtype=np.int64)
@@ -160,7 +142,9 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
     stack = np.zeros(count * count + 1, dtype=np.int64)
     heads, tails = np.zeros((DEEPEST + 1, count)), np.zeros((DEEPEST + 1, count))
     for i in range(count):
-        if not push_heads(jobs, heads[0], i, upper, stack) or not push_tails(jobs, tails[0], i, upper, stack):
+        if not push(jobs.lasts, jobs.lag, heads[0], i, upper, stack):
+            return upper, budget
+        if not push(jobs.lasts, jobs.lag.T, tails[0], i, upper, stack):
             return upper, budget
     early, late = np.zeros(DEEPEST + 1, dtype=np.int64), np.zeros(DEEPEST + 1, dtype=np.int64)
     tried = np.zeros(DEEPEST + 1, dtype=np.int64)
@@ -194,8 +178,8 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
         tried[depth] += 1
         jobs.lag[i, j] = 0.0
         heads[depth + 1], tails[depth + 1] = heads[depth], tails[depth]
-        passable = push_heads(jobs, heads[depth + 1], i, upper, stack)
-        passable = passable and push_tails(jobs, tails[depth + 1], j, upper, stack)
+        passable = push(jobs.lasts, jobs.lag, heads[depth + 1], i, upper, stack)
+        passable = passable and push(jobs.lasts, jobs.lag.T, tails[depth + 1], j, upper, stack)
         fresh = passable
         if passable:
             depth += 1

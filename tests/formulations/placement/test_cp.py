@@ -17,6 +17,7 @@ from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.cp_sat import IntervalWork, plain
 from tests.brute_force_placement import best_placement
 from tests.formulations.placement.instances import Inexpressible, fork
+from tests.solvers.placement.instances import small_problem
 from tests.strategies import placements, planned_placements
 
 BATCH = 25
@@ -27,7 +28,7 @@ TOLERANCE = 2e-6
 
 def solve_all(models: list[IntervalModel]) -> list:
     pytest.importorskip("ortools")
-    works = [IntervalWork(plain(model), 30.0, 0.0, 0, 1) for model in models]
+    works = [IntervalWork(plain(model), 30.0, 0.0, seed=0, threads=1, workers=1) for model in models]
     return run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
 
 
@@ -58,6 +59,15 @@ def test_agrees_with_brute_force(problems):
         assert math.isclose(judged.objective, optimum, rel_tol=TOLERANCE, abs_tol=1e-12)
         assert formulation.objective_bound(problem, answer.bound) <= optimum
         assert formulation.objective_bound(problem, answer.bound) >= optimum * (1 - TOLERANCE)
+
+
+def test_bounds_hold_where_durations_have_no_common_measure():
+    problems = [small_problem(seed, most_operators=5, scale=math.pi) for seed in range(30)]
+    formulations = [Intervals() for _ in problems]
+    answers = solve_all([written.build(problem) for written, problem in zip(formulations, problems, strict=True)])
+    for problem, formulation, answer in zip(problems, formulations, answers, strict=True):
+        optimum = best_placement(problem)[0]
+        assert optimum * (1 - TOLERANCE) <= formulation.objective_bound(problem, answer.bound) <= optimum
 
 
 @pytest.mark.parametrize("extended", [False, True])

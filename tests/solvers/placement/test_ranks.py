@@ -25,17 +25,6 @@ def test_published_order():
     assert [order[0], *order[3:]] == [1, 2, 5, 6, 9, 7, 8, 10]
 
 
-def test_assigned_ranks_add_up_real_times():
-    problem = topcuoglu()
-    net = net_of(lower(problem), problem)
-    alone = ranks.assigned_rank(net, np.zeros(10, dtype=np.int64))
-    assert alone[9] == 21
-    assert alone[0] == 14 + max(13 + 18 + 21, 11 + 7 + 21, 13 + 18 + 21, 12 + 18 + 21, 13 + 5 + 21)
-    split = np.zeros(10, dtype=np.int64)
-    split[9] = 1
-    assert ranks.assigned_rank(net, split)[8] == 18 + 13 + 7
-
-
 def test_device_tails_take_the_cheapest_devices():
     problem = topcuoglu()
     net = net_of(lower(problem), problem)

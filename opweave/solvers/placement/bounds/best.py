@@ -12,7 +12,7 @@ from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
-from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, milestones_of
 from opweave.solvers.placement.net import Net
 from opweave.solvers.run import Run
 
@@ -21,6 +21,11 @@ ROUNDING = 1e-9
 
 LONGEST_PROGRAM = 5.0
 """Seconds that one window's program may take."""
+
+LONGEST_EXACT = 10.0
+"""Seconds that constraint programming may take for one window."""
+
+PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 
 LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
@@ -95,14 +100,15 @@ def quick_bounds(instance: PlacementInstance, net: Net, best: Best) -> None:
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
     """Raise windows on the shortest path to a level until none is left there or time is up."""
-    run.enter("milestones: linear programs" if level == RELAXED else "milestones: integer programs")
+    run.enter(f"milestones: {PROGRAMS[level]} programs")
     while True:
         pairs = chain.open_pairs(level)
         for block, a, b in pairs:
             if run.should_stop():
                 return
             left = run.remaining()
-            block.lift(a, b, level, LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM))
+            most = LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM
+            block.lift(a, b, level, most if left is None else min(left, most))
         if not pairs:
             return
         report(chain.value(), "milestones")

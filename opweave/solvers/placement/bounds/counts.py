@@ -22,6 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import linprog
@@ -42,6 +43,13 @@ SAFETY = 1e-6
 
 FULL = 100.0
 """Units of memory per device, so that coefficients are of ordinary size."""
+
+
+class Counts(NamedTuple):
+    """A lower bound in seconds, and what a byte more on every device would save of it. Prices: shape (devices,)."""
+
+    bound: float
+    price: FloatArray
 
 
 @dataclass(eq=False)
@@ -194,8 +202,8 @@ class _Program:
         there = np.flatnonzero(program.x[:, 0] >= 0)
         self.most.put(self.rows[None, :], columns[program.x[there]], least[there][:, None] * self.unit)
 
-    def solve(self, time_limit: float) -> float:
-        """The optimum; 0 when it was not reached, inf when no plan can fit the memory."""
+    def solve(self, time_limit: float) -> Counts:
+        """The optimum and the prices of memory; nothing known when it was not reached."""
         most, most_right = self.most.matrix(self.columns)
         equal, equal_right = self.equal.matrix(self.columns)
         upper = np.concatenate(self.upper)
@@ -209,7 +217,10 @@ class _Program:
             method="highs",
             options={"time_limit": max(0.05, time_limit)},
         )
-        return float(solved.fun) * (1.0 - SAFETY) if solved.status == 0 else 0.0
+        if solved.status != 0:
+            return Counts(0.0, np.zeros(len(self.unit)))
+        price = np.maximum(0.0, -solved.ineqlin.marginals[self.rows]) * self.unit
+        return Counts(float(solved.fun) * (1.0 - SAFETY), np.asarray(price))
 
 
 def binding(memory: Memory) -> bool:
@@ -218,7 +229,12 @@ def binding(memory: Memory) -> bool:
 
 
 def counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float) -> float:
-    """The bound; 0 when memory cannot bind or the program was not solved in time.
+    """The bound alone; see :func:`priced_counts`."""
+    return priced_counts(chain, instance, net, time_limit).bound
+
+
+def priced_counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float) -> Counts:
+    """The bound and the prices of memory; zeros when memory cannot bind or the program was not solved in time.
 
     Parameters
     ----------
@@ -231,7 +247,7 @@ def counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit:
     """
     memory = memory_of(instance)
     if memory is None or not binding(memory):
-        return 0.0
+        return Counts(0.0, np.zeros(len(instance.devices)))
     parts = tally(chain, net, memory)
     copied: set[int] = set()
     room = MOST_COLUMNS

@@ -94,45 +94,28 @@ def raise_heads(net: Net, seconds: FloatArray, order: IntArray, heads: FloatArra
             heads[v, k] = start
 
 
-@inlined
-def raise_tails(net: Net, seconds: FloatArray, order: IntArray, tails: FloatArray) -> None:
-    """Raise ``tails`` (floors on entry) to what the successors demand; ``seconds`` in place of the net's."""
-    devices = seconds.shape[1]
-    for position in range(len(order) - 1, -1, -1):
-        v = order[position]
-        left = 0.0
-        for i in range(net.after_start[v], net.after_start[v + 1]):
-            w = net.after[i]
-            least = np.inf
-            for b in range(devices):
-                least = min(least, seconds[w, b] + tails[w, b])
-            left = max(left, least)
-        for k in range(devices):
-            if np.isinf(seconds[v, k]):
-                tails[v, k] = np.inf
-                continue
-            rest = max(left, tails[v, k])
-            for i in range(net.out_start[v], net.out_start[v + 1]):
-                f = net.outgoing[i]
-                w = net.target[f]
-                least = np.inf
-                for b in range(devices):
-                    if tails[w, b] < np.inf:
-                        least = min(least, sending(net, f, k, b) + seconds[w, b] + tails[w, b])
-                rest = max(rest, least)
-            tails[v, k] = rest
-
-
 @kernel
 def fill_heads(net: Net, order: IntArray, heads: FloatArray) -> None:
     """As :func:`raise_heads`, with the net's own run times."""
     raise_heads(net, net.seconds, order, heads)
 
 
-@kernel
-def fill_tails(net: Net, order: IntArray, tails: FloatArray) -> None:
-    """As :func:`raise_tails`, with the net's own run times."""
-    raise_tails(net, net.seconds, order, tails)
+def reversed_net(net: Net) -> Net:
+    """The same problem with time running backwards: its heads are the tails."""
+    return net._replace(
+        source=net.target,
+        target=net.source,
+        in_start=net.out_start,
+        incoming=net.outgoing,
+        out_start=net.in_start,
+        outgoing=net.incoming,
+        before_start=net.after_start,
+        before=net.after,
+        after_start=net.before_start,
+        after=net.before,
+        latency=np.ascontiguousarray(net.latency.T),
+        per_byte=np.ascontiguousarray(net.per_byte.T),
+    )
 
 
 def work_of(net: Net) -> int:
@@ -151,7 +134,7 @@ def reach_of(net: Net, order: IntArray | None = None) -> Reach:
     first = operator_order(net) if order is None else order
     heads, tails = np.zeros(net.seconds.shape), np.zeros(net.seconds.shape)
     fill_heads.sized(work_of(net))(net, first, heads)
-    fill_tails.sized(work_of(net))(net, first, tails)
+    fill_heads.sized(work_of(net))(reversed_net(net), np.ascontiguousarray(first[::-1]), tails)
     return Reach(heads, tails)
 
 

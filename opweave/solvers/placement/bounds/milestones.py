@@ -11,8 +11,8 @@ devices of the milestones covers those of the optimal plan. Operators in no wind
 bound.
 
 The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised
-lazily, along the shortest path only: from critical path and energetic bound to the linear program to the integer one.
-Every value on the way is a bound.
+lazily, along the shortest path only: from critical path and energetic bound to the linear program to the integer one to
+the shortest plan of the window, as far as constraint programming gets. Every value on the way is a bound.
 
 Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved
 module".
@@ -33,15 +33,26 @@ from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
 from opweave.solvers.placement.bounds.modules import modules, windows_between
 from opweave.solvers.placement.bounds.window_program import Builder, integer_bound, relaxed_bound
 from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
+from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.net import Net
 
-FIRST, RELAXED, INTEGER = 0, 1, 2
-"""Levels of a window's bound: critical path and energetic; linear program; integer program."""
+FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
+"""Levels of a window's bound: critical path and energetic; linear program; integer program; constraint programming."""
 
 LARGEST_RELAXED = 400
 LARGEST_INTEGER = 120
 """Most operators (alike branches counted once) of a window for the linear and the integer program."""
 
+LARGEST_EXACT = 130
+"""Most operators of a window for constraint programming."""
+
+LARGEST_SEARCHED = 12
+SEARCHED_NODES = 5_000
+"""Smaller windows are searched first, which takes less time than starting an engine."""
+
+TIGHT = 1e-7
+"""Relative distance from a plan's length at which a bound is left as it is."""
 
 FAR_MORE = 1.1
 """Ratio of enclosed work from which on a chain of larger windows is worth a look."""
@@ -69,18 +80,39 @@ class Block:
 
     def open(self, a: int, b: int, level: int) -> bool:
         """Whether the pair could still be raised to a level."""
-        largest = LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER
-        sized = self.size <= largest and len(self.window.inner) > 0
-        return sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
+        inner = len(self.window.inner)
+        if level == EXACT:
+            sized = inner <= LARGEST_EXACT
+        else:
+            sized = self.size <= (LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER)
+        return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
 
     def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
         """Raise a pair to a level, within the time."""
-        program = Builder(self.window, self.branches, a, b, float(self.values[a, b])).build()
-        value = relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+        value = self._bound(a, b, level, time_limit)
         rows = slice(None) if not self.window.entry else slice(a, a + 1)
         columns = slice(None) if not self.window.exit else slice(b, b + 1)
         self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
         self.levels[rows, columns] = level
+
+    def _bound(self, a: int, b: int, level: int, time_limit: float) -> float:
+        """A bound of a level for two end devices."""
+        known = float(self.values[a, b])
+        if level == EXACT:
+            return self._exact(self.window.fixed(a, b), known, time_limit)
+        program = Builder(self.window, self.branches, a, b, known).build()
+        return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+
+    def _exact(self, net: Net, known: float, time_limit: float) -> float:
+        """What can be proved beyond a known bound: nothing, where a plan of that length exists."""
+        alone = shortest_alone(net)
+        if known >= alone * (1.0 - TIGHT):
+            return known
+        if len(self.window.inner) <= LARGEST_SEARCHED:
+            found = search_module(net, alone, known, SEARCHED_NODES)
+            if found.proved:
+                return found.makespan
+        return solve_intervals(net, alone, known, time_limit).bound
 
 
 @dataclass(eq=False)

@@ -1,0 +1,139 @@
+"""A window's bound that knows how its entry hands one tensor to several devices, one after the other.
+
+The window program (:mod:`.window_program`) with whole columns only for the devices used (u) and for where tensors are
+sent that belong to no branch (y), operators left fractional, solves in a fraction of a second. When one tensor of the
+entry, on device a, feeds many operators, it gains columns A[q] (when the tensor has come to q) and, for each two
+devices other than a, a column that says which of them is served first. With c[q] the seconds from a to q, rows are
+
+* A[q] >= c[q] y[q];  where q and r are both served, A[r] >= A[q] + c[r] or A[q] >= A[r] + c[q]
+* A[q] + (work of the tensor's readers on q) + (their least tail on q) y[q] <= L
+
+Proof: readers on q run between the arrival of the tensor, which leaves a's one port after what was sent before, and L
+minus the least tail of any of them; where q has no reader, y[q] and A[q] are 0 and the row says 0 <= L. Averaging over
+alike branches keeps y, A and the order, which belong to the shared tensor and not to a branch, and averages the work.
+Under ``delay`` and ``one_port_edge`` no tensor is shared, and the rows are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+from scipy.sparse import csr_matrix, hstack, vstack
+
+from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.milestones import Block, Milestones
+from opweave.solvers.placement.bounds.window_program import LONGEST, Builder, Rows, WindowProgram, integer_bound
+
+LARGEST = 150
+"""Most operators (alike branches counted once) of a window for this program."""
+
+LONGEST_PROGRAM = 3.0
+"""Seconds that one program may take."""
+
+
+def broadcast_bound(block: Block, a: int, b: int, time_limit: float) -> float:
+    """Seconds that a window takes at least with its ends on devices a and b; the value known before if no better."""
+    known = float(block.values[a, b])
+    builder = Builder(block.window, block.branches, a, b, known)
+    program = builder.build()
+    shared = _sent_once(builder)
+    whole = np.zeros(len(program.upper), dtype=bool)
+    whole[builder.u] = True
+    whole[builder.y[shared]] = True
+    program = replace(program, whole=whole)
+    positions = np.flatnonzero(shared & (builder.net.source[builder.flows] == 0))
+    if block.window.entry and len(positions):
+        tensors, times = np.unique(builder.net.tensor[builder.flows[positions]], return_counts=True)
+        most_read = tensors[np.argmax(times)]
+        readers = positions[builder.net.tensor[builder.flows[positions]] == most_read]
+        program = _with_arrivals(builder, program, readers, a)
+    return max(known, integer_bound(program, time_limit)[0])
+
+
+def _sent_once(builder: Builder) -> BoolArray:
+    """Flows of tensors that several flows share and that no average over alike branches makes a fraction of."""
+    net, branches = builder.net, builder.branches
+    source, target = net.source[builder.flows], net.target[builder.flows]
+    single = np.maximum(branches.times[source], branches.times[target]) == 1.0
+    several = (builder.y != builder.z).any(axis=(1, 2))
+    return np.asarray(several & (single | branches.shared[net.tensor[builder.flows]]))
+
+
+def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a: int) -> WindowProgram:
+    """The program with arrivals of the tensor that ``flows`` (places among the builder's flows) carry."""
+    others = [q for q in range(builder.devices) if q != a and program.upper[builder.y[flows[0]][a, q]] > 0.0]
+    sent, seconds = builder.y[flows[0]][a], builder.c[flows[0]][a]
+    readers = np.unique(builder.net.target[builder.flows[flows]])
+    count = len(program.upper)
+    arrival = {q: count + i for i, q in enumerate(others)}
+    first = {pair: count + len(others) + i for i, pair in enumerate(combinations(others, 2))}
+    columns = count + len(others) + len(first)
+    rows = Rows()
+    late = 1.0 + float(seconds[others].sum())
+    for q in others:
+        _row(rows, 0.0, {arrival[q]: -1.0, int(sent[q]): float(seconds[q])})
+        there = readers[builder.usable[readers, q]]
+        tail = float(builder.tails[there, q].min(initial=np.inf))
+        work = {int(builder.x[j, q]): float(builder.p[j, q]) for j in there}
+        ends = {int(sent[q]): tail if np.isfinite(tail) else 0.0}
+        _row(rows, 0.0, {**work, **ends, arrival[q]: 1.0, program.length: -1.0})
+    for (q, r), column in first.items():
+        served = {int(sent[q]): late, int(sent[r]): late}
+        before = {arrival[q]: 1.0, arrival[r]: -1.0, column: late}
+        after = {arrival[r]: 1.0, arrival[q]: -1.0, column: -late}
+        _row(rows, 3.0 * late - float(seconds[r]), {**served, **before})
+        _row(rows, 2.0 * late - float(seconds[q]), {**served, **after})
+    return _extended(program, rows, columns, whole=np.asarray(list(first.values()), dtype=np.int64))
+
+
+def _row(rows: Rows, right: float, terms: dict[int, float]) -> None:
+    """Sum of terms <= right."""
+    number = rows.open(np.asarray([right]))
+    rows.put(number, np.asarray(list(terms), dtype=np.int64), np.asarray(list(terms.values())))
+
+
+def _extended(program: WindowProgram, rows: Rows, columns: int, whole: IntArray) -> WindowProgram:
+    """The program with more rows and columns; those in ``whole`` are 0 or 1."""
+    more = columns - len(program.upper)
+    added, right = rows.matrix(columns)
+    upper: FloatArray = np.concatenate([program.upper, np.full(more, LONGEST)])
+    upper[whole] = 1.0
+    kinds = np.concatenate([program.whole, np.zeros(more, dtype=bool)])
+    kinds[whole] = True
+    return replace(
+        program,
+        equal=hstack([program.equal, csr_matrix((program.equal.shape[0], more))]).tocsr(),
+        most=vstack([hstack([program.most, csr_matrix((program.most.shape[0], more))]), added]).tocsr(),
+        most_right=np.concatenate([program.most_right, right]),
+        upper=upper,
+        whole=kinds,
+    )
+
+
+class Broadcasts:
+    """Raises the windows of a chain to this bound, those on its shortest path first; every pair of ends once."""
+
+    def __init__(self, chain: Milestones) -> None:
+        self.chain = chain
+        self._done: set[tuple[int, int, int]] = set()
+
+    def open_pairs(self) -> list[tuple[Block, int, int]]:
+        """Windows and ends on the shortest path that were not raised yet."""
+        found: dict[tuple[int, int, int], tuple[Block, int, int]] = {}
+        for module, first, last in self.chain.module_path():
+            for block, a, b in module.path(first, last):
+                key = id(block), a, b
+                if key not in self._done and len(block.window.inner) > 0 and block.size <= LARGEST:
+                    found[key] = block, a, b
+        return list(found.values())
+
+    def lift(self, block: Block, a: int, b: int, time_limit: float) -> None:
+        """Raise one window."""
+        self._done.add((id(block), a, b))
+        value = broadcast_bound(block, a, b, min(time_limit, LONGEST_PROGRAM))
+        rows = slice(a, a + 1) if block.window.entry else slice(None)
+        columns = slice(b, b + 1) if block.window.exit else slice(None)
+        block.values[rows, columns] = np.maximum(block.values[rows, columns], value)

@@ -1,0 +1,314 @@
+"""Equal units get plans from one short list: solver "units", for networks of equal layers, tight in memory or not.
+
+The chain of modules becomes units (:mod:`.units`); for every kind of unit plans with both ends on one device are
+searched, short in time plus memory at a price (:mod:`.unit_plans`). The first prices are those of the program over
+counts (:mod:`.bounds.counts`), later ones those of the program that chooses how many units take which plan
+(:mod:`.unit_counts`). Units are laid out in blocks of equal home, the whole is decoded, and its memory counted in full.
+Devices of a unit that is searched once serve all its like, so the work hardly grows with the number of layers.
+
+A graph without a chain of equal modules gets no plan here, and a plan that a tie over several units would break is not
+reported. Source: M3, the plan search by prices of memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise, permutations
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.placement import Placement, Schedule
+from opweave.problems.result import Termination
+from opweave.solvers.placement.bounds.best import Best, raise_level
+from opweave.solvers.placement.bounds.broadcasts import Broadcasts
+from opweave.solvers.placement.bounds.counts import priced_counts
+from opweave.solvers.placement.bounds.milestones import RELAXED, milestones_of
+from opweave.solvers.placement.bounds.modules import modules
+from opweave.solvers.placement.lists import TARGETS
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import Plan, order_by_start, plan_of, report, times_of
+from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
+from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
+from opweave.solvers.placement.units import units_of
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+LEAST_SHARE = 0.5
+"""Share of the operators that repeated units must hold for the search to be worth its time."""
+
+SCALES = (1.0, 0.5, 2.0)
+"""Multiples of the first prices that plans are searched at."""
+
+FIRST_CHUNKS, MOST_CHUNKS = 10, 40
+"""Stretches of annealing for a home in one round, at first and at most."""
+
+HEATS = (0.02, 0.02, 0.004)
+"""First temperatures of the rounds in turn; in the first of every turn branches move as a whole."""
+
+MOST_DOUBLINGS = 12
+"""Rounds with twice the price of the one before, while nothing fits."""
+
+STALE_ROUNDS = 4
+"""Rounds in a row without progress that end the search."""
+
+PROGRESS = 1e-4
+"""Relative improvement that counts as progress."""
+
+NEAR = (0.1, 0.03)
+"""Homes whose best plan costs this much more than the best of all, relatively, are not searched in the first turn of
+rounds and in later ones."""
+
+BOUND_SHARE = 0.35
+BOUND_SECONDS = 20.0
+"""For the bounds of windows: share of the time, and seconds when there is no limit."""
+
+COUNTS_SECONDS = 20.0
+CHOICE_SECONDS = 5.0
+LEAST_CHOICE_SECONDS = 0.3
+"""Most seconds for the program over counts, and for one choice among the options; and for that when time is up."""
+
+MOST_LEARNED = 200
+"""Units of a kind that are looked at in a known schedule."""
+
+MOST_ORDERED = 5
+"""Most homes of a kind whose orders are all tried."""
+
+
+class EqualUnits:
+    """The units of one instance, their options, and how they are put together."""
+
+    def __init__(self, problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> None:
+        self.problem, self.instance, self.net, self.run = problem, instance, net, run
+        self.chain = milestones_of(net)
+        self.units = units_of(self.chain, instance, net)
+        self.searches = [UnitSearch(unit, instance, net) for unit in self.units]
+        self.kinds = Kinds(
+            [unit.times for unit in self.units],
+            [[] for _ in self.units],
+            [self._mean_link(s) for s in range(len(self.units))],
+        )
+
+    def raise_bound(self) -> None:
+        """The milestone bound of the chain: linear programs, then those that know how entries serve several devices."""
+        best = Best(self.run)
+        best.report(self.chain.value(), "milestones")
+        with self.run.at_most(self._share(BOUND_SHARE)):
+            raise_level(self.chain, RELAXED, self.run, best.report)
+            broadcasts = Broadcasts(self.chain)
+            while pairs := broadcasts.open_pairs():
+                for block, a, b in pairs:
+                    left = self.run.remaining()
+                    if self.run.should_stop():
+                        return
+                    broadcasts.lift(block, a, b, np.inf if left is None else left)
+                best.report(self.chain.value(), "milestones")
+
+    def _share(self, share: float) -> float:
+        left = self.run.remaining()
+        return BOUND_SECONDS if left is None else share * left
+
+    def first_options(self, price: FloatArray) -> None:
+        """Pure plans, and what the descents find at multiples of the first prices."""
+        scales = SCALES if price.any() else (1.0,)
+        for s, search in enumerate(self.searches):
+            for home in search.homes():
+                self._keep(s, search.pure(home))
+                for scale in scales:
+                    if not self.run.should_stop():
+                        self._keep(s, search.spread(home, scale * price))
+                        self._keep(s, search.descent(home, scale * price, self.run.should_stop))
+
+    def learn(self, schedule: Schedule) -> None:
+        """For every kind and home, the best of the units that a schedule plans with both ends at home."""
+        starts, device = times_of(self.instance, schedule)
+        rank = np.empty(len(starts), dtype=np.int64)
+        rank[order_by_start(self.instance, starts)] = np.arange(len(starts))
+        for s, search in enumerate(self.searches):
+            best: dict[int, Option] = {}
+            for members in self.units[s].members[:MOST_LEARNED]:
+                first, last = int(device[members[0]]), int(device[members[-1]])
+                if (search.window.entry and search.window.exit and first != last) or self.run.should_stop():
+                    continue
+                home = last if search.window.exit else first
+                order = np.argsort(rank[members], kind="stable").astype(np.int64)
+                option = search.option(home, order, np.ascontiguousarray(device[members]))
+                if home not in best or option.seconds < best[home].seconds:
+                    best[home] = option
+            for option in best.values():
+                self._keep(s, option)
+
+    def improve(self, price: FloatArray) -> None:
+        """Rounds of annealing at the prices of the moment, until they bring nothing or time is up."""
+        self.assemble()
+        number = stale = 0
+        chunks, last = FIRST_CHUNKS, np.inf
+        while not self.run.should_stop() and stale < STALE_ROUNDS:
+            found = prices_of(self.kinds, self.instance.capacity)
+            # while nothing fits, dearer and dearer memory leads to plans that take less of it
+            prices = found or Prices(np.inf, price * 2.0**number)
+            for s, times in enumerate(self.kinds.times):
+                if times > 1 or number == len(HEATS):
+                    self._anneal(s, prices, number, chunks)
+            progress = prices.seconds < last * (1.0 - PROGRESS) or (found is None and number < MOST_DOUBLINGS)
+            stale = 0 if progress else stale + 1
+            last = min(last, prices.seconds)
+            number += 1
+            if number % len(HEATS) == 0:
+                chunks = min(2 * chunks, MOST_CHUNKS)
+            if number % len(HEATS) == 0:
+                self.assemble()
+        self.assemble()
+
+    def assemble(self) -> None:
+        """Choose options by the integer program, lay the units out, decode, and report the plan."""
+        left = self.run.remaining()
+        seconds = CHOICE_SECONDS if left is None else min(CHOICE_SECONDS, max(left, LEAST_CHOICE_SECONDS))
+        counts = best_counts(self.kinds, self.instance.capacity, seconds)
+        if counts is None:
+            return
+        plan = self._laid_out(counts)
+        tied = plan.device[first_of(self.instance.cluster)][self.instance.cluster]
+        if (tied == plan.device).all():
+            report(self.instance, self.net, plan, self.run)
+
+    def _keep(self, s: int, option: Option | None) -> None:
+        """Take an option up unless a known one of the same home is as good in every respect."""
+        if option is None or not np.isfinite(option.seconds):
+            return
+        for known in self.kinds.options[s]:
+            if known.home == option.home and known.seconds <= option.seconds and (known.bytes <= option.bytes).all():
+                return
+        self.kinds.options[s].append(option)
+
+    def _anneal(self, s: int, prices: Prices, number: int, chunks: int) -> None:
+        """Search on from the best option of every home that is near the best of all."""
+        best: dict[int, Option] = {}
+        for option in self.kinds.options[s]:
+            known = best.get(option.home)
+            if known is None or option.cost(prices.memory) < known.cost(prices.memory):
+                best[option.home] = option
+        near = NEAR[number >= len(HEATS)]
+        most = (1.0 + near) * min((option.cost(prices.memory) for option in best.values()), default=0.0)
+        search, heat = self.searches[s], HEATS[number % len(HEATS)]
+        ties = search.cluster if number % len(HEATS) else search.whole_branches
+        for home, option in best.items():
+            if not self.run.should_stop() and option.cost(prices.memory) <= most:
+                cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
+                self._keep(s, search.annealed(option, prices.memory, cooling, self.run.should_stop))
+
+    def _link(self, s: int, a: int, b: int) -> float:
+        """Seconds to bring what the entry of a unit made from device a to device b."""
+        if a == b:
+            return 0.0
+        window = self.units[s].window
+        flows = np.flatnonzero(window.net.source == 0) if window.entry else np.zeros(0, dtype=np.int64)
+        _, once = np.unique(window.net.tensor[flows], return_index=True)
+        return float((self.net.latency[a, b] + window.net.size[flows[once]] * self.net.per_byte[a, b]).sum())
+
+    def _mean_link(self, s: int) -> float:
+        devices = range(len(self.instance.devices))
+        links = [self._link(s, a, b) for a in devices for b in devices if a != b]
+        finite = [seconds for seconds in links if np.isfinite(seconds)]
+        return sum(finite) / len(finite) if finite else 0.0
+
+    def _laid_out(self, counts: list[IntArray]) -> Plan:
+        """The plan of the whole: every kind in blocks of equal home, in the order that hands over fastest."""
+        orders = self._block_orders(counts)
+        device = np.zeros(self.instance.operators, dtype=np.int64)
+        parts = []
+        for s, homes in enumerate(orders):
+            unit, options = self.units[s], self.kinds.options[s]
+            chosen = [o for home in homes for o in np.flatnonzero(counts[s]).tolist() if options[o].home == home]
+            row = 0
+            for o in chosen:
+                own = options[o].order[options[o].order >= unit.own.start]
+                for members in unit.members[row : row + int(counts[s][o])]:
+                    device[members[unit.own]] = options[o].device[unit.own]
+                    parts.append(members[own])
+                row += int(counts[s][o])
+        return plan_of(self.net, np.concatenate(parts), device)
+
+    def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
+        """For every kind its homes in order: the shortest path through all orders."""
+        layers: list[dict[tuple[int, ...], tuple[float, tuple[int, ...] | None]]] = []
+        for s, number in enumerate(counts):
+            homes = sorted({self.kinds.options[s][o].home for o in np.flatnonzero(number).tolist()})
+            layer: dict[tuple[int, ...], tuple[float, tuple[int, ...] | None]] = {}
+            for order in _orders(homes):
+                inside = sum(self._link(s, a, b) for a, b in pairwise(order))
+                before = (
+                    [(value + self._link(s, known[-1], order[0]), known) for known, (value, _) in layers[-1].items()]
+                    if layers
+                    else [(0.0, None)]
+                )
+                value, known = min(before, key=lambda pair: pair[0])
+                layer[order] = value + inside, known
+            layers.append(layer)
+        where = min(layers[-1], key=lambda order: layers[-1][order][0])
+        path = [where]
+        for layer in layers[:0:-1]:
+            previous = layer[path[-1]][1]
+            assert previous is not None
+            path.append(previous)
+        return path[::-1]
+
+
+def _orders(homes: list[int]) -> list[tuple[int, ...]]:
+    """All orders of a few homes; of many, those that differ in the first and the last."""
+    if len(homes) <= MOST_ORDERED:
+        return list(permutations(homes))
+    return [(a, *(k for k in homes if k not in (a, b)), b) for a, b in permutations(homes, 2)]
+
+
+def repeats(net: Net) -> bool:
+    """Whether modules that come more than once hold enough of the operators."""
+    windows = modules(net)[1]
+    keys = [window.key() for window in windows]
+    times = Counter(keys)
+    repeated = sum(len(window.operators) for window, key in zip(windows, keys, strict=True) if times[key] > 1)
+    return repeated >= LEAST_SHARE * len(net.seconds)
+
+
+def plan_units(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> bool:
+    """Search plans of equal units and report what they make up; False when too little of the graph repeats."""
+    run.enter("equal units")
+    if not repeats(net):
+        return False
+    work = EqualUnits(problem, instance, net, run)
+    left = run.remaining()
+    known = priced_counts(work.chain, instance, net, COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS))
+    if known.bound > 0.0:
+        run.proved(known.bound, "counts with memory")
+    if not known.price.any():  # where memory decides, windows alone add next to nothing
+        work.raise_bound()
+    work.first_options(known.price)
+    if isinstance(run.best, Schedule):
+        work.learn(run.best)
+    work.improve(known.price)
+    return True
+
+
+def solve_units(problem: Placement, run: Run) -> Outcome:
+    """Plans of equal units; solver "units"."""
+    instance = lower_unless_short(problem)
+    if not instance.operators or not plan_units(problem, instance, net_of(instance, problem), run):
+        return Outcome(reason="the graph is no chain of equal modules")
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan of equal units was found whose memory fits")
+    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+
+
+register(
+    Solver(
+        name="units",
+        problem=Placement.kind,
+        kind="algorithm",
+        run=solve_units,
+        about="equal modules get plans from a short list, chosen by an integer program with memory at its price",
+        proves="bound",
+        features=frozenset({Feature.GAP, Feature.CALLBACK}),
+        targets=TARGETS,
+    )
+)

@@ -1,0 +1,205 @@
+"""How many units of a kind take which of their plans: a small program over counts, and the prices of memory it gives.
+
+Columns: n[s,o] units of kind s that take option o; u[s,d] kind s has homes on d; m[s,d] kinds s and s + 1 meet on d;
+c[s] they meet nowhere. Rows:
+
+* sum_o n[s,o] = number of units of the kind; u[s,d] <= sum of n over options at home on d <= that number x u[s,d]
+* m[s,d] <= u[s,d], m[s,d] <= u[s+1,d], sum_d m[s,d] + c[s] = 1
+* device k: sum bytes[s,o,k] n[s,o] <= its memory
+
+minimise the time of all units plus that of handing over between homes: one for every home but the first of a kind, and
+one for every c. The linear relaxation's dual prices of memory say which further plans would help (column generation).
+
+Source: M3, the integer program over counts of options; Gilmore and Gomory, "A linear programming approach to the
+cutting-stock problem" (columns by prices).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import linprog
+
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.highs import load_highs
+from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
+from opweave.solvers.placement.bounds.window_program import Rows
+from opweave.solvers.placement.unit_plans import Option
+
+FULL = 100.0
+"""Units of memory per device."""
+
+CLOSE = 1e-4
+"""Relative gap at which the integer program stops: what it leaves is less than what the layout adds."""
+
+
+class Prices(NamedTuple):
+    """What the relaxation takes in seconds, and its dual prices of memory: seconds per byte on every device."""
+
+    seconds: float
+    memory: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """Kinds of units in chain order.
+
+    Attributes
+    ----------
+    times
+        Units of every kind.
+    options
+        Plans to choose from, for every kind.
+    switch
+        Seconds to hand over from one home to another where a unit of this kind begins.
+    """
+
+    times: list[int]
+    options: list[list[Option]]
+    switch: list[float]
+
+
+class _Program:
+    """The rows and columns."""
+
+    def __init__(self, kinds: Kinds, capacity: IntArray) -> None:
+        self.kinds, self.devices = kinds, len(capacity)
+        count = len(kinds.times)
+        sizes = [len(options) for options in kinds.options]
+        self.first = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        chosen = int(self.first[-1])
+        self.used = chosen + np.arange(count * self.devices).reshape(count, self.devices)
+        self.meets = self.used.size + chosen + np.arange((count - 1) * self.devices).reshape(-1, self.devices)
+        self.parted = chosen + self.used.size + self.meets.size + np.arange(count - 1)
+        self.columns = chosen + self.used.size + self.meets.size + count - 1
+        self.equal, self.most = Rows(), Rows()
+        self.limited = np.flatnonzero(capacity != NO_LIMIT)
+        self.unit = FULL / np.maximum(capacity[self.limited].astype(np.float64), 1.0)
+        self._memory()
+        self._choices()
+        self._meetings()
+
+    def _memory(self) -> None:
+        """First rows of ``most``: one for every device with a limit."""
+        rows = self.most.open(np.full(len(self.limited), FULL))
+        for s, options in enumerate(self.kinds.options):
+            bytes_ = np.asarray([option.bytes[self.limited] for option in options])
+            columns = np.arange(self.first[s], self.first[s + 1])
+            self.most.put(rows[None, :], columns[:, None], bytes_.reshape(len(options), -1) * self.unit)
+
+    def _choices(self) -> None:
+        """First rows of ``equal``: every unit takes one option."""
+        self.equal.open(np.asarray(self.kinds.times, dtype=np.float64))
+        for s, options in enumerate(self.kinds.options):
+            columns = np.arange(self.first[s], self.first[s + 1])
+            self.equal.put(np.asarray([s]), columns, 1.0)
+            rows = self.most.open(np.zeros(self.devices))
+            self.most.put(rows[[option.home for option in options]], columns, 1.0)
+            self.most.put(rows, self.used[s], -float(self.kinds.times[s]))
+            rows = self.most.open(np.zeros(self.devices))
+            self.most.put(rows[[option.home for option in options]], columns, -1.0)
+            self.most.put(rows, self.used[s], 1.0)
+
+    def _meetings(self) -> None:
+        for s in range(len(self.kinds.times) - 1):
+            for neighbour in (s, s + 1):
+                rows = self.most.open(np.zeros(self.devices))
+                self.most.put(rows, self.meets[s], 1.0)
+                self.most.put(rows, self.used[neighbour], -1.0)
+            row = self.equal.open(np.ones(1))
+            self.equal.put(row, self.meets[s], 1.0)
+            self.equal.put(row, self.parted[s : s + 1], 1.0)
+
+    def cost(self) -> FloatArray:
+        """Seconds of every column."""
+        cost = np.zeros(self.columns)
+        cost[: self.first[-1]] = [option.seconds for options in self.kinds.options for option in options]
+        cost[self.used] = np.asarray(self.kinds.switch)[:, None]
+        cost[self.parted] = self.kinds.switch[1:]
+        return cost
+
+    def upper(self) -> FloatArray:
+        """Largest value of every column."""
+        top = np.ones(self.columns)
+        top[: self.first[-1]] = np.repeat(self.kinds.times, np.diff(self.first))
+        return top
+
+
+def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
+    """Dual prices of the linear relaxation; None when even that has no solution."""
+    program = _Program(kinds, capacity)
+    most, most_right = program.most.matrix(program.columns)
+    equal, equal_right = program.equal.matrix(program.columns)
+    bounds = np.column_stack([np.zeros(program.columns), program.upper()])
+    solved = linprog(program.cost(), most, most_right, equal, equal_right, bounds, method="highs")
+    if solved.status != 0:
+        return None
+    memory = np.zeros(program.devices)
+    memory[program.limited] = np.maximum(0.0, -solved.ineqlin.marginals[: len(program.limited)]) * program.unit
+    return Prices(float(solved.fun), memory)
+
+
+def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[IntArray] | None:
+    """Number of units of every kind that take each option; None when none fit or time was too short.
+
+    Parameters
+    ----------
+    kinds
+        What to choose from.
+    capacity
+        Bytes of every device.
+    time_limit
+        Seconds for the integer program.
+    """
+    program = _Program(kinds, capacity)
+    cost = program.cost()
+    scale = max(float(cost.max(initial=0.0)), 1e-300)
+    model = _model(program, cost / scale)
+    model.check()
+    found: list[FloatArray] = []
+    # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
+    worker = threading.Thread(target=_solve, args=(model, time_limit, found))
+    worker.start()
+    worker.join()
+    if not found or model.broken(found[0]) is not None:
+        return None
+    whole = np.round(found[0][: program.first[-1]]).astype(np.int64)
+    return np.split(whole, program.first[1:-1])
+
+
+def _model(program: _Program, cost: FloatArray) -> MatrixModel:
+    most, most_right = program.most.matrix(program.columns)
+    equal, equal_right = program.equal.matrix(program.columns)
+    for matrix in (most, equal):
+        matrix.data[np.abs(matrix.data) <= SMALLEST_COEFFICIENT] = 0.0  # bytes too few to count; the plan is checked
+        matrix.eliminate_zeros()
+    rows, columns = len(most_right) + len(equal_right), program.columns
+    block = Block(
+        start=np.concatenate([most.indptr, most.indptr[-1] + equal.indptr[1:]]).astype(np.int32),
+        index=np.concatenate([most.indices, equal.indices]).astype(np.int32),
+        value=np.concatenate([most.data, equal.data]),
+        lower=np.concatenate([np.full(len(most_right), -np.inf), equal_right]),
+        upper=np.concatenate([most_right, equal_right]),
+        names=[f"row {number}" for number in range(rows)],
+    )
+    names = [f"column {number}" for number in range(columns)]
+    return MatrixModel(cost, 0.0, np.zeros(columns), program.upper(), np.ones(columns, dtype=bool), block, names)
+
+
+def _solve(model: MatrixModel, time_limit: float, found: list[FloatArray]) -> None:
+    """Let HiGHS solve; ``found`` receives its solution if it has one."""
+    import highspy
+
+    engine = load_highs(model)
+    # HiGHS 1.15 has called wrong points optimal after restarts
+    for name, value in (("mip_allow_restart", False), ("threads", 1), ("mip_rel_gap", CLOSE)):
+        engine.setOptionValue(name, value)
+    engine.setOptionValue("time_limit", max(0.05, time_limit))
+    engine.run()
+    if engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
+        found.append(np.asarray(engine.getSolution().col_value, dtype=np.float64))
+    highspy.Highs.resetGlobalScheduler(True)

@@ -1,0 +1,279 @@
+"""Plans of one unit with both ends on one device, short in time plus memory at a price.
+
+Memory is priced as time: every operator that takes memory gets a shadow, tied to it, that runs for price x bytes of its
+device; the shadows run one after the other when the unit has ended. So a plan with shadows lasts as long as the unit
+takes, plus what its memory costs, and every search for short plans is a search for the best plan at these prices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
+from opweave.solvers.placement.bounds.area import memory_of
+from opweave.solvers.placement.hubs import descend
+from opweave.solvers.placement.net import Net, makespan_within
+from opweave.solvers.placement.schedule import plan_of
+from opweave.solvers.placement.units import Unit
+
+CHUNK_WORK = 6_000_000
+"""Operators and flows judged in one stretch of annealing; about a tenth of a second."""
+
+MOST_MOVES = 100
+"""Moves of a stretch for each operator, so that small units are not searched beyond reason."""
+
+LAST_HEAT = 0.00002
+"""Temperature at the end of annealing, as a share of the length."""
+
+LARGEST_DESCENT = 2_000
+"""Most operators of a unit for hub descent."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Option:
+    """One plan of a unit.
+
+    Attributes
+    ----------
+    home
+        Device of both ends.
+    seconds
+        From the end of its entry to the end of its exit.
+    bytes
+        What it takes on every device. Shape (devices,).
+    order, device
+        The plan, over the operators of the unit's window.
+    """
+
+    home: int
+    seconds: float
+    bytes: FloatArray
+    order: IntArray
+    device: IntArray
+
+    def cost(self, price: FloatArray) -> float:
+        """Seconds, memory at its price included."""
+        return self.seconds + float(self.bytes @ price)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cooling:
+    """One annealing: operators with equal ``ties`` move together, from temperature ``heat`` (a share of the length)."""
+
+    ties: IntArray
+    heat: float
+    chunks: int
+    seed: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shadowed:
+    """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` that of operators."""
+
+    instance: PlacementInstance
+    net: Net
+    owner: IntArray
+    count: int
+
+    def devices(self, device: IntArray) -> IntArray:
+        """Devices of operators and shadows from those of the operators."""
+        return np.concatenate([device, device[self.owner]])
+
+    def order(self, order: IntArray) -> IntArray:
+        """Operators, then shadows."""
+        return np.concatenate([order, self.count + np.arange(len(self.owner))])
+
+    def judged(self, device: IntArray, order: IntArray, most: float) -> float:
+        """Length of an assignment in the order of its ranks, which ``order`` receives; or something above ``most``."""
+        work = 20 * (len(self.net.seconds) + len(self.net.source))
+        everywhere = self.devices(device)
+        order_for.sized(work)(self.net, everywhere, order)
+        return float(makespan_within.sized(work)(self.net, order, everywhere, most))
+
+
+class UnitSearch:
+    """Searches plans of one unit, at any prices, from any home."""
+
+    def __init__(self, unit: Unit, instance: PlacementInstance, net: Net) -> None:
+        self.unit, self.whole, self.window = unit, instance, unit.window
+        self.operators = unit.window.operators
+        self.devices = net.seconds.shape[1]
+        ties = instance.cluster[self.operators]
+        self.cluster = np.unique(ties, return_inverse=True)[1].astype(np.int64)
+        self.whole_branches = _tied(self.cluster, unit.branches)
+        memory = memory_of(instance)
+        self.bytes = np.zeros(len(self.operators)) if memory is None else memory.bytes[self.operators].copy()
+        self.bytes[: unit.own.start] = 0.0
+        own = self.operators[unit.own]
+        self.own_memory = instance.memory[own].astype(np.float64)
+        held = [instance.parameters[v].tolist() for v in own.tolist()]
+        self.holder = np.repeat(np.arange(len(own)), [len(row) for row in held])
+        self.held = np.asarray([p for row in held for p in row], dtype=np.int64)
+        self.last = net.seconds[self.operators[-1]] if self.window.exit else np.zeros(self.devices)
+
+    def homes(self) -> list[int]:
+        """Devices that both ends can be on."""
+        possible = np.ones(self.devices, dtype=bool)
+        if self.window.entry:
+            possible &= np.isfinite(self.window.net.seconds[0])
+        if self.window.exit:
+            possible &= np.isfinite(self.window.net.seconds[-1])
+        return [int(k) for k in np.flatnonzero(possible)]
+
+    def pure(self, home: int) -> Option | None:
+        """Everything on one device; None where some operator cannot run there."""
+        if not np.isfinite(self.window.net.seconds[:, home]).all():
+            return None
+        device = np.full(len(self.operators), home, dtype=np.int64)
+        order = np.empty(len(device), dtype=np.int64)
+        self._shadowed(home, np.zeros(self.devices)).judged(device, order, np.inf)
+        return self.option(home, order, device)
+
+    def option(self, home: int, order: IntArray, device: IntArray) -> Option:
+        """Time and memory of a plan."""
+        plan = plan_of(self.window.fixed(home, home), order, device)
+        own = device[self.unit.own]
+        used = np.bincount(own, weights=self.own_memory, minlength=self.devices).astype(np.float64)
+        copies = np.unique(self.held * self.devices + own[self.holder])
+        np.add.at(used, copies % self.devices, self.whole.parameter_bytes[copies // self.devices])
+        return Option(home, plan.makespan + float(self.last[home]), used, order.copy(), device.copy())
+
+    def spread(self, home: int, price: FloatArray) -> Option | None:
+        """From everything at home, give more and more of alike branches to other devices while that pays."""
+        first = self.pure(home)
+        if first is None:
+            return None
+        shadowed = self._shadowed(home, price)
+        device, order = first.device.copy(), np.empty(len(shadowed.net.seconds), dtype=np.int64)
+        best, improved = shadowed.judged(device, order, np.inf), True
+        while improved:
+            improved = False
+            for group in self.unit.branches:
+                for source, target, many in self._shifts(group, device):
+                    moved = [branch for branch in group if device[branch[0]] == source][:many]
+                    if len(moved) < many:
+                        continue
+                    candidate = device.copy()
+                    candidate[np.concatenate(moved)] = target
+                    tied = candidate[first_of(self.cluster)][self.cluster]
+                    if (tied != candidate).any() or not np.isfinite(self._seconds_of(candidate, home)).all():
+                        continue
+                    value = shadowed.judged(candidate, order, best)
+                    if value < best * (1.0 - 1e-9):
+                        best, device, improved = value, candidate, True
+        shadowed.judged(device, order, np.inf)
+        return self.option(home, order[order < len(device)], device)
+
+    def _shifts(self, group: list[IntArray], device: IntArray) -> list[tuple[int, int, int]]:
+        """From which device to which, and how many branches."""
+        there = np.bincount([int(device[branch[0]]) for branch in group], minlength=self.devices).tolist()
+        return [
+            (source, target, many)
+            for source in range(self.devices)
+            for target in range(self.devices)
+            for many in (1, 2, 4, 8, len(group))
+            if source != target and many <= there[source]
+        ]
+
+    def _seconds_of(self, device: IntArray, home: int) -> FloatArray:
+        return self.window.fixed(home, home).seconds[np.arange(len(device)), device]
+
+    def descent(self, home: int, price: FloatArray, should_stop: Callable[[], bool]) -> Option | None:
+        """Hub descent from everything at home."""
+        first = self.pure(home)
+        if first is None or len(self.operators) > LARGEST_DESCENT:
+            return None
+        shadowed = self._shadowed(home, price)
+        order, device, _ = descend(shadowed.instance, shadowed.net, shadowed.devices(first.device), should_stop)
+        count = len(self.operators)
+        return self.option(home, order[order < count], device[:count])
+
+    def annealed(self, start: Option, price: FloatArray, cooling: Cooling, should_stop: Callable[[], bool]) -> Option:
+        """Annealing from a plan; the best that it meets."""
+        shadowed = self._shadowed(start.home, price)
+        net, count = shadowed.net, len(self.operators)
+        best, rng = start, np.random.default_rng(cooling.seed)
+        moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
+        work = moves * (len(net.seconds) + len(net.source))
+        heats = start.cost(price) * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
+        cluster = cooling.ties[np.concatenate([np.arange(count), shadowed.owner])]
+        members = members_of(cluster)
+        plan = counted_plan(net, shadowed.order(start.order), shadowed.devices(start.device))
+        order, device = np.empty_like(plan.order), np.empty_like(plan.device)
+        for heat in np.split(heats, cooling.chunks):
+            if should_stop():
+                break
+            draws = rng.random((moves, DRAWS))
+            anneal.sized(work)(net, plan, members.start, members.items, cluster, draws, heat, order, device)
+            met = self.option(start.home, order[order < count], device[:count])
+            if met.cost(price) < best.cost(price):
+                best = met
+        return best
+
+    def _shadowed(self, home: int, price: FloatArray) -> _Shadowed:
+        """The unit with a shadow behind it for every operator whose memory has a price."""
+        net, count = self.window.fixed(home, home), len(self.operators)
+        cost = self.bytes[:, None] * price
+        owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
+        total, more = count + len(owner), (0, len(owner))
+        late, early = np.repeat(np.arange(count), np.diff(net.before_start)), net.before
+        if len(owner):
+            shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(net.after_start) == 0)
+            late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
+            early = np.concatenate([early, sinks, shadows[:-1]])
+        before = Adjacency.from_pairs(total, late, early)
+        after = before.reversed(total)
+        larger = net._replace(
+            seconds=np.ascontiguousarray(np.concatenate([net.seconds, cost[owner]])),
+            in_start=np.pad(net.in_start, more, mode="edge"),
+            out_start=np.pad(net.out_start, more, mode="edge"),
+            before_start=before.start,
+            before=before.items,
+            after_start=after.start,
+            after=after.items,
+            memory=np.zeros(total, dtype=np.int64),
+            parameters_start=np.zeros(total + 1, dtype=np.int64),
+        )
+        cluster = np.concatenate([self.cluster, self.cluster[owner]])
+        return _Shadowed(self._instance(larger, before, after, cluster), larger, owner, count)
+
+    def _instance(self, net: Net, before: Adjacency, after: Adjacency, cluster: IntArray) -> PlacementInstance:
+        """The arrays that hub descent reads, for a net with shadows."""
+        return replace(
+            self.whole,
+            names=("",) * len(net.seconds),
+            tensors=("",) * net.tensors,
+            seconds=net.seconds,
+            source=net.source,
+            target=net.target,
+            tensor=net.tensor,
+            size=net.size,
+            incoming=Adjacency(net.in_start, net.incoming),
+            outgoing=Adjacency(net.out_start, net.outgoing),
+            before=before,
+            after=after,
+            memory=net.memory,
+            parameters=Adjacency(net.parameters_start, net.parameters),
+            parameter_bytes=net.parameter_bytes,
+            capacity=net.capacity,
+            cluster=cluster,
+        )
+
+
+def first_of(cluster: IntArray) -> IntArray:
+    """The first operator of every cluster. Shape (clusters,)."""
+    return np.unique(cluster, return_index=True)[1].astype(np.int64)
+
+
+def _tied(cluster: IntArray, branches: list[list[IntArray]]) -> IntArray:
+    """Clusters when every branch is tied together, too."""
+    joined = cluster.copy()
+    for group in branches:
+        for branch in group:
+            joined[np.isin(joined, joined[branch])] = joined[branch[0]]
+    return np.unique(joined, return_inverse=True)[1].astype(np.int64)

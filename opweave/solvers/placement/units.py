@@ -1,0 +1,156 @@
+"""The repeated part of a chain of modules: stretches of equal modules become units, each stretch one kind of unit.
+
+Modules between cut vertices are equal when their windows are, names aside, and what their operators take in memory and
+tie together, too. A network of equal layers is a chain in which a few modules come again and again; the modules of one
+period are a *unit*. A plan of one unit with both ends on one device is a plan of all its like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.bounds.milestones import Milestones, Module
+from opweave.solvers.placement.bounds.windows import Window, cut_window
+from opweave.solvers.placement.net import Net
+
+LONGEST_PERIOD = 64
+"""Most modules of a unit."""
+
+
+class Stretch(NamedTuple):
+    """Positions ``first`` to ``first + period * times - 1`` of a sequence: a period that comes ``times`` times."""
+
+    first: int
+    period: int
+    times: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """Consecutive modules of the chain with the cut vertices between them, and the one behind them.
+
+    Attributes
+    ----------
+    window
+        The first of its kind, between the cut vertices around it.
+    members
+        Operators of every one of its kind in chain order, as positions in the whole problem: those of ``window`` in the
+        same order, entry and exit included. Shape (times, operators of the window).
+    branches
+        Groups of parallel branches that are alike, each branch as places in a row of ``members``.
+    """
+
+    window: Window
+    members: IntArray
+    branches: list[list[IntArray]]
+
+    @property
+    def times(self) -> int:
+        """How many are alike."""
+        return len(self.members)
+
+    @property
+    def own(self) -> slice:
+        """Places in a row of ``members`` of the operators that this unit decides: all but the entry."""
+        return slice(int(self.window.entry), None)
+
+
+def stretches(sequence: Sequence[int], longest: int = LONGEST_PERIOD) -> list[Stretch]:
+    """Split a sequence into repeated stretches and, with ``times`` 1, what lies between them.
+
+    Again and again the stretch that covers most positions is taken, the one with the shortest period among equals.
+
+    Examples
+    --------
+    >>> stretches([7, 1, 2, 1, 2, 1, 2, 9, 9])
+    [Stretch(first=0, period=1, times=1), Stretch(first=1, period=2, times=3), Stretch(first=7, period=1, times=2)]
+    """
+    values = np.asarray(sequence, dtype=np.int64)
+    best = Stretch(0, max(1, len(values)), 1)
+    covered = 0
+    for period in range(1, min(longest, len(values) // 2) + 1):
+        same = values[:-period] == values[period:]
+        edges = np.flatnonzero(np.diff(np.concatenate([[False], same, [False]]).astype(np.int8)))
+        for first, last in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+            times = (last - first) // period + 1
+            if times > 1 and times * period > covered:
+                best, covered = Stretch(first, period, times), times * period
+    if not covered:
+        return [best] if len(values) else []
+    end = best.first + covered
+    before = stretches(sequence[: best.first], longest)
+    after = stretches(sequence[end:], longest)
+    return [*before, best, *(stretch._replace(first=stretch.first + end) for stretch in after)]
+
+
+def units_of(chain: Milestones, instance: PlacementInstance, net: Net) -> list[Unit]:
+    """The chain as units, in order."""
+    marks: dict[tuple[object, ...], int] = {}
+    numbers = []
+    for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
+        behind = net.seconds[chain.cuts[position : position + 1]].tobytes()
+        mark = (id(module), behind, _memory_mark(instance, window.operators), _ties(instance, window.operators))
+        numbers.append(marks.setdefault(mark, len(marks)))
+    return [_unit(chain, net, stretch) for stretch in stretches(numbers)]
+
+
+def _memory_mark(instance: PlacementInstance, operators: IntArray) -> bytes:
+    """Equal for operators that take the same memory, parameter by parameter."""
+    rows = [instance.parameter_bytes[instance.parameters[v]].tolist() for v in operators.tolist()]
+    return instance.memory[operators].tobytes() + repr(rows).encode()
+
+
+def _ties(instance: PlacementInstance, operators: IntArray) -> bytes:
+    """Equal for operators that are tied to one another alike."""
+    first: dict[int, int] = {}
+    return bytes(repr([first.setdefault(c, i) for i, c in enumerate(instance.cluster[operators].tolist())]), "ascii")
+
+
+def _unit(chain: Milestones, net: Net, stretch: Stretch) -> Unit:
+    """The unit of a stretch, with all that are like it."""
+    rows = []
+    for time in range(stretch.times):
+        first = stretch.first + time * stretch.period
+        last = first + stretch.period
+        parts = [chain.cuts[first - 1 : first]] if first else []
+        for position in range(first, last):
+            parts += [chain.windows[position].inner, chain.cuts[position : position + 1]]
+        rows.append(np.concatenate(parts))
+    entry = int(rows[0][0]) if stretch.first else None
+    there = stretch.first + stretch.period <= len(chain.cuts)
+    exit_ = int(rows[0][-1]) if there else None
+    inner = rows[0][int(entry is not None) : len(rows[0]) - int(there)]
+    place = {int(v): i for i, v in enumerate(rows[0].tolist())}
+    branches = []
+    for position in range(stretch.first, stretch.first + stretch.period):
+        for group in _branches(chain.modules[position]):
+            named = [chain.windows[position].operators[branch].tolist() for branch in group]
+            branches.append([np.asarray([place[v] for v in branch], dtype=np.int64) for branch in named])
+    return Unit(cut_window(net, inner, entry, exit_), np.asarray(rows, dtype=np.int64), branches)
+
+
+def _branches(module: Module) -> Iterator[list[IntArray]]:
+    """Groups of alike branches between the milestones of a module, as positions in the module."""
+    for block, members in zip(module.blocks, module.members, strict=True):
+        net, count = block.window.net, len(members)
+        ends = np.zeros(count, dtype=bool)
+        ends[: int(block.window.entry)] = True
+        ends[count - int(block.window.exit) :] = True
+        heads = np.repeat(np.arange(count), np.diff(net.before_start))
+        inside = ~(ends[net.before] | ends[heads])
+        arcs = csr_matrix((inside[inside], (net.before[inside], heads[inside])), shape=(count, count))
+        component = connected_components(arcs, directed=False)[1]
+        groups: dict[tuple[int, ...], list[IntArray]] = {}
+        by_component = np.argsort(component, kind="stable")
+        for part in np.split(by_component, np.cumsum(np.bincount(component))[:-1]):
+            if not ends[part[0]]:
+                groups.setdefault(tuple(block.branches.leader[part].tolist()), []).append(members[part])
+        yield from (group for group in groups.values() if len(group) > 1)

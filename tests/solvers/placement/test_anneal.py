@@ -1,0 +1,93 @@
+"""Both ways of annealing: what they return is a plan of that length that fits."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from opweave.formulations.placement.instance import lower
+from opweave.problems.graph_arrays import IntArray, topological_order
+from opweave.problems.placement import Placement
+from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
+from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import fits, plan_of
+from tests.brute_force_placement import best_placement
+from tests.solvers.placement.instances import layered_problem, small_problem
+
+METHODS = pytest.mark.parametrize("method", [anneal, anneal_assignment])
+
+
+def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
+    """The best length that 400 moves meet, with everything about it checked."""
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    order = topological_order(instance.after).astype(np.int64)
+    plan, members = counted_plan(net, order, device), members_of(instance.cluster)
+    best_order, best_device = order.copy(), device.copy()
+    draws = np.random.default_rng(0).random((400, DRAWS))
+    shares = np.geomspace(heat, heat / 100, len(draws))
+    best, current = method.plain(
+        net, plan, members.start, members.items, instance.cluster, draws, shares, best_order, best_device
+    )
+    assert best <= current
+    assert plan_of(net, best_order, best_device).makespan == pytest.approx(best)
+    assert fits(net, best_device)
+    position = np.argsort(best_order)
+    assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
+    again = counted_plan(net, plan.order, plan.device)
+    assert (again.used == plan.used).all()
+    assert (again.holders == plan.holders).all()
+    return float(best)
+
+
+@METHODS
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_plan_has_the_length_that_is_claimed(method, seed: int) -> None:
+    problem = small_problem(seed)
+    seconds = lower(problem).seconds
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    assert best_of(method, problem, seconds.argmin(axis=1).astype(np.int64), 1.0) >= optimum - 1e-9
+
+
+@METHODS
+def test_memory_is_respected(method) -> None:
+    problem = layered_problem(3, 3, room=7)
+    everywhere = np.ones(len(problem.graph.operators), dtype=np.int64)
+    best = best_of(method, problem, everywhere, 1.0)
+    assert best >= best_of(method, layered_problem(3, 3), everywhere, 1.0) - 1e-9
+
+
+def test_stretches_reach_the_better_device() -> None:
+    """From all on the slow device, without taking anything worse on the way: many operators have to move at once."""
+    problem = layered_problem(4, 3)
+    seconds = lower(problem).seconds
+    slow = np.full(len(seconds), int(seconds.sum(axis=0).argmax()), dtype=np.int64)
+    assert best_of(anneal_assignment, problem, slow, 1e-6) <= seconds.sum(axis=0).min() + 1e-9
+
+
+def left_from(net: Net, device: IntArray, v: int) -> float:
+    """Longest path from an operator to an end, itself included, in the times of an assignment."""
+    paths = [left_from(net, device, int(w)) for w in net.after[net.after_start[v] : net.after_start[v + 1]]]
+    for f in np.flatnonzero(net.source == v).tolist():
+        a, b = device[v], device[net.target[f]]
+        sent = 0.0 if a == b else net.latency[a, b] + net.size[f] * net.per_byte[a, b]
+        paths.append(sent + left_from(net, device, int(net.target[f])))
+    return float(net.seconds[v, device[v]] + max(paths, default=0.0))
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_order_of_an_assignment_follows_its_longest_paths(seed: int) -> None:
+    problem = small_problem(seed, most_operators=7)
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    device = net.seconds.argmin(axis=1).astype(np.int64)
+    order = np.empty(len(device), dtype=np.int64)
+    order_for.plain(net, device, order)
+    left = [left_from(net, device, v) for v in order.tolist()]
+    assert all(one >= other - 1e-9 for one, other in pairwise(left))
+    position = np.argsort(order)
+    assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())

@@ -1,0 +1,263 @@
+"""Plans of equal units: what repeats, options and prices, counts against brute force, the solver as a whole."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.problems.constraints import Colocate, MemoryCap, Pin
+from opweave.problems.placement import Placement, Schedule
+from opweave.solvers.placement.bounds.broadcasts import Broadcasts, broadcast_bound
+from opweave.solvers.placement.bounds.counts import counts, priced_counts
+from opweave.solvers.placement.bounds.milestones import milestones_of
+from opweave.solvers.placement.equal_units import EqualUnits, repeats
+from opweave.solvers.placement.net import Net, net_of
+from opweave.solvers.placement.schedule import memory_used
+from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of
+from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch
+from opweave.solvers.placement.units import Unit, stretches, units_of
+from opweave.solvers.run import Run
+from tests.brute_force_placement import best_placement
+from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
+
+PRICE = np.asarray([0.5, 0.0])
+
+
+def _units(problem: Placement) -> tuple[list[Unit], PlacementInstance, Net]:
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    return units_of(milestones_of(net), instance, net), instance, net
+
+
+def _repeated(problem: Placement) -> UnitSearch:
+    units, instance, net = _units(problem)
+    return UnitSearch(max(units, key=lambda unit: unit.times), instance, net)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_stretches_cover_a_sequence_and_repeat(seed: int) -> None:
+    values = np.random.default_rng(seed).integers(0, 3, size=30).tolist()
+    found = stretches(values)
+    covered = [i for part in found for i in range(part.first, part.first + part.period * part.times)]
+    assert covered == list(range(len(values)))
+    for part in found:
+        rows = [values[part.first + t * part.period :][: part.period] for t in range(part.times)]
+        assert all(row == rows[0] for row in rows)
+
+
+def test_equal_layers_become_one_kind_of_unit() -> None:
+    units, instance, _ = _units(layered_problem(6, 3))
+    assert max(unit.times for unit in units) >= 5
+    decided = np.concatenate([unit.members[:, unit.own].ravel() for unit in units])
+    assert sorted(decided.tolist()) == list(range(instance.operators))
+    assert [len(group) for group in max(units, key=lambda unit: unit.times).branches] == [3]
+
+
+def test_a_pin_or_another_weight_makes_a_layer_unlike_the_others() -> None:
+    plain = layered_problem(6, 3)
+    pinned = plain.model_copy(update={"constraints": (Pin(op="l3.h1", device="slow"),)})
+    heavier = tuple(
+        weight.model_copy(update={"bytes": 7}) if weight.id == "l3.h1.w" else weight
+        for weight in plain.graph.parameters
+    )
+    heavy = plain.model_copy(update={"graph": plain.graph.model_copy(update={"parameters": heavier})})
+    most = max(unit.times for unit in _units(plain)[0])
+    for changed in (pinned, heavy):
+        assert max(unit.times for unit in _units(changed)[0]) < most
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_option_says_what_its_plan_takes(model: str) -> None:
+    search = _repeated(layered_problem(6, 4, transfers=model))
+    alone = search.pure(0)
+    spread = search.spread(0, np.zeros(2))
+    assert alone is not None
+    assert spread is not None
+    assert alone.seconds == pytest.approx(1.0 + 4 * 3.0 + 1.0)
+    assert alone.bytes.tolist() == [10.0, 0.0]
+    assert spread.seconds <= alone.seconds
+    own = spread.device[search.unit.own]
+    weights = np.asarray([1 if row.inputs and ".h" not in row.id else 2 for row in _operators(search)])
+    assert spread.bytes.tolist() == [float(weights[own == k].sum()) for k in range(2)]
+
+
+def _operators(search: UnitSearch) -> list[ow.Operator]:
+    graph = layered_problem(6, 4).graph
+    return [graph.operators[v] for v in search.operators[search.unit.own].tolist()]
+
+
+def test_dear_memory_is_left_and_no_search_makes_a_plan_worse() -> None:
+    search = _repeated(layered_problem(6, 4))
+    dear = 100.0 * PRICE
+    alone, spread = search.pure(0), search.spread(0, dear)
+    assert alone is not None
+    assert spread is not None
+    assert spread.bytes[0] < alone.bytes[0]
+    for ties in (search.cluster, search.whole_branches):
+        found = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), lambda: False)
+        again = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), lambda: False)
+        assert found.cost(PRICE) <= spread.cost(PRICE)
+        assert found.cost(PRICE) == again.cost(PRICE)
+
+
+def _option(seconds: float, home: int, bytes_: list[float]) -> Option:
+    nothing = np.zeros(0, dtype=np.int64)
+    return Option(home, seconds, np.asarray(bytes_), nothing, nothing)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_counts_of_options_are_the_best_that_fit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    options = [
+        _option(float(rng.integers(1, 20)), int(rng.integers(0, 2)), rng.integers(0, 9, size=2).tolist())
+        for _ in range(3)
+    ]
+    kinds, capacity = Kinds([4], [options], [0.0]), rng.integers(10, 30, size=2)
+    rows = [np.asarray(row) for row in product(range(5), repeat=3) if sum(row) == 4]
+    fitting = [row for row in rows if (sum(n * o.bytes for n, o in zip(row, options, strict=True)) <= capacity).all()]
+    costs = [sum(n * o.seconds for n, o in zip(row, options, strict=True)) for row in fitting]
+    found, prices = best_counts(kinds, capacity, 5.0), prices_of(kinds, capacity)
+    if not fitting:
+        assert found is None
+        return
+    assert found is not None
+    assert prices is not None
+    assert float(found[0] @ [o.seconds for o in options]) == pytest.approx(min(costs), rel=1e-3)
+    assert prices.seconds <= min(costs) + 1e-6
+    assert (prices.memory >= 0.0).all()
+
+
+def test_handing_over_is_paid_for() -> None:
+    free = Kinds([2, 2], [[_option(1.0, 0, [0, 0])], [_option(1.0, 1, [0, 0]), _option(1.5, 0, [0, 0])]], [0.0, 0.0])
+    dear = Kinds(free.times, free.options, [0.0, 5.0])
+    unlimited = np.full(2, np.iinfo(np.int64).max)
+    assert [row.tolist() for row in best_counts(free, unlimited, 5.0) or []] == [[2], [2, 0]]
+    assert [row.tolist() for row in best_counts(dear, unlimited, 5.0) or []] == [[2], [0, 2]]
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("room", [None, 30, 24])
+def test_the_solver_s_plans_fit_and_beat_the_floors(model: str, room: int | None) -> None:
+    problem = layered_problem(8, 3, room=room, transfers=model)
+    result = ow.solve(problem, solver="units", time_limit=0.7)
+    assert result.verified
+    assert result.objective is not None
+    floors = [ow.solve(problem, solver=name).objective for name in ("one_device", "fill")]
+    assert result.objective <= min(floor for floor in floors if floor is not None) * (1 + 1e-9)
+    assert result.bound is None or result.bound <= result.objective * (1 + 1e-9)
+
+
+def test_side_constraints_hold() -> None:
+    problem = layered_problem(8, 3)
+    rules = (
+        Pin(op="l2.h0", device="slow"),
+        Colocate(ops=("l4.h0", "l4.h1")),
+        MemoryCap(device="fast", bytes=40),
+    )
+    result = ow.solve(problem.model_copy(update={"constraints": rules}), solver="units", time_limit=0.7)
+    assert result.verified
+    assert result.solution is not None
+    assert result.solution.device["l2.h0"] == "slow"
+
+
+def test_a_tie_over_several_units_is_never_broken() -> None:
+    problem = layered_problem(6, 2)
+    tied = problem.model_copy(update={"constraints": (Colocate(ops=("l1.h0", "l4.h1")),)})
+    result = ow.solve(tied, solver="units", time_limit=1.0)
+    assert result.solution is None or result.verified
+
+
+def test_a_graph_without_equal_modules_gets_no_plan() -> None:
+    problem = small_problem(3)
+    assert not repeats(net_of(lower(problem), problem))
+    result = ow.solve(problem, solver="units")
+    assert result.solution is None
+    assert result.reason is not None
+
+
+def test_prices_of_memory_are_zero_unless_it_binds() -> None:
+    for room, binds in ((None, False), (24, True)):
+        problem = layered_problem(8, 2, room=room)
+        instance = lower(problem)
+        net = net_of(instance, problem)
+        chain = milestones_of(net)
+        found = priced_counts(chain, instance, net, 5.0)
+        assert found.bound == counts(chain, instance, net, 5.0)
+        assert found.price.any() == binds
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_broadcasts_stay_below_the_optimum(seed: int) -> None:
+    problem = small_problem(seed, most_operators=6)
+    _check_broadcasts(problem)
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("room", [None, 4])
+def test_broadcasts_stay_below_the_optimum_of_layers(model: str, room: int | None) -> None:
+    _check_broadcasts(layered_problem(1, 4, room=room, transfers=model))
+
+
+def test_tensors_within_alike_branches_may_be_sent_in_part() -> None:
+    reads = {"in": ["x"], "a0": ["in"], "a1": ["in"], "b0": ["a0"], "c0": ["a0"], "b1": ["a1"], "c1": ["a1"]}
+    reads["join"] = ["b0", "c0", "b1", "c1"]
+    operators = [ow.Operator(id=name, inputs=inputs, outputs=[name + "!"]) for name, inputs in reads.items()]
+    tensors = [ow.Tensor(id=name + "!", bytes=2) for name in reads]
+    renamed = [
+        op.model_copy(update={"inputs": tuple(name + "!" for name in op.inputs)}) if op.id != "in" else op
+        for op in operators
+    ]
+    graph = ow.OpGraph(operators=renamed, tensors=[ow.Tensor(id="x", bytes=1), *tensors])
+    for bandwidth in (1.0, 4.0):
+        machines = [ow.Device(name=name) for name in ("fast", "slow")]
+        cluster = ow.Cluster(devices=machines, bandwidth=[[0, bandwidth], [bandwidth, 0]])
+        seconds = {name: {"fast": 2.0, "slow": 3.0} for name in reads}
+        _check_broadcasts(Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(seconds)))
+
+
+def _check_broadcasts(problem: Placement) -> None:
+    optimum, _ = best_placement(problem)
+    assert optimum is not None
+    chain = milestones_of(net_of(lower(problem), problem))
+    broadcasts = Broadcasts(chain)
+    while pairs := broadcasts.open_pairs():
+        for block, a, b in pairs:
+            before = float(block.values[a, b])
+            assert broadcast_bound(block, a, b, 5.0) >= before
+            broadcasts.lift(block, a, b, 5.0)
+    assert chain.value() <= optimum * (1 + 1e-9)
+
+
+def test_units_learn_from_a_schedule() -> None:
+    problem = layered_problem(8, 4)
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    known = ow.solve(problem, solver="heft").solution
+    assert known is not None
+    run = Run()
+    work = EqualUnits(problem, instance, net, run)
+    work.learn(known)
+    assert any(work.kinds.options)
+    work.first_options(np.zeros(2))
+    work.assemble()
+    assert isinstance(run.best, Schedule)
+    assert problem.evaluate(run.best).objective == pytest.approx(run.objective)
+
+
+def test_laid_out_plans_count_every_unit_once() -> None:
+    problem = layered_problem(8, 3, room=24)
+    instance = lower(problem)
+    net = net_of(instance, problem)
+    run = Run(time_limit=2.0)
+    work = EqualUnits(problem, instance, net, run)
+    work.first_options(priced_counts(work.chain, instance, net, 5.0).price)
+    work.assemble()
+    assert isinstance(run.best, Schedule)
+    index = {name: k for k, name in enumerate(instance.devices)}
+    device = np.asarray([index[run.best.device[name]] for name in instance.names], dtype=np.int64)
+    assert (memory_used(net, device) <= net.capacity).all()
+    assert problem.evaluate(run.best).feasible
