@@ -1,10 +1,9 @@
-"""The command line: ``opweave solve | plan | check | solvers | demo``."""
+"""The command line: ``opweave solve | plan | check | verify | solvers | demo``."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +13,20 @@ from rich.console import Console
 
 from opweave.adapters.check import judge
 from opweave.adapters.cli_errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
+from opweave.adapters.cli_settings import (
+    DimOption,
+    JsonOption,
+    OutputOption,
+    Settings,
+    dimensions,
+    with_settings,
+)
 from opweave.adapters.complaints import complaint, plain
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.hardware import check_hardware, hardware, pins
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
 from opweave.adapters.units import parse_bytes, readable
 from opweave.adapters.views import show, view_for, view_of
-from opweave.problems.errors import InvalidInputError
-from opweave.problems.result import OptionValue
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -33,40 +38,6 @@ app = typer.Typer(
 
 PIPED_WIDTH = 120
 """Columns of a table that does not go to a terminal."""
-
-SolverOption = Annotated[str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.")]
-TimeOption = Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")]
-GapOption = Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")]
-SeedOption = Annotated[int, typer.Option("--seed", help="Same seed, same answer.")]
-ThreadsOption = Annotated[int, typer.Option("--threads", help="Threads of an engine.")]
-FormulationOption = Annotated[str | None, typer.Option("--formulation", help="For engines: which model to run.")]
-OptionOption = Annotated[list[str] | None, typer.Option("--option", help="An option of the solver, as name=value.")]
-OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
-ReportOption = Annotated[Path | None, typer.Option("--report", help="Write a report into this folder.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """How to solve, and where the answer goes."""
-
-    solver: str
-    time_limit: float | None
-    gap: float
-    seed: int
-    threads: int
-    formulation: str | None
-    options: Mapping[str, OptionValue]
-    output: Path | None
-    report: Path | None
-    json: bool
-
-    def check_places(self) -> None:
-        """Refuse places that cannot be written to before time is spent on solving."""
-        if self.output is not None:
-            check_writable(self.output)
-        if self.report is not None:
-            check_folder_writable(self.report)
 
 
 def _version(wanted: bool) -> None:
@@ -88,29 +59,19 @@ def _opweave(
 
 @app.command("solve")
 @polite
+@with_settings
 def solve_command(
     spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
     *,
-    solver: SolverOption = "auto",
-    time_limit: TimeOption = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = 1,
-    formulation: FormulationOption = None,
-    option: OptionOption = None,
-    output: OutputOption = None,
-    report: ReportOption = None,
-    as_json: JsonOption = False,
+    settings: Settings,
 ) -> int:
     """Solve a problem written as JSON."""
-    options = {name: _option_value(text) for name, text in _pairs(option, "--option").items()}
-    settings = Settings(solver, time_limit, gap, seed, threads, formulation, options, output, report, as_json)
-    settings.check_places()
     return _solve_and_tell(load_problem(spec), settings)
 
 
 @app.command("plan")
 @polite
+@with_settings
 def plan_command(
     model: Annotated[Path, typer.Argument(help="A model: .onnx, .json or .json.gz.", show_default=False)],
     *,
@@ -127,21 +88,10 @@ def plan_command(
     ] = None,
     memory: Annotated[str | None, typer.Option("--memory-model", help="placement: additive or parameters.")] = None,
     pin: Annotated[list[str] | None, typer.Option("--pin", help="placement: OP=DEVICE, may be repeated.")] = None,
-    dim: Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, as batch=1.")] = None,
-    solver: SolverOption = "auto",
-    time_limit: TimeOption = None,
-    gap: GapOption = 0.0,
-    seed: SeedOption = 0,
-    threads: ThreadsOption = 1,
-    formulation: FormulationOption = None,
-    option: OptionOption = None,
-    output: OutputOption = None,
-    report: ReportOption = None,
-    as_json: JsonOption = False,
+    dim: DimOption = None,
+    settings: Settings,
 ) -> int:
     """Plan a model file in one go: load it, solve, verify, and show the plan."""
-    options = {name: _option_value(text) for name, text in _pairs(option, "--option").items()}
-    settings = Settings(solver, time_limit, gap, seed, threads, formulation, options, output, report, as_json)
     fields: dict[str, object] = {
         "objective": objective,
         "in_place": in_place,
@@ -154,8 +104,7 @@ def plan_command(
     }
     view = view_for(problem)
     check_hardware(view, cluster=cluster, costs=costs, pin=pin)
-    settings.check_places()
-    graph = load(model, dims={name: _dimension(name, text) for name, text in _pairs(dim, "--dim").items()})
+    graph = load(model, dims=dimensions(dim))
     fields |= hardware(graph, cluster, costs)
     asked = {name: value for name, value in fields.items() if value is not None}
     try:
@@ -185,6 +134,41 @@ def check_command(
             plain(f"its bound of {readable(claimed.bound, problem.unit)} is what {claimed.solver} proved{source}")
         )
     return VERIFIED
+
+
+@app.command("verify")
+@polite
+def verify_command(
+    model: Annotated[Path, typer.Argument(help="The model that was planned: .onnx or .pt2.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="Its result.", show_default=False)],
+    *,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
+    ] = None,
+    dim: DimOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="For made-up inputs.")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run the planned model beside the model as it was: outputs, order, memory and times."""
+    from opweave.adapters.verify import verify
+    from opweave.adapters.verify_table import verification_tables
+
+    if output is not None:
+        check_writable(output)
+    problem = None if spec is None else load_problem(spec)
+    found = verify(model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads)
+    if output is not None:
+        save(found, output)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        console = _stdout()
+        for table in verification_tables(found):
+            console.print(table)
+        _name_files(console, [] if output is None else [output])
+    return VERIFIED if found.passed else NOTHING_FOUND
 
 
 @app.command("solvers")
@@ -257,7 +241,7 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
         files.append(settings.output)
     if settings.report is not None:
         files += write_report(view, settings.report)
-    if settings.json:
+    if settings.as_json:
         typer.echo(result.model_dump_json())
     else:
         console = _stdout()
@@ -267,34 +251,6 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
         console.print(plain(view.explain()), markup=False, highlight=False)
         _name_files(console, files)
     return VERIFIED if result.verified else NOTHING_FOUND
-
-
-def _pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in texts or ():
-        name, equals, value = text.partition("=")
-        if not equals or not name or name in found:
-            raise InvalidInputError(f"{flag} {text!r:.80}: write it as name=value, every name once")
-        found[name] = value
-    return found
-
-
-def _option_value(text: str) -> OptionValue:
-    words: dict[str, OptionValue] = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    return text
-
-
-def _dimension(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise InvalidInputError(f"--dim {name}={text:.40}: a dimension is a whole number, 0 or more")
-    return int(text)
 
 
 def _stdout() -> Console:

@@ -57,6 +57,28 @@ def new_panels(width: float, height: float, shares: Sequence[float]) -> tuple[Fi
     return figure, panels
 
 
+def stacked_panels(width: float, height: float, shares: Sequence[float]) -> tuple[Figure, list[Axes]]:
+    """Make a figure with several sets of axes one above the other, as :func:`new_figure` does with one.
+
+    Parameters
+    ----------
+    width, height
+        Inches.
+    shares
+        How the height is divided among the axes.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    grid = figure.add_gridspec(len(shares), 1, height_ratios=list(shares))
+    panels = [figure.add_subplot(grid[row, 0]) for row in range(len(shares))]
+    for axes in panels:
+        _style(axes)
+    return figure, panels
+
+
 def _style(axes: Axes) -> None:
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

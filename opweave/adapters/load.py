@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -12,6 +12,7 @@ from opweave.adapters.complaints import complaint, plain
 from opweave.adapters.files import PathLike, read_json, write_text
 from opweave.adapters.inplace import INPLACE_KINDS
 from opweave.adapters.node_edge import from_node_edge
+from opweave.adapters.ort_profile import profile_costs
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -22,28 +23,41 @@ from opweave.problems.result import Result
 from opweave.problems.solution import Solution
 
 if TYPE_CHECKING:
+    import keras
     import networkx as nx
+    import torch
+    from onnx import ModelProto
+    from torch.export import ExportedProgram
 
 AnyProblem = Problem[Any, Any]
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def load(
-    model: PathLike | nx.DiGraph[object],
+    model: PathLike | nx.DiGraph[object] | ModelProto | torch.nn.Module | ExportedProgram | keras.Model,
     *,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
     dims: Mapping[str, int] | None = None,
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
     """Load a model graph.
 
+    No framework is imported unless the model is that framework's own, or a file that only it can read.
+
     Parameters
     ----------
     model
-        A file: ``.onnx``; ``.json`` or ``.json.gz`` with opweave's own schema or with nodes and edges (see
-        :mod:`opweave.adapters.node_edge`). Or a networkx ``DiGraph`` (see :mod:`opweave.adapters.networkx_io`).
+        A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
+        schema or with nodes and edges (see :mod:`opweave.adapters.node_edge`). Or a model in memory: an ONNX
+        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch_in`), a functional Keras
+        model (see :mod:`opweave.adapters.keras_in`), a networkx ``DiGraph`` (see
+        :mod:`opweave.adapters.networkx_io`).
+    args, kwargs
+        Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device do.
     dims
-        Sizes for symbolic dimensions of an ONNX model, as in ``{"batch": 1}``.
+        Sizes for symbolic dimensions of an ONNX model, as in ``{"batch": 1}``; ``batch`` also for Keras.
     inplace_kinds
         Operator kinds that may overwrite an input; opweave's own schema says it for each operator instead.
     limits
@@ -67,19 +81,32 @@ def load(
     >>> load(net).outputs
     ('y',)
     """
+    family = _family(model)
+    name = plain(os.fspath(model)) if isinstance(model, str | os.PathLike) else type(model).__name__
+    if (args or kwargs) and family != "torch":
+        raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; this one's inputs are already known")
+    if dims and family not in ("onnx", "keras"):
+        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this one's sizes are already fixed")
+    if family == "torch":
+        from opweave.adapters.torch_in import from_torch
+
+        return from_torch(model, args=args, kwargs=kwargs, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "keras":
+        from opweave.adapters.keras_in import from_keras
+
+        return from_keras(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
+    if family == "onnx":
+        from opweave.adapters.onnx_in import from_onnx
+
+        return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
         from opweave.adapters.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
-    name = plain(os.fspath(model))
-    if name.lower().endswith(".onnx"):
-        from opweave.adapters.onnx_in import from_onnx
-
-        return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
-    if dims:
-        raise InvalidInputError(f"{name}: dims are for .onnx files; this one's sizes are already fixed")
-    if not name.lower().endswith((".json", ".json.gz")):
-        raise InvalidInputError(f"{name}: opweave reads .onnx, .json and .json.gz; rename or export the model")
+    if family != "json":
+        raise InvalidInputError(
+            f"{name}: opweave reads .onnx, .json and .json.gz, and .pt2; rename or export the model"
+        )
     data = _read_object(model, limits)
     if "nodes" in data:
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
@@ -87,6 +114,19 @@ def load(
         _check_counts(data, name, limits)
         return _validated(OpGraph, data, name)
     raise InvalidInputError(f"{name}: {_instead(data)}")
+
+
+_SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
+
+
+def _family(model: object) -> str:
+    """Whose model this is, by the file's name or by the packages of the object's classes; nothing is imported."""
+    if isinstance(model, str | os.PathLike):
+        name = os.fspath(model).lower()
+        return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
+    packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
+    # A Keras model on PyTorch is a torch module as well.
+    return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
 
 
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
@@ -126,14 +166,21 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
     return _validated(Cluster, _read_object(path, limits), plain(os.fspath(path)))
 
 
-def load_costs(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Costs:
+def load_costs(
+    path: PathLike, *, graph: OpGraph | None = None, device: str = "cpu", limits: Limits = DEFAULT_LIMITS
+) -> Costs:
     """Load measured times from JSON (``.json`` or ``.json.gz``).
 
     Parameters
     ----------
     path
-        Either opweave's own schema (``operators``, ``devices``, ``table``), or seconds as
-        ``{operator: {device: seconds}}``, null for unknown.
+        Opweave's own schema (``operators``, ``devices``, ``table``); or seconds as ``{operator: {device: seconds}}``,
+        null for unknown; or a profile that ONNX Runtime wrote (``SessionOptions.enable_profiling``), of which the
+        median over its runs counts.
+    graph
+        For a profile: the model, every operator of which must have a time; others are left out.
+    device
+        For a profile: the name of the device in the cluster.
     limits
         Caps on the file's size.
 
@@ -143,7 +190,10 @@ def load_costs(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Costs:
         With one sentence that says what is wrong, where, and what to do.
     """
     name = plain(os.fspath(path))
-    data = _read_object(path, limits)
+    data = read_json(path, limits=limits)
+    if isinstance(data, list):
+        return profile_costs(data, name, graph=graph, device=device)
+    data = _object(data, name)
     if isinstance(data.get("operators"), list):
         return _validated(Costs, data, name)
     try:
@@ -181,9 +231,12 @@ def save(value: BaseModel, path: PathLike) -> None:
 
 
 def _read_object(path: PathLike, limits: Limits) -> dict[str, object]:
-    data = read_json(path, limits=limits)
+    return _object(read_json(path, limits=limits), plain(os.fspath(path)))
+
+
+def _object(data: object, name: str) -> dict[str, object]:
     if not isinstance(data, dict):
-        raise InvalidInputError(f"{plain(os.fspath(path))}: holds no JSON object with named fields; check what it is")
+        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check what it is")
     return data
 
 

@@ -11,8 +11,9 @@ from opweave.adapters.complaints import complaint
 from opweave.adapters.files import PathLike
 from opweave.adapters.inplace import INPLACE_KINDS, runs_in_place
 from opweave.adapters.names import UniqueNames
+from opweave.adapters.onnx_flops import node_flops
 from opweave.adapters.onnx_model import has_shape, prepare, read_model, tensor_size, title, value_types
-from opweave.adapters.onnx_sizes import Sized, multiply_accumulate_flops
+from opweave.adapters.onnx_sizes import Sized
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
@@ -45,7 +46,9 @@ def from_onnx(
 ) -> OpGraph:
     """Build a graph from an ONNX model.
 
-    * Shapes are inferred; weights are sized from their dims and type. External data is never opened.
+    * Shapes are inferred, also through the operators that ONNX Runtime fuses (see
+      :mod:`opweave.adapters.onnx_fused`), so its optimised models load; weights are sized from their dims and type.
+      External data is never opened.
     * Initialisers (sparse ones too), Constant nodes, and what follows from them alone become parameters, as ONNX
       Runtime computes all that before it runs; constants that no operator reads are left out, and so are graph outputs
       that are constants: they take no planned memory.
@@ -79,7 +82,7 @@ def from_onnx(
         raise complaint(error, where, content) from None
 
 
-def _ids(graph: GraphProto) -> list[str]:
+def operator_ids(graph: GraphProto) -> list[str]:
     """Name every node once; names from the file come first, so that no made-up one displaces them."""
     names = UniqueNames()
     ids = [names.take(node.name) if node.name else "" for node in graph.node]
@@ -97,7 +100,7 @@ class _Builder:
         self._types = value_types(graph)
         self._constant_name = {name: name for name in constants}
         self._tensors: dict[str, Tensor] = {}
-        self._ids = _ids(graph)
+        self._ids = operator_ids(graph)
         self._wanted = {name for node in graph.node for name in node.input} | {value.name for value in graph.output}
 
     def content(self) -> dict[str, object]:
@@ -137,8 +140,8 @@ class _Builder:
             inputs=tuple(name for name in reads if name not in self._constant_name),
             outputs=tuple(writes),
             parameters=tuple(dict.fromkeys(self._constant_name[name] for name in reads if name in self._constant_name)),
-            flops=multiply_accumulate_flops(
-                node, [self._shape(name) for name in reads], self._shape(writes[0]) if writes else ()
+            flops=node_flops(
+                node, [self._shape(name) for name in node.input], self._shape(writes[0]) if writes else ()
             ),
             inplace_ok=not view and runs_in_place(node.op_type, self._inplace_kinds),
         )

@@ -83,8 +83,10 @@ def prepare(
     InvalidInputError, LimitExceededError
         With one sentence that names the node and says how to fix the file.
     """
+    from opweave.adapters.onnx_fused import stand_ins
+
     if model.functions:
-        model = _inlined(model, where)
+        model = inlined(model, where)
     graph = model.graph
     if not graph.node:
         raise InvalidInputError(f"{where}: not an ONNX model, or one without operators; export or download it again")
@@ -94,9 +96,9 @@ def prepare(
     constants = _constants(graph, where)
     _fix_dims(graph, dims, where)
     _check_inputs(graph, constants, where)
-    _sort(graph, where)
-    inferred = _infer(model, where)
-    nodes = [node for node in inferred.node if node.op_type != "Constant"]
+    sort_nodes(graph, where)
+    inferred = _infer(stand_ins(model), where)
+    nodes = [node for node in graph.node if node.op_type != "Constant"]
     del inferred.node[:]
     inferred.node.extend(nodes)
     return inferred, constants
@@ -155,7 +157,8 @@ def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
     yield from graph.input
 
 
-def _inlined(model: ModelProto, where: str) -> ModelProto:
+def inlined(model: ModelProto, where: str) -> ModelProto:
+    """Put the bodies of model-local functions where they are called."""
     import onnx.inliner
 
     try:
@@ -249,7 +252,7 @@ def _check_inputs(graph: GraphProto, constants: Mapping[str, Sized], where: str)
         )
 
 
-def _sort(graph: GraphProto, where: str) -> None:
+def sort_nodes(graph: GraphProto, where: str) -> None:
     """Put nodes before their readers, as shape inference needs them; most files already have them so."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     heads = [[maker[name] for name in dict.fromkeys(node.input) if name in maker] for node in graph.node]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -154,31 +154,3 @@ _CONSTANT_SIZES: dict[str, Callable[[AttributeProto, str], Sized]] = {
         (len(attribute.strings),), "string", sum(len(text) for text in attribute.strings)
     ),
 }
-
-
-def multiply_accumulate_flops(node: NodeProto, shapes: Sequence[tuple[int, ...]], made: Iterable[int]) -> float:
-    """Count the floating-point operations of Conv, Gemm and MatMul; 0 for everything else, which moves data mostly.
-
-    Parameters
-    ----------
-    node
-        The operator.
-    shapes
-        Of its inputs.
-    made
-        Shape of its first output.
-
-    Returns
-    -------
-    float
-        Two for a multiply-accumulate.
-    """
-    outputs = math.prod(made)
-    if node.op_type == "Conv" and len(shapes) > 1:
-        return 2.0 * outputs * math.prod(shapes[1][1:])
-    if node.op_type == "MatMul" and shapes and shapes[0]:
-        return 2.0 * outputs * shapes[0][-1]
-    if node.op_type == "Gemm" and shapes and len(shapes[0]) == 2:
-        transposed = any(attribute.name == "transA" and attribute.i for attribute in node.attribute)
-        return 2.0 * outputs * shapes[0][0 if transposed else 1]
-    return 0.0

@@ -108,10 +108,13 @@ class View(ABC, Generic[ProblemT, SolutionT]):
 @cache
 def views() -> tuple[type[View[Any, Any]], ...]:
     """List all views; imported on first use, so that ``import opweave`` stays light."""
+    from opweave.adapters.batched_mapping.view import BatchedMappingView
     from opweave.adapters.memory_ordering.view import MemoryOrderingView
+    from opweave.adapters.pipeline.view import PipelineView
     from opweave.adapters.placement.view import PlacementView
+    from opweave.adapters.slicing.view import SlicingView
 
-    return (MemoryOrderingView, PlacementView)
+    return (MemoryOrderingView, PlacementView, PipelineView, BatchedMappingView, SlicingView)
 
 
 def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, Share, Spec
 
 if TYPE_CHECKING:
     from typing import Self
@@ -23,6 +23,28 @@ MAX_SECONDS = 1e15
 
 Entry = float | None
 """Seconds; None where nothing is known."""
+
+
+LOOKUPS = frozenset({"Embedding", "EmbeddingBag", "Gather", "aten.embedding.default"})
+"""Kinds that pick rows out of their parameters: they read no more bytes of them than they write."""
+
+
+class Efficiency(Spec):
+    """How much of a device's best the operators of one kind reach.
+
+    Attributes
+    ----------
+    arithmetic
+        Share of ``flops_per_second``, over 0 and up to 1.
+    traffic
+        Share of ``memory_bandwidth``, over 0 and up to 1.
+    launch_seconds
+        Fixed cost of starting one operator of the kind; None for the device's own.
+    """
+
+    arithmetic: Share = 1.0
+    traffic: Share = 1.0
+    launch_seconds: Seconds | None = None
 
 
 class Costs(Spec):
@@ -129,22 +151,24 @@ class Costs(Spec):
         graph: OpGraph,
         cluster: Cluster,
         *,
-        efficiency: Mapping[str, float] | None = None,
-        default_efficiency: float = 1.0,
+        efficiency: Mapping[str, float | Efficiency] | None = None,
+        default_efficiency: float | Efficiency = 1.0,
         batches: Iterable[int] = (1,),
     ) -> Costs:
         """Estimate: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
 
-        seconds = max(flops / flops_per_second, bytes / memory_bandwidth) / efficiency + launch_seconds. The bytes are
-        those of every tensor read and written and of the parameters, each once. FLOPs and tensors grow with the batch,
-        parameters do not. Making a view (only aliases written, no FLOPs) moves nothing.
+        seconds = max(flops / (flops_per_second * arithmetic), bytes / (memory_bandwidth * traffic)) + launch_seconds.
+        The bytes are those of every tensor read and written and of the parameters, each once; of a table of embeddings
+        (:data:`LOOKUPS`) only what is picked. FLOPs and tensors grow with the batch, parameters do not. Making a view
+        (only aliases written, no FLOPs) moves nothing.
 
         Parameters
         ----------
         graph, cluster
             The model, for one input; the devices.
         efficiency
-            Share of a device's best that operators of a kind reach, over 0 and up to 1.
+            What operators of a kind reach: an :class:`Efficiency`, such as ``opweave.calibrate`` measures, or one
+            share of both arithmetic and traffic, over 0 and up to 1.
         default_efficiency
             The same for kinds that ``efficiency`` does not list.
         batches
@@ -167,23 +191,27 @@ class Costs(Spec):
         >>> Costs.roofline(graph, cluster, efficiency={"Relu": 0.5}).seconds("relu", "a")
         8.0
         """
-        shares = efficiency or {}
-        for kind, share in (*shares.items(), ("default", default_efficiency)):
-            if not 0.0 < share <= 1.0:
-                raise InvalidInputError(f"the efficiency of {kind!r} is {share!r}; it takes a fraction over 0, up to 1")
-        share_of = np.array([shares.get(op.kind, default_efficiency) for op in graph.operators], dtype=np.float64)
+        kinds = {kind: _efficiency(kind, given) for kind, given in (efficiency or {}).items()}
+        default = _efficiency("default", default_efficiency)
+        reached = [kinds.get(op.kind, default) for op in graph.operators]
+        arithmetic = np.array([one.arithmetic for one in reached], dtype=np.float64)
+        traffic = np.array([one.traffic for one in reached], dtype=np.float64)
         flops = np.array([op.flops for op in graph.operators], dtype=np.float64)
         activations, parameters = _traffic(graph)
         sizes = tuple(sorted(set(batches)))
         columns = []
         for device in cluster.devices:
             speed, bandwidth = _speeds(device)
+            launch = np.array(
+                [device.launch_seconds if one.launch_seconds is None else one.launch_seconds for one in reached]
+            )
             for size in sizes:
                 if device.batch_sizes is not None and size not in device.batch_sizes:
                     columns.append([None] * len(graph.operators))
                     continue
-                busy = np.maximum(size * flops / speed, (size * activations + parameters) / bandwidth)
-                columns.append((busy / share_of + device.launch_seconds).tolist())
+                moved = (size * activations + parameters) / bandwidth
+                busy = np.maximum(size * flops / speed / arithmetic, moved / traffic)
+                columns.append((busy + launch).tolist())
         return cls(
             operators=tuple(op.id for op in graph.operators),
             devices=tuple(device.name for device in cluster.devices),
@@ -278,6 +306,20 @@ def _duration(entry: object, operator: str, label: tuple[str, int]) -> float:
     )
 
 
+def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
+    if isinstance(given, Efficiency):
+        return given
+    if not 0.0 < given <= 1.0:
+        raise InvalidInputError(f"the efficiency of {kind!r} is {given!r}; it takes a fraction over 0, up to 1")
+    return Efficiency(arithmetic=given, traffic=given)
+
+
+def moved_bytes(graph: OpGraph) -> tuple[float, ...]:
+    """Bytes that every operator moves at batch size 1, as a roofline counts them."""
+    activations, parameters = _traffic(graph)
+    return tuple((activations + parameters).tolist())
+
+
 def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes of tensors and bytes of parameters that every operator moves, two arrays of shape (operators,)."""
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}
@@ -290,9 +332,12 @@ def _traffic(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return sum(size[name] for name in {*op.inputs, *op.outputs})
 
     activations = np.array([moved(op) for op in graph.operators], dtype=np.float64)
-    parameters = np.array(
-        [sum(weight[name] for name in set(op.parameters)) for op in graph.operators], dtype=np.float64
-    )
+
+    def held(op: Operator) -> int:
+        total = sum(weight[name] for name in set(op.parameters))
+        return min(total, sum(size[name] for name in op.outputs)) if op.kind in LOOKUPS else total
+
+    parameters = np.array([held(op) for op in graph.operators], dtype=np.float64)
     return activations, parameters
 
 

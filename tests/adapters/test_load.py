@@ -146,6 +146,7 @@ def test_names_and_limits(tmp_path: Path) -> None:
 
 def test_importing_opweave_loads_nothing_heavy() -> None:
     heavy = ["matplotlib", "rich", "onnx", "typer", "pyomo", "numba", "networkx", "highspy"]
+    heavy += ["torch", "keras", "tensorflow", "onnxruntime", "transformers"]
     code = f"import sys, opweave; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -82,7 +82,7 @@ def test_a_small_net_by_hand(tmp_path: Path) -> None:
     assert {p.id: p.bytes for p in graph.parameters} == {"w": 864, "shape": 16, "k": 5120}
     assert [op.parameters for op in graph.operators] == [("w",), (), (), ("shape",), ("k",)]
     assert [op.inplace_ok for op in graph.operators] == [False, True, True, False, False]
-    assert [op.flops for op in graph.operators] == [2 * 128 * 27, 0, 0, 0, 2 * 10 * 128]
+    assert [op.flops for op in graph.operators] == [2 * 128 * 27, 128, 128, 0, 2 * 10 * 128]
     assert (graph.tensors[0].shape, graph.tensors[0].dtype) == ((1, 3, 4, 4), "float32")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from opweave.problems.cluster import Cluster, Device
-from opweave.problems.costs import Costs
+from opweave.problems.costs import Costs, Efficiency, moved_bytes
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from tests.strategies import clusters, costs, op_graphs
@@ -136,6 +136,33 @@ def test_roofline_by_hand():
 def test_efficiency_by_kind():
     estimate = Costs.roofline(small_net(), one(launch_seconds=1), efficiency={"Conv": 0.5}, default_efficiency=0.25)
     assert estimate.array(["conv", "view", "sum"], ["a"])[:, 0].tolist() == [81, 1, 21]
+
+
+def lookup(kind):
+    return OpGraph(
+        tensors=[Tensor(id="x", bytes=8), Tensor(id="y", bytes=40)],
+        parameters=[Parameter(id="table", bytes=10_000)],
+        operators=[Operator(id="pick", kind=kind, inputs=["x"], outputs=["y"], parameters=["table"], flops=20)],
+    )
+
+
+def test_arithmetic_traffic_and_launch_by_kind():
+    cluster = one(flops_per_second=10.0, memory_bandwidth=100.0, launch_seconds=0.5)
+    graph = lookup("Gather")  # 20 FLOPs, 88 bytes
+
+    def seconds(given):
+        return Costs.roofline(graph, cluster, efficiency={"Gather": given}).seconds("pick", "a")
+
+    assert seconds(1.0) == 2.5
+    assert seconds(Efficiency(arithmetic=0.25)) == 8.5
+    assert seconds(Efficiency(traffic=0.1)) == pytest.approx(8.8 + 0.5)
+    assert seconds(Efficiency(launch_seconds=0.0)) == 2.0
+    assert seconds(0.5) == seconds(Efficiency(arithmetic=0.5, traffic=0.5))
+
+
+def test_a_lookup_reads_what_it_picks():
+    assert moved_bytes(lookup("Gather")) == (8 + 40 + 40,)
+    assert moved_bytes(lookup("MatMul")) == (8 + 40 + 10_000,)
 
 
 def test_weights_are_read_once_for_a_batch():

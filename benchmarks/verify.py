@@ -1,0 +1,163 @@
+"""Plans run on real models: outputs, predicted against measured memory, against the runtimes' own order.
+
+Run ``python -m benchmarks.verify`` for everything, or name parts: ``onnx optimised torch``; ``--smoke`` takes two of
+each. Weights are random; everything runs on the CPU with one thread. Needs onnx, onnxruntime, torch and transformers.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import opweave as ow
+from benchmarks.tables import kilobytes, run_parts, show
+from opweave.adapters.verify_report import Verification
+
+SOLVE_SECONDS = 10.0
+DEVICES = 3
+
+
+def placement_of(graph: ow.OpGraph) -> ow.Result[ow.Schedule]:
+    """Place a model on three equal devices, quickly; the plan need not be the best, only a real cut."""
+    device = {"memory_bytes": 2**36, "flops_per_second": 1e11, "memory_bandwidth": 1e11}
+    devices = [ow.Device(name=f"device {index}", **device) for index in range(DEVICES)]
+    links = [[0 if row == column else 1e10 for column in range(DEVICES)] for row in range(DEVICES)]
+    cluster = ow.Cluster(devices=devices, bandwidth=links)
+    problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
+    result = ow.solve(problem, solver="heft")
+    if len(set(result.solution.device.values())) == 1:
+        result = ow.solve(problem, solver="fill_even")
+    return result
+
+
+def row(name: str, ordered: Verification, placed: Verification) -> tuple[object, ...]:
+    """What both plans did to one model."""
+    memory = ordered.memory
+    assert memory is not None
+    close = "-" if ordered.difference is None else f"{ordered.difference:.1g}"
+    return (
+        name,
+        len(memory.predicted),
+        "equal" if ordered.outputs_equal else "DIFFERENT",
+        close,
+        kilobytes(memory.given_peak),
+        kilobytes(memory.predicted_peak),
+        kilobytes(memory.measured_peak),
+        f"{memory.equal_steps} of {len(memory.predicted)}",
+        kilobytes(memory.allocator_peak),
+        kilobytes(memory.default_peak),
+        kilobytes(memory.held_before),
+        f"{placed.pieces}: {'equal' if placed.outputs_equal else 'DIFFERENT'}",
+    )
+
+
+HEADER = (
+    "model",
+    "operators",
+    "outputs",
+    "difference",
+    "as listed",
+    "predicted",
+    "measured",
+    "steps equal",
+    "allocator",
+    "default",
+    "pre-packed",
+    "pieces",
+)
+
+
+def onnx_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Six ONNX models."""
+    from benchmarks.models.onnx_nets import ONNX_MODELS
+
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _chosen(ONNX_MODELS, smoke=smoke):
+            path = Path(folder) / "model.onnx"
+            path.write_bytes(ONNX_MODELS[name]().SerializeToString())
+            ordering = ow.solve(ow.onnx_runtime_problem(path), time_limit=SOLVE_SECONDS)
+            yield row(name, ow.verify(path, ordering), ow.verify(path, placement_of(ow.load(path))))
+
+
+def optimised_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """The same models after ONNX Runtime's own graph optimisations, planned as the runtime wrote them."""
+    from benchmarks.models.onnx_nets import ONNX_MODELS
+    from opweave.adapters.onnx_out.session import default_options, import_runtime, open_session
+
+    runtime = import_runtime()
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _chosen(ONNX_MODELS, smoke=smoke):
+            path, optimised = Path(folder) / "model.onnx", Path(folder) / "optimised.onnx"
+            path.write_bytes(ONNX_MODELS[name]().SerializeToString())
+            options = default_options()
+            options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+            options.optimized_model_filepath = str(optimised)
+            open_session(path, options)
+            problem = ow.onnx_runtime_problem(optimised)
+            ordering = ow.solve(problem, time_limit=SOLVE_SECONDS)
+            yield row(name, ow.verify(optimised, ordering), ow.verify(optimised, placement_of(problem.graph)))
+
+
+def torch_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Six PyTorch models."""
+    import torch
+
+    from benchmarks.models.torch_nets import TORCH_MODELS
+    from opweave.adapters.torch_in import from_torch
+    from opweave.adapters.torch_program import prepare
+
+    for name in _chosen(TORCH_MODELS, smoke=smoke):
+        torch.manual_seed(0)
+        example = TORCH_MODELS[name]()
+        program = prepare(example.model, example.args)
+        graph = from_torch(program)
+        ordering = ow.solve(ow.MemoryOrdering(graph=graph), time_limit=SOLVE_SECONDS)
+        ordered = ow.verify(program, ordering, args=example.args)
+        yield row(name, ordered, ow.verify(program, placement_of(graph), args=example.args))
+
+
+def _chosen(models: Iterable[str], *, smoke: bool) -> list[str]:
+    return [name for name in models if name in ("randomly wired", "Inception", "GoogLeNet")] if smoke else list(models)
+
+
+def onnx(*, smoke: bool) -> None:
+    """ONNX Runtime."""
+    show(
+        "ONNX Runtime: peaks in KB",
+        HEADER,
+        onnx_rows(smoke=smoke),
+        note="Difference: largest, to the runtime's optimised run. As listed, predicted and measured: live tensors. "
+        "Allocator: blocks handed out, with padding and scratch memory. Default: the same for the runtime left alone. "
+        "Pre-packed: held before the first node, and not counted. Pieces: of a placement on three devices.",
+    )
+
+
+def optimised(*, smoke: bool) -> None:
+    """ONNX Runtime, fused."""
+    show(
+        "ONNX Runtime, graphs optimised first: peaks in KB",
+        HEADER,
+        optimised_rows(smoke=smoke),
+        note="As above, for the file that ONNX Runtime writes after its extended optimisations.",
+    )
+
+
+def torch(*, smoke: bool) -> None:
+    """PyTorch."""
+    show(
+        "PyTorch: peaks in KB",
+        HEADER,
+        torch_rows(smoke=smoke),
+        note="Difference: largest, to the whole program. Default: PyTorch running the program in its own order, its "
+        "inputs held by the caller but counted.",
+    )
+
+
+def main() -> None:
+    """Run the parts that are named on the command line."""
+    run_parts(__doc__, {"onnx": onnx, "optimised": optimised, "torch": torch}, lambda: None)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""The options that all commands share which solve something: declared once, as the fields of :class:`Settings`."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, get_type_hints
+
+import typer
+
+from opweave.adapters.files import check_folder_writable, check_writable
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.result import OptionValue
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
+DimOption = Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, as batch=1.")]
+OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to solve, and where the answer goes; every field is an option of the command line."""
+
+    solver: Annotated[str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.")] = "auto"
+    time_limit: Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")] = None
+    gap: Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")] = 0.0
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0
+    threads: Annotated[int, typer.Option("--threads", help="Threads of an engine.")] = 1
+    formulation: Annotated[str | None, typer.Option("--formulation", help="For engines: which model to run.")] = None
+    option: Annotated[list[str] | None, typer.Option("--option", help="An option of the solver, as name=value.")] = None
+    output: OutputOption = None
+    report: Annotated[Path | None, typer.Option("--report", help="Write a report into this folder.")] = None
+    as_json: JsonOption = False
+
+    @property
+    def options(self) -> Mapping[str, OptionValue]:
+        """What ``--option`` gave, as the values that solvers take.
+
+        Raises
+        ------
+        InvalidInputError
+            For a text of another form.
+        """
+        return {name: _option_value(text) for name, text in pairs(self.option, "--option").items()}
+
+    def check(self) -> None:
+        """Refuse what cannot be read or written to before time is spent on solving.
+
+        Raises
+        ------
+        InvalidInputError
+            Naming the option or the place.
+        """
+        _ = self.options
+        if self.output is not None:
+            check_writable(self.output)
+        if self.report is not None:
+            check_folder_writable(self.report)
+
+
+def with_settings(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command all options of :class:`Settings`; it gets them as its argument ``settings``."""
+    types = get_type_hints(Settings, include_extras=True)
+    own = inspect.signature(command, eval_str=True)
+    shared = [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
+        )
+        for field in dataclasses.fields(Settings)
+    ]
+    parameters = [parameter for name, parameter in own.parameters.items() if name != "settings"]
+
+    def run(**given: object) -> int:
+        chosen = {field.name: given.pop(field.name) for field in dataclasses.fields(Settings)}
+        settings = Settings(**chosen)  # type: ignore[arg-type]  # typer has checked the types
+        settings.check()
+        return command(**given, settings=settings)
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__signature__ = own.replace(parameters=[*parameters, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *shared)}
+    return run
+
+
+def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
+    """Read texts of the form ``name=value``.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form, and a name given twice.
+    """
+    found: dict[str, str] = {}
+    for text in texts or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name or name in found:
+            raise InvalidInputError(f"{flag} {text!r:.80}: write it as name=value, every name once")
+        found[name] = value
+    return found
+
+
+def dimensions(texts: Sequence[str] | None) -> dict[str, int]:
+    """Read the sizes that ``--dim`` gave.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form.
+    """
+    return {name: _dimension(name, text) for name, text in pairs(texts, "--dim").items()}
+
+
+def _option_value(text: str) -> OptionValue:
+    words: dict[str, OptionValue] = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _dimension(name: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 20):
+        raise InvalidInputError(f"--dim {name}={text:.40}: a dimension is a whole number, 0 or more")
+    return int(text)

@@ -1,0 +1,228 @@
+"""Operators that ONNX Runtime writes into its optimised models, which ONNX itself has no shape rules for.
+
+For shape inference alone, each is replaced by standard operators whose outputs have the same shapes: a stand-in. What
+it computes does not matter. So inference goes through the whole model at once, shape computations included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+
+if TYPE_CHECKING:
+    from onnx import AttributeProto
+
+_LAYER_NORMALIZATION_SINCE = 17
+
+_SAME_AS_INPUT = {
+    "BiasAdd": (0,),
+    "BiasDropout": (0, 1),
+    "BiasGelu": (0,),
+    "BiasSoftmax": (0,),
+    "FastGelu": (0,),
+    "Gelu": (0,),
+    "GroupNorm": (0,),
+    "GroupQueryAttention": (0,),
+    "MultiHeadAttention": (0,),
+    "QLinearLeakyRelu": (0,),
+    "QLinearSigmoid": (0,),
+    "QLinearSoftmax": (0,),
+    "QuickGelu": (0,),
+    "RotaryEmbedding": (0,),
+    "SimplifiedLayerNormalization": (0,),
+    "SkipGroupNorm": (0, 1),
+    "SkipLayerNormalization": (0, 3),
+    "SkipSimplifiedLayerNormalization": (0, 3),
+}
+"""Operators with the positions of those outputs that have the shape and type of the first input."""
+
+_EXTRA = frozenset({"activation", "activation_alpha", "activation_beta", "activation_gamma", "activation_params"})
+
+
+def stand_ins(model: ModelProto) -> ModelProto:
+    """A model whose fused operators are replaced for shape inference; the model itself where it has none.
+
+    Values keep their names. An operator that is not known here stays as it is, and its outputs have no shape.
+    """
+    versions = {entry.domain: entry.version for entry in model.opset_import}
+    opset = versions.get("", versions.get("ai.onnx", 1))
+    if not any(_rule(node, opset) for node in model.graph.node):
+        return model
+    copied = ModelProto()
+    copied.CopyFrom(model)
+    dims = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
+    del copied.graph.node[:]
+    for node in model.graph.node:
+        rule = _rule(node, opset)
+        copied.graph.node.extend(rule(_Fused(node, dims, copied.graph)) if rule else [node])
+    return copied
+
+
+@dataclass(frozen=True, slots=True)
+class _Fused:
+    """A fused node, the dims of the model's weights, and where stand-ins put weights of their own, without data."""
+
+    node: NodeProto
+    dims: Mapping[str, tuple[int, ...]]
+    graph: GraphProto
+
+    def weight(self, name: str, *dims: int, kind: int = TensorProto.FLOAT) -> str:
+        self.graph.initializer.append(TensorProto(name=name, dims=dims, data_type=kind))
+        return name
+
+
+Rule = Callable[[_Fused], "Iterator[NodeProto]"]
+
+
+def _rule(node: NodeProto, opset: int) -> Rule | None:
+    if node.domain in ("", "ai.onnx"):
+        old = node.op_type == "LayerNormalization" and opset < _LAYER_NORMALIZATION_SINCE
+        return _same if old or node.op_type == "SimplifiedLayerNormalization" else None
+    if node.domain == "com.microsoft.nchwc":
+        return _BLOCKED.get(node.op_type)
+    if not node.domain.startswith("com.m"):
+        return None
+    return _same if node.op_type in _SAME_AS_INPUT else _RULES.get(node.op_type)
+
+
+def _same(fused: _Fused) -> Iterator[NodeProto]:
+    for position in _SAME_AS_INPUT.get(fused.node.op_type, (0,)):
+        if position < len(fused.node.output) and fused.node.output[position]:
+            yield helper.make_node("Identity", fused.node.input[:1], [fused.node.output[position]])
+
+
+def _standard(kind: str, inputs: int) -> Rule:
+    """The standard operator of that kind, with the fused one's attributes but those of the activation."""
+
+    def rule(fused: _Fused) -> Iterator[NodeProto]:
+        plain = helper.make_node(kind, fused.node.input[:inputs], fused.node.output[:1])
+        plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name not in _EXTRA)
+        yield plain
+
+    return rule
+
+
+def _channels_last(kind: str, inputs: int) -> Rule:
+    """The standard operator between two transpositions."""
+
+    def rule(fused: _Fused) -> Iterator[NodeProto]:
+        first, last = f"{fused.node.output[0]}/first", f"{fused.node.output[0]}/last"
+        yield helper.make_node("Transpose", fused.node.input[:1], [first], perm=[0, 3, 1, 2])
+        plain = helper.make_node(kind, [first, *fused.node.input[1:inputs]], [last])
+        plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name not in _EXTRA)
+        yield plain
+        yield helper.make_node("Transpose", [last], fused.node.output[:1], perm=[0, 2, 3, 1])
+
+    return rule
+
+
+def _reorder_output(fused: _Fused) -> Iterator[NodeProto]:
+    """Back to plain layout: the channels that blocks were filled up with go."""
+    given = _attributes(fused.node)
+    weight = fused.weight(f"{fused.node.output[0]}/weight", given["channels"].i, 1, 1, 1)
+    last = "channels_last" in given and given["channels_last"].i
+    plain = f"{fused.node.output[0]}/plain" if last else fused.node.output[0]
+    yield helper.make_node("Conv", [fused.node.input[0], weight], [plain])
+    if last:
+        yield helper.make_node("Transpose", [plain], fused.node.output[:1], perm=[0, 2, 3, 1])
+
+
+def _reorder_input(fused: _Fused) -> Iterator[NodeProto]:
+    given = _attributes(fused.node)
+    if "channels_last" in given and given["channels_last"].i:
+        yield helper.make_node("Transpose", fused.node.input[:1], fused.node.output[:1], perm=[0, 3, 1, 2])
+    else:
+        yield helper.make_node("Identity", fused.node.input[:1], fused.node.output[:1])
+
+
+def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
+    given = _attributes(fused.node)
+    left = "ji" if "transA" in given and given["transA"].i else "ij"
+    right = "kj" if "transB" in given and given["transB"].i else "jk"
+    yield helper.make_node(
+        "Einsum", fused.node.input[:2], fused.node.output[:1], equation=f"...{left},...{right}->...ik"
+    )
+
+
+def _to_float(fused: _Fused) -> Iterator[NodeProto]:
+    """A product of integers that is given as floats."""
+    product = f"{fused.node.output[0]}/product"
+    yield helper.make_node("MatMul", fused.node.input[:2], [product])
+    yield helper.make_node("Cast", [product], fused.node.output[:1], to=TensorProto.FLOAT)
+
+
+def _packed_matmul(fused: _Fused) -> Iterator[NodeProto]:
+    given = _attributes(fused.node)
+    weight = fused.weight(f"{fused.node.output[0]}/weight", given["K"].i, given["N"].i)
+    yield helper.make_node("MatMul", [fused.node.input[0], weight], fused.node.output[:1])
+
+
+def _attention(fused: _Fused) -> Iterator[NodeProto]:
+    """The last dimension is the width of the values: by attribute, or a third of the projection's columns."""
+    given, dims = _attributes(fused.node), fused.dims.get(fused.node.input[1])
+    if dims is not None and len(dims) == 2:
+        sizes = list(given["qkv_hidden_sizes"].ints) if "qkv_hidden_sizes" in given else []
+        weight = fused.weight(f"{fused.node.output[0]}/weight", dims[0], sizes[2] if sizes else dims[1] // 3)
+        yield helper.make_node("MatMul", [fused.node.input[0], weight], fused.node.output[:1])
+
+
+def _embeddings(fused: _Fused) -> Iterator[NodeProto]:
+    for position in (0, 2):
+        if position < len(fused.node.output) and fused.node.output[position]:
+            yield helper.make_node(
+                "Gather", [fused.node.input[2], fused.node.input[0]], [fused.node.output[position]], axis=0
+            )
+
+
+def _quantized_binary(fused: _Fused) -> Iterator[NodeProto]:
+    yield helper.make_node("Add", [fused.node.input[0], fused.node.input[3]], fused.node.output[:1])
+
+
+def _quantized_gemm(fused: _Fused) -> Iterator[NodeProto]:
+    plain = helper.make_node("Gemm", [fused.node.input[0], fused.node.input[3]], fused.node.output[:1])
+    plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name in ("transA", "transB"))
+    yield plain
+
+
+def _quantized_concat(fused: _Fused) -> Iterator[NodeProto]:
+    plain = helper.make_node("Concat", fused.node.input[2::3], fused.node.output[:1])
+    plain.attribute.extend(fused.node.attribute)
+    yield plain
+
+
+def _attributes(node: NodeProto) -> dict[str, AttributeProto]:
+    return {attribute.name: attribute for attribute in node.attribute}
+
+
+_RULES: dict[str, Rule] = {
+    "Attention": _attention,
+    "DynamicQuantizeMatMul": _standard("MatMul", 2),
+    "EmbedLayerNormalization": _embeddings,
+    "FusedConv": _standard("Conv", 3),
+    "FusedGemm": _standard("Gemm", 3),
+    "FusedMatMul": _fused_matmul,
+    "GemmFastGelu": _standard("MatMul", 2),
+    "MatMulIntegerToFloat": _to_float,
+    "MatMulNBits": _packed_matmul,
+    "NhwcConv": _channels_last("Conv", 3),
+    "NhwcFusedConv": _channels_last("Conv", 3),
+    "NhwcMaxPool": _channels_last("MaxPool", 1),
+    "QGemm": _quantized_gemm,
+    "QLinearAdd": _quantized_binary,
+    "QLinearConcat": _quantized_concat,
+    "QLinearMul": _quantized_binary,
+    "TransposeMatMul": _fused_matmul,
+}
+
+_BLOCKED: dict[str, Rule] = {
+    "AveragePool": _standard("AveragePool", 1),
+    "Conv": _standard("Conv", 3),
+    "GlobalAveragePool": _standard("GlobalAveragePool", 1),
+    "GlobalMaxPool": _standard("GlobalMaxPool", 1),
+    "MaxPool": _standard("MaxPool", 1),
+    "ReorderInput": _reorder_input,
+    "ReorderOutput": _reorder_output,
+}

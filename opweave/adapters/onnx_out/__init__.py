@@ -1,0 +1,1 @@
+"""ONNX models out: reordered, cut into pieces, run and measured with ONNX Runtime."""

@@ -1,0 +1,122 @@
+"""Keras models made here: shared layers, nested models, sizes and operations by hand."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+os.environ.setdefault("KERAS_BACKEND", "torch")
+try:
+    import keras
+except ImportError:  # keras itself, or the backend that it is set to
+    pytest.skip("keras needs a backend", allow_module_level=True)
+
+import opweave as ow
+
+pytestmark = pytest.mark.frameworks
+
+layers = keras.layers
+
+
+def test_a_small_net_by_hand() -> None:
+    x = keras.Input((8, 8, 3), name="picture")
+    y = layers.Conv2D(4, 3, padding="same", activation="relu", name="conv")(x)
+    y = layers.BatchNormalization(name="norm")(y)
+    y = layers.DepthwiseConv2D(3, name="deep")(y)
+    y = layers.MaxPooling2D(2, name="pool")(y)
+    y = layers.Dropout(0.5, name="drop")(layers.Flatten(name="flat")(y))
+    graph = ow.load(keras.Model(x, layers.Dense(10, name="top")(y), name="net"), dims={"batch": 2})
+    assert (graph.name, graph.inputs, graph.outputs) == ("net", ("picture",), ("top",))
+    assert [op.id for op in graph.operators] == ["conv", "norm", "deep", "pool", "flat", "drop", "top"]
+    flops = [op.flops for op in graph.operators]
+    assert flops == [2 * 512 * 27 + 512, 2 * 512, 2 * 288 * 9, 72 * 4, 0, 0, 2 * 20 * 36]
+    sizes = {tensor.id: tensor.bytes for tensor in graph.tensors}
+    assert sizes == {
+        "picture": 1536, "conv": 2048, "norm": 2048, "deep": 1152, "pool": 288, "flat": 288, "drop": 288, "top": 80
+    }  # fmt: skip
+    assert graph.storage["drop"] == "pool"
+    weights = {parameter.id.rsplit("/", 1)[0]: 0 for parameter in graph.parameters}
+    for parameter in graph.parameters:
+        weights[parameter.id.rsplit("/", 1)[0]] += parameter.bytes
+    assert weights == {"conv": 4 * (108 + 4), "norm": 4 * 16, "deep": 4 * (36 + 4), "top": 4 * 370}
+
+
+def test_shared_layers_and_nested_models() -> None:
+    dense = layers.Dense(3, name="dense")
+    inner_input = keras.Input((3,))
+    inner = keras.Model(inner_input, layers.ReLU(name="act")(dense(inner_input)), name="block")
+    outer = keras.Sequential([keras.Input((3,)), inner, layers.Dense(2, name="last")], name="chain")
+    x = keras.Input((3,), batch_size=4, name="x")
+    graph = ow.load(keras.Model(x, [outer(inner(dense(x))), x + 1.0], name="net"))
+    ids = {op.id: op for op in graph.operators}
+    calls = ["dense", "block/dense", "block/act", "chain/block/dense", "chain/block/act", "chain/last"]
+    assert set(calls) < set(ids)
+    assert [ids[name].module for name in calls] == ["", "block", "block", "chain.block", "chain.block", "chain"]
+    assert ids["dense"].parameters == ids["block/dense"].parameters == ids["chain/block/dense"].parameters
+    assert sum(parameter.bytes for parameter in graph.parameters) == 4 * (12 + 8)
+    assert len(graph.outputs) == 2
+    assert all(tensor.shape is not None and tensor.shape[0] == 4 for tensor in graph.tensors)
+
+
+@pytest.mark.parametrize(
+    ("layer", "shape", "flops"),
+    [
+        (lambda: layers.Conv2D(6, 3, groups=2), (5, 5, 4), 2 * 2 * 54 * 9 * 2),
+        (lambda: layers.SeparableConv2D(6, 3), (5, 5, 4), 2 * 2 * 9 * (9 * 4 + 4 * 6)),
+        (lambda: layers.Conv2DTranspose(6, 2, strides=2), (5, 5, 4), 2 * 2 * 100 * 4 * 6),
+        (lambda: layers.EinsumDense("abc,cd->abd", output_shape=(None, 5)), (7, 4), 2 * 2 * 7 * 4 * 5),
+        (lambda: layers.LSTM(5), (7, 4), 2 * 2 * 7 * 4 * 5 * (4 + 5)),
+        (lambda: layers.Bidirectional(layers.GRU(5)), (7, 4), 2 * 2 * 2 * 7 * 3 * 5 * (4 + 5)),
+        (lambda: layers.TimeDistributed(layers.Dense(3)), (7, 4), 2 * 2 * 7 * 4 * 3),
+        (lambda: layers.AveragePooling2D(2), (4, 4, 3), 2 * 12 * 4),
+        (layers.Softmax, (7,), 2 * 7 * 5),
+    ],
+)
+def test_flops_of_layers(layer: Any, shape: tuple[int, ...], flops: float) -> None:
+    x = keras.Input(shape)
+    graph = ow.load(keras.Model(x, layer()(x)), dims={"batch": 2})
+    assert [op.flops for op in graph.operators] == [flops]
+
+
+def test_flops_of_attention() -> None:
+    x = keras.Input((6, 8))
+    graph = ow.load(keras.Model(x, layers.MultiHeadAttention(2, 4)(x, x)), dims={"batch": 1})
+    projections = 4 * 2 * 6 * 8 * 8
+    assert [op.flops for op in graph.operators] == [projections + 2 * 2 * 6 * 6 * 2 * 4]
+
+
+def test_a_published_network() -> None:
+    """Sizes as published for MobileNetV2: 3,504,872 weights and 300.8 million multiply-accumulates."""
+    graph = ow.load(keras.applications.MobileNetV2(weights=None), dims={"batch": 1})
+    assert sum(parameter.bytes for parameter in graph.parameters) - 4 * 34_112 == 4 * 3_504_872
+    heavy = sum(op.flops for op in graph.operators if op.kind in ("Conv2D", "DepthwiseConv2D", "Dense"))
+    assert heavy / 2 == pytest.approx(300.8e6, rel=1e-3)
+
+
+class Custom(keras.Model):
+    def call(self, x: Any) -> Any:
+        return x
+
+
+def _open() -> Any:
+    x = keras.Input((None, 3), name="x")
+    return keras.Model(x, layers.ReLU()(x), name="net")
+
+
+BAD = [
+    (lambda: ow.load(Custom(name="own")), "own: model 'own' is no functional Keras 3 model"),
+    (lambda: ow.load(keras.Sequential([layers.Dense(3)], name="raw")), "raw: model 'raw' is not built"),
+    (lambda: ow.load(_open()), r'net: the inputs leave the batch size open; give it, as in dims=\{"batch": 1\}'),
+    (lambda: ow.load(_open(), dims={"batch": 1}), "net: input 'x' leaves dimension 1 open"),
+    (lambda: ow.load(_open(), dims={"rows": 1}), "no dimension is called 'rows'"),
+    (lambda: ow.load(_open(), dims={"batch": 0}), "it takes a whole number from 1"),
+    (lambda: ow.load(_open(), args=(1,)), "args and kwargs are for PyTorch modules"),
+]
+
+
+@pytest.mark.parametrize(("load", "sentence"), BAD, ids=[sentence[:40] for _, sentence in BAD])
+def test_models_that_cannot_be_planned_say_why(load: Any, sentence: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=sentence):
+        load()
