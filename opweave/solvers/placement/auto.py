@@ -8,15 +8,22 @@ local search again.
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.instance import lower_unless_short
+from opweave.formulations.placement.cp import Intervals
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.engine import Aids, run_engine
+from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.decompose import decompose
+from opweave.solvers.placement.engines import AIDS
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.lists import TARGETS
 from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+
+CP_SAT = CpSat()
 
 UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
@@ -25,31 +32,37 @@ LISTS_SHARE = 0.3
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 DECOMPOSITION_SHARE = 0.6
+ENGINE_SHARE = 0.6
 """Of the time that is left by then."""
 
 FIRST_ROUNDS = 1
 """Rounds of annealing before the first bounds: often the plan is optimal by then, and only the proof is missing."""
 
 
-ENGINE = "highs"
-ENGINE_OPERATORS = 36
-"""Graphs up to this size are given to the integer program when nothing else has closed the gap."""
+TINY = 12
+"""Operators up to which the embedded engine is done before another process has started."""
+
+SMALL = 36
+"""Operators up to which an engine has the last word, when nothing else has closed the gap."""
+
+PROGRAMMED = 100
+"""Operators up to which constraint programming, where it is installed, shares the time with local search."""
 
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Put the solvers of placement together."""
     instance = lower_unless_short(problem)
     if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
-        return find_solver(problem, ENGINE).run(problem, run)
+        return _solve_by_engines(problem, run)
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     with run.at_most(_share(run, LISTS_SHARE)):
         list_plans(search)
     _improve_and_bound(search)
-    if instance.operators <= ENGINE_OPERATORS and not run.should_stop():
+    if instance.operators <= SMALL and not run.should_stop():
         with run.at_most(_share(run, 1.0)):
-            outcome = find_solver(problem, ENGINE).run(problem, run)
+            outcome = _last_word(problem, instance, run)
         if outcome.infeasible:
             return outcome
     if run.best is None:
@@ -59,9 +72,27 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
+def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
+    """Leave a problem to engines: its constraints are known to them alone."""
+    known = all(expressible(type(constraint), Intervals.targets) for constraint in problem.constraints)
+    if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
+        with run.at_most(_share(run, ENGINE_SHARE)):
+            outcome = CP_SAT.run(problem, run, Intervals, AIDS)
+        if outcome.termination is Termination.COMPLETED or run.should_stop():
+            return outcome
+    return run_engine(problem, run, Highs(), Aids() if run.candidates else AIDS)
+
+
+def _last_word(problem: Placement, instance: PlacementInstance, run: Run) -> Outcome:
+    """An engine that begins with the best plan and bound so far."""
+    if instance.operators > TINY and CP_SAT.missing() is None:
+        return CP_SAT.run(problem, run, Intervals, Aids())
+    return run_engine(problem, run, Highs())
+
+
 def _improve_and_bound(search: LocalSearch) -> None:
     """Share the time that is left among the stages, until objective and bound meet."""
-    run, small = search.run, search.instance.operators <= ENGINE_OPERATORS
+    run, small = search.run, search.instance.operators <= SMALL
     timed = run.time_limit is not None and not small
     if not small and not run.should_stop():
         with run.at_most(_share(run, UNITS_SHARE)):
@@ -76,6 +107,11 @@ def _improve_and_bound(search: LocalSearch) -> None:
         work = decompose(search.problem, search.instance, run)
     if isinstance(run.best, Schedule):
         search.consider_schedule(run.best)
+    if timed and search.instance.operators <= PROGRAMMED and CP_SAT.missing() is None and not run.should_stop():
+        with run.at_most(_share(run, ENGINE_SHARE)):
+            _last_word(search.problem, search.instance, run)
+        if isinstance(run.best, Schedule):
+            search.consider_schedule(run.best)
     if timed and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
         with run.at_most(_share(run, 0.5 if work.open() else 1.0)):

@@ -35,6 +35,10 @@ MOST_MOVES = 100
 """Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
 
 FIRST_HEAT = 0.004
+HOT_OPERATORS = 500
+"""The share of the makespan that a round cools down from; more in smaller problems, where one operator is a larger part
+of the whole."""
+
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
 
@@ -95,7 +99,7 @@ class LocalSearch:
         chunks = ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer)
         method = anneal if number % 2 else anneal_assignment
         moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.net.seconds)))
-        first = FIRST_HEAT / (1 + number % 4)
+        first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.net.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
         members = members_of(self.instance.cluster)
         plan = counted_plan(self.net, self.order, self.device)
