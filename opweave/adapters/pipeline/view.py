@@ -1,0 +1,92 @@
+"""Pipelines as the command line and the reports show them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from opweave.adapters.pipeline.explain import alone, sentences, unplanned
+from opweave.adapters.pipeline.exports import exports_of
+from opweave.adapters.pipeline.figure import pipeline_figure
+from opweave.adapters.pipeline.plan import details_of, plan_json, stage_table
+from opweave.adapters.pipeline.trace import trace_json
+from opweave.adapters.units import precise_seconds
+from opweave.adapters.views import Row, Section, View
+from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class PipelineView(View[Pipeline, Stages]):
+    """Bottleneck, throughput, latency, and what every stage does."""
+
+    word: ClassVar[str] = "pipeline"
+    problem_type = Pipeline
+    floors: ClassVar[tuple[str, ...]] = ("one_device", "by_memory", "greedy", "kpath", "random")
+    plan_file: ClassVar[str] = "stages.json"
+    figure_file: ClassVar[str] = "pipeline.png"
+
+    @cached_property
+    def details(self) -> PipelineDetails:
+        """What the result's stages do."""
+        return details_of(self.problem, self.solution)
+
+    def rows(self) -> list[Row]:
+        """One device, number of stages, throughput and latency."""
+        whole = alone(self.problem)
+        none = "none may run the whole model"
+        rows = [("best single device", none if whole is None else f"{precise_seconds(whole[1])} on {whole[0]}")]
+        if self.result.solution is not None:
+            details = self.details
+            rows.append(("stages", f"{len(details.stages)} on {len(self.problem.cluster.devices)} devices"))
+            rows.append(("result every", precise_seconds(details.bottleneck_seconds)))
+            if details.inputs_per_second is not None:
+                rows.append(("inputs per second", f"{details.inputs_per_second:,.4g}"))
+            rows.append(("latency of one input", precise_seconds(details.latency_seconds)))
+        return rows
+
+    def explain(self) -> str:
+        """Say whether splitting pays, what the bottleneck is, and what is proved; or why there is no plan."""
+        if self.result.solution is None:
+            return unplanned(self.problem, self.result)
+        return " ".join(sentences(self.problem, self.result, self.details))
+
+    def sections(self) -> list[Section]:
+        """Add a table of the stages; the bottleneck has a star."""
+        return [] if self.result.solution is None else [Section("Stages", *stage_table(self.details))]
+
+    def exports(self) -> Mapping[str, object]:
+        """Add piece boundaries and the settings of runtimes."""
+        return exports_of(self.problem, self.solution, self.details)
+
+    def plan(self) -> dict[str, object]:
+        """Write every stage with its operators, times and transfers."""
+        return plan_json(self.problem, self.solution, self.details)
+
+    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """List the operators in their order, with stage and device."""
+        kinds = {op.id: op.kind for op in self.problem.graph.operators}
+        return ("operator", "kind", "stage", "device"), [
+            (name, kinds[name], str(number + 1), stage.device)
+            for number, stage in enumerate(self.solution.stages)
+            for name in stage.operators
+        ]
+
+    def trace(self) -> dict[str, object]:
+        """Draw a track for each device and link, several inputs deep."""
+        return trace_json(self.problem, self.solution, self.details)
+
+    def figure(self) -> Figure:
+        """Draw the model's stages, the devices with their links, and several inputs in the pipeline."""
+        return pipeline_figure(
+            self.problem, self.solution, self.details, bound=self.result.bound, headline=self._headline()
+        )
+
+    def _headline(self) -> str:
+        details, name = self.details, self.problem.graph.name[:40]
+        if len(details.stages) == 1:
+            return f"{name}: not split, {precise_seconds(details.bottleneck_seconds)} on {details.stages[0].device}"
+        pause = precise_seconds(details.bottleneck_seconds)
+        return f"{name}: {len(details.stages)} stages, a result every {pause}"

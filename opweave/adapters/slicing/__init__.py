@@ -1,0 +1,1 @@
+"""Slicing shown to people: its plan, trace, pictures and explanation."""

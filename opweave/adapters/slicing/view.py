@@ -1,0 +1,88 @@
+"""Slicing as the command line and the reports show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from opweave.adapters.slicing.explain import best_alone, sentences, unplanned
+from opweave.adapters.slicing.figure import headline_of, slicing_figure
+from opweave.adapters.slicing.plan import details_of, device_table, plan_json
+from opweave.adapters.slicing.trace import trace_json
+from opweave.adapters.units import precise_seconds, readable_share
+from opweave.adapters.views import Row, Section, View
+from opweave.problems.slicing import Slices, Slicing, SlicingDetails
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class SlicingView(View[Slicing, Slices]):
+    """Latency, gain against one device, and what every device does."""
+
+    word: ClassVar[str] = "slicing"
+    problem_type = Slicing
+    floors: ClassVar[tuple[str, ...]] = ("one_device", "uniform", "proportional", "all_rows")
+    plan_file: ClassVar[str] = "slices.json"
+    figure_file: ClassVar[str] = "slices.png"
+
+    @cached_property
+    def details(self) -> SlicingDetails:
+        """What the result's plan does to the devices."""
+        return details_of(self.problem, self.solution)
+
+    @cached_property
+    def alone(self) -> tuple[str, float] | None:
+        """The best device by itself, and its seconds."""
+        return best_alone(self.problem)
+
+    def rows(self) -> list[Row]:
+        """Best single device, and the gain against it."""
+        if self.alone is None:
+            rows = [("best single device", "none may run the whole model")]
+        else:
+            rows = [("best single device", f"{precise_seconds(self.alone[1])} on {self.alone[0]}")]
+        whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
+        rows.append(("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}"))
+        if self.result.solution is not None and self.alone is not None and self.details.latency > 0:
+            rows.append(("speed-up by cutting", f"{self.alone[1] / self.details.latency:.2f}"))
+        return rows
+
+    def explain(self) -> str:
+        """Say what cutting gains, where the time goes, and what is proved; or why there is no plan."""
+        if self.result.solution is None:
+            return unplanned(self.problem, self.result)
+        return " ".join(sentences(self.problem, self.result, self.details, self.alone))
+
+    def sections(self) -> list[Section]:
+        """Add a table of the devices."""
+        return [] if self.result.solution is None else [Section("Devices", *device_table(self.details))]
+
+    def plan(self) -> dict[str, object]:
+        """Write every operator with its parts and times."""
+        return plan_json(self.problem, self.solution, self.details)
+
+    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """List the operators in running order, with dimension, shares and times."""
+        return ("operator", "cut along", "shares", "slowest", "start", "end"), [
+            (
+                step.operator,
+                step.dimension,
+                ", ".join(f"{name} {readable_share(share)}" for name, share in step.shares.items()),
+                step.slowest,
+                precise_seconds(step.start),
+                precise_seconds(step.end),
+            )
+            for step in self.details.steps
+        ]
+
+    def trace(self) -> dict[str, object]:
+        """Draw what every device computes and receives."""
+        return trace_json(self.problem, self.details)
+
+    def figure(self) -> Figure:
+        """Draw shares and times of every operator."""
+        alone = None if self.alone is None else self.alone[1]
+        headline = headline_of(self.problem, self.solution, self.details, alone)
+        return slicing_figure(self.problem, self.details, bound=self.result.bound, headline=headline)

@@ -1,0 +1,1 @@
+"""Pipeline as arrays and as models for engines."""

@@ -1,0 +1,255 @@
+"""Pipeline as a circuit through the devices, for constraint-programming engines.
+
+Node 0 stands for both ends of the pipeline, the others for devices; a device that is not used has a loop. 0/1 columns
+say where each device's stage begins and ends; an arc from one device to the next makes the one end where the other
+begins.
+
+Time is counted in ticks. What is added up is rounded down, so the optimum in ticks, times the tick, never exceeds the
+optimum in seconds.
+
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1) and
+``model.stages()``, added and compared like numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.bulk import check_rows
+from opweave.formulations.formulation import Formulation, InfeasibleError
+from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linear, whole_row
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.problems.constraints import Constraint
+from opweave.problems.pipeline import Pipeline, Stages
+
+TICKS = 2**28
+"""Ticks of the best known plan, or else of the largest sum of times. With 2**36 CP-SAT 9.15 called a plan optimal that
+was not; from 2**30 down it did not in hundreds of runs."""
+
+
+@dataclass(eq=False)
+class PipelineCircuit(IntervalModel):
+    """The model and what it was written from.
+
+    Attributes
+    ----------
+    tick
+        Seconds.
+    begins, ends
+        Column of "the stage of device v begins (ends) at point b".
+    arcs
+        Column of every arc; node v + 1 is device v.
+    """
+
+    instance: PipelineInstance = None  # type: ignore[assignment]  # set by the formulation
+    tick: float = 1.0
+    begins: dict[tuple[int, int], int] = field(default_factory=dict)
+    ends: dict[tuple[int, int], int] = field(default_factory=dict)
+    arcs: dict[tuple[int, int], int] = field(default_factory=dict)
+    sent: dict[int, int] = field(default_factory=dict)
+
+    def ticks(self, seconds: float) -> int:
+        """Whole ticks in a duration, rounded down; what is slower than any plan of use counts as just that."""
+        return min(math.floor(seconds / self.tick), 2 * TICKS)
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 when operator ``op`` runs on ``device``, else 0: begun by then, and not ended."""
+        place, position = self.instance.names.index(op), self.instance.position
+        if device not in self.instance.devices:
+            return Linear(0.0, {})
+        v = self.instance.devices.index(device)
+        terms = {column: 1.0 for (u, a), column in self.begins.items() if u == v and position[a] <= place}
+        terms |= {column: -1.0 for (u, b), column in self.ends.items() if u == v and position[b] <= place}
+        return Linear(0.0, terms)
+
+    def stages(self) -> Linear:
+        """How many stages there are."""
+        return Linear(0.0, dict.fromkeys(self.begins.values(), 1.0))
+
+
+class Circuit(Formulation[Pipeline, Stages]):
+    """A pipeline as a circuit."""
+
+    name: ClassVar[str] = "circuit"
+    problem_type: ClassVar[type[Pipeline]] = Pipeline
+    targets: ClassVar[tuple[str, ...]] = ("stages", "circuit")
+    built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._tick = 1.0
+
+    def build(self, problem: Pipeline) -> Any:
+        """Write the model."""
+        try:
+            instance = lower_unless_short(problem)
+        except ContradictionError as error:
+            raise InfeasibleError(str(error)) from error
+        devices, points = instance.reach.shape
+        links = int((instance.rate > 0).sum())
+        check_rows(2 * links * points + 4 * devices * points, self.name, self.circumstances.limits)
+        model = PipelineCircuit(instance=instance, tick=self._tick_of(instance))
+        self._tick = model.tick
+        model.objective = model.whole(0, 2 * TICKS)
+        if instance.last:
+            self._windows(model)
+            self._circuit(model)
+            self._count(model)
+            self._times(model)
+        self.add_constraints(model, problem)
+        return model
+
+    def _tick_of(self, instance: PipelineInstance) -> float:
+        ceiling = self.circumstances.ceiling
+        if ceiling is not None and ceiling > 0:
+            return float(ceiling) / TICKS
+        horizon = float(instance.elapsed.max(initial=0.0)) * max(1, instance.most)
+        linked = instance.rate > 0
+        if linked.any():
+            longest = float(instance.sent.max(initial=0.0)) / float(instance.rate[linked].min())
+            horizon += (longest + float(instance.latency.max())) * instance.most
+        return horizon / TICKS if horizon > 0 else 1.0
+
+    def _windows(self, model: PipelineCircuit) -> None:
+        """A stage begins once, ends once, and ends within the reach of where it begins."""
+        instance = model.instance
+        for v in range(len(instance.devices)):
+            for a in range(instance.last):
+                if instance.reach[v, a] > a:
+                    model.begins[v, a] = model.binary()
+            starts = [a for u, a in model.begins if u == v]
+            within = {b for a in starts for b in range(a + 1, int(instance.reach[v, a]) + 1)}
+            for b in sorted(within):
+                model.ends[v, b] = model.binary()
+            for a in starts:
+                window = {model.ends[v, b]: 1 for b in range(a + 1, int(instance.reach[v, a]) + 1)}
+                model.row(window, 1, None, (model.begins[v, a],))
+            begun = {model.begins[v, a]: 1 for a in starts}
+            ended = {model.ends[v, b]: 1 for b in within}
+            model.row(begun, None, 1)
+            model.row({**begun, **dict.fromkeys(ended, -1)}, 0, 0)
+        model.row({column: 1 for (_, a), column in model.begins.items() if a == 0}, 1, 1)
+        model.row({column: 1 for (_, b), column in model.ends.items() if b == instance.last}, 1, 1)
+
+    def _circuit(self, model: PipelineCircuit) -> None:
+        """From the one end through the devices in use to the other; what follows begins where what is before ends."""
+        instance = model.instance
+        devices = range(len(instance.devices))
+        for v in devices:
+            loop, enter, leave = (model.binary() for _ in range(3))
+            model.arcs |= {(v + 1, v + 1): loop, (0, v + 1): enter, (v + 1, 0): leave}
+            begun = {model.begins[u, a]: 1 for u, a in model.begins if u == v}
+            model.row({**begun, loop: 1}, 1, 1)
+            for column, pair, there in ((enter, (v, 0), model.begins), (leave, (v, instance.last), model.ends)):
+                model.row({column: 1, **({there[pair]: -1} if pair in there else {})}, 0, 0)
+        for v, w in np.argwhere(instance.rate > 0).tolist():
+            taken = model.arcs[v + 1, w + 1] = model.binary()
+            for b in range(1, instance.last):
+                ends, begins = model.ends.get((v, b)), model.begins.get((w, b))
+                terms = {**({} if ends is None else {ends: 1}), **({} if begins is None else {begins: -1})}
+                if terms:
+                    model.row(terms, 0, 0, (taken,))
+        model.circuits.append([Arc(tail, head, column) for (tail, head), column in model.arcs.items()])
+
+    def _count(self, model: PipelineCircuit) -> None:
+        """The number of stages is within its limits."""
+        instance = model.instance
+        model.row(dict.fromkeys(model.begins.values(), 1), instance.least, instance.most)
+
+    def _times(self, model: PipelineCircuit) -> None:
+        """Equation (1), or a sum."""
+        instance, goal = model.instance, model.instance.goal
+        summed = goal != "bottleneck" or instance.shared_channel
+        for v in range(len(instance.devices)):
+            computing = self._computing(model, v)
+            if goal == "bottleneck" and computing:
+                model.row({model.objective: 1, **{column: -value for column, value in computing.items()}}, 0, None)
+            if summed:
+                model.sent[v] = model.whole(0, 2 * TICKS)
+        for (tail, head), taken in model.arcs.items():
+            v, w = tail - 1, head - 1
+            if v < 0 or w < 0 or v == w:
+                continue
+            for b in range(1, instance.last):
+                if (v, b) in model.ends and (w, b) in model.begins:
+                    target = model.sent[v] if summed else model.objective
+                    ticks = model.ticks(instance.send_seconds(b, v, w))
+                    model.row({target: 1}, ticks, None, (taken, model.ends[v, b]))
+        if summed:
+            total = {model.objective: 1, **dict.fromkeys(model.sent.values(), -1)}
+            if goal == "latency":
+                for v in range(len(instance.devices)):
+                    total |= {column: -value for column, value in self._computing(model, v).items()}
+            model.row(total, 0, None)
+
+    def _computing(self, model: PipelineCircuit, v: int) -> dict[int, int]:
+        """Seconds of the stage of a device in ticks, rounded down, by column."""
+        elapsed = model.instance.elapsed[v] / model.tick
+        terms = {column: math.floor(elapsed[b]) for (u, b), column in model.ends.items() if u == v}
+        terms |= {column: -math.ceil(elapsed[a]) for (u, a), column in model.begins.items() if u == v}
+        return {column: value for column, value in terms.items() if value}
+
+    def extract_values(self, model: PipelineCircuit, values: list[int]) -> Stages:
+        """Follow the stages from point to point."""
+        begins = sorted((a, v) for (v, a), column in model.begins.items() if values[column])
+        return model.instance.stages([a for a, _ in begins[1:]], [v for _, v in begins])
+
+    def extract(self, model: Any) -> Stages:
+        """Not used: engines of this kind return values, see :meth:`extract_values`."""
+        raise NotImplementedError
+
+    def start(self, model: Any, solution: Stages) -> None:
+        """Hint every column."""
+        instance: PipelineInstance = model.instance
+        hint = dict.fromkeys([*model.begins.values(), *model.ends.values(), *model.arcs.values()], 0)
+        place = {position: point for point, position in enumerate(instance.position.tolist())}
+        devices = [instance.devices.index(stage.device) for stage in solution.stages]
+        points = [0, *(place[int(p)] for p in np.cumsum([len(stage.operators) for stage in solution.stages]))]
+        nodes = [0, *(v + 1 for v in devices), 0] if devices else []
+        for number, v in enumerate(devices):
+            hint[model.begins[v, points[number]]] = hint[model.ends[v, points[number + 1]]] = 1
+        for tail, head in itertools.pairwise(nodes):
+            hint[model.arcs[tail, head]] = 1
+        for v in range(len(instance.devices)):
+            if v not in devices:
+                hint[model.arcs[v + 1, v + 1]] = 1
+        hint |= self._hinted_times(model, devices, points)
+        model.hint = hint
+
+    def _hinted_times(self, model: PipelineCircuit, devices: list[int], points: list[int]) -> dict[int, int]:
+        instance = model.instance
+        sending = [
+            model.ticks(instance.send_seconds(b, v, w))
+            for b, v, w in zip(points[1:-1], devices[:-1], devices[1:], strict=True)
+        ]
+        computing = []
+        for v, a, b in zip(devices, points[:-1], points[1:], strict=True):
+            terms = self._computing(model, v)
+            computing.append(terms.get(model.ends[v, b], 0) + terms.get(model.begins[v, a], 0))
+        hint = dict.fromkeys(model.sent.values(), 0)
+        hint |= {model.sent[v]: ticks for v, ticks in zip(devices[:-1], sending, strict=True) if model.sent}
+        together = sum(sending) if model.sent else max(sending, default=0)
+        if instance.goal == "latency":
+            together += sum(computing)
+        value = max([together, *computing]) if instance.goal == "bottleneck" else together
+        return {**hint, model.objective: max(0, value)}
+
+    def objective_bound(self, problem: Pipeline, value: float) -> float:
+        """Ticks as seconds."""
+        return max(0.0, value * self._tick)
+
+    def why_infeasible(self, problem: Pipeline) -> str:
+        """Say what stands in the way."""
+        rules = ", side constraints and added rows" if problem.constraints or self.circumstances.extended else ""
+        return f"no pipeline respects the memory of the devices, the links between them{rules} together"
+
+    def add_row(self, model: Any, row: Any) -> None:
+        """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""
+        assert isinstance(row, Comparison)
+        model.rows.append(whole_row(model, row, model.tick, frozenset((*model.sent.values(), model.objective))))

@@ -1,0 +1,286 @@
+"""A pipeline as arrays over cut points and devices: what algorithms, bounds and formulations work on.
+
+Points 0 to m are places in the order: 0 before the first operator, m behind the last one, the others where the order
+may be cut. A *stage* [a, b) on device v holds the operators between the points a and b.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.expressions import express
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.pipeline import Pipeline, Stage, Stages
+from opweave.problems.pipeline_shortage import shortage
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+NO_LIMIT = np.iinfo(np.int64).max
+"""Capacity of a device whose memory is unlimited."""
+
+TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
+"""Side constraints that :func:`lower` writes into the arrays."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PipelineInstance:
+    """Arrays indexed by device v and point b.
+
+    Attributes
+    ----------
+    names, devices
+        Operator ids in their order, and device names.
+    position
+        How many operators stand before each point. Shape (points,).
+    sent
+        Bytes after compression that cross at each point, 0 at both ends. Shape (points,).
+    elapsed
+        Seconds of the operators before each point on each device; unknown times count 0. Shape (devices, points).
+    reach
+        The last point where a stage may end that begins at a point, by memory, known times and side constraints; the
+        point itself where no stage may begin. Shape (devices, points).
+    memory
+        Bytes of the operators before each point beside shared parameters. Shape (points,).
+    capacity
+        Bytes of every device, ``NO_LIMIT`` where there is none.
+    rate, latency
+        Bytes per second and seconds of every link, [from, to]; the rate is 0 where nothing can be sent or the order of
+        the devices forbids it. Shape (devices, devices).
+    least, most
+        How many stages there may be.
+    compute_counts, shared_channel, goal
+        The problem's reading.
+    """
+
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    position: IntArray
+    sent: FloatArray
+    elapsed: FloatArray
+    reach: IntArray
+    memory: IntArray
+    capacity: IntArray
+    rate: FloatArray
+    latency: FloatArray
+    least: int
+    most: int
+    compute_counts: bool
+    shared_channel: bool
+    goal: str
+
+    @property
+    def last(self) -> int:
+        """The point behind the last operator."""
+        return len(self.position) - 1
+
+    def stages(self, cuts: Iterable[int], devices: Iterable[int]) -> Stages:
+        """The solution of inner cut points and one device more."""
+        ends = [*(int(cut) for cut in cuts), self.last]
+        begins = [0, *ends[:-1]]
+        return Stages(
+            stages=tuple(
+                Stage(device=self.devices[v], operators=self.names[self.position[a] : self.position[b]])
+                for a, b, v in zip(begins, ends, devices, strict=True)
+            )
+        )
+
+    def send_seconds(self, point: int, source: int, target: int) -> float:
+        """Seconds to send what crosses at a point; infinite where no link leads."""
+        rate = float(self.rate[source, target])
+        return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
+
+
+def lower_unless_short(problem: Pipeline) -> PipelineInstance:
+    """As :func:`lower`, after the cheap proofs that nothing fits.
+
+    Raises
+    ------
+    ContradictionError
+        When there is no pipeline; the message says what cannot be placed and the smallest memory that would do.
+    """
+    instance = lower(problem)
+    if _obviously_short(instance):
+        raise ContradictionError(shortage(problem) or _too_long(instance))
+    return instance
+
+
+def _obviously_short(instance: PipelineInstance) -> bool:
+    """Whether some piece fits nowhere, or more stages are needed than there can be."""
+    if instance.last == 0:
+        return False
+    if not instance.devices or instance.least > min(instance.last, instance.most):
+        return True
+    best = instance.reach.max(axis=0)
+    if (best[:-1] <= np.arange(instance.last)).any():
+        return True
+    return fewest_stages(instance) > instance.most
+
+
+def fewest_stages(instance: PipelineInstance) -> int:
+    """Stages that are needed if links do not matter and a device may be used again."""
+    best = instance.reach.max(axis=0)
+    point = stages = 0
+    while point < instance.last:
+        point, stages = int(best[point]), stages + 1
+    return stages
+
+
+def _too_long(instance: PipelineInstance) -> str:
+    return (
+        f"the devices that may run each part of the model hold so little of it that at least "
+        f"{fewest_stages(instance)} stages are needed, but there can be at most {instance.most}"
+    )
+
+
+def lower(problem: Pipeline) -> PipelineInstance:
+    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in."""
+    names = problem.running_order
+    place = {name: position for position, name in enumerate(names)}
+    position, sent = _points(problem, place)
+    used = problem.usable_devices
+    known = np.ones((len(used), len(names)), dtype=bool)
+    seconds = np.zeros((len(used), len(names)))
+    if problem.costs is not None and problem.include_compute:
+        table = problem.costs.array(names, used).T
+        known = ~np.isnan(table)
+        seconds = np.where(known, table, 0.0)
+    elapsed = np.zeros((len(used), len(names) + 1))
+    np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
+    capacity = np.asarray([NO_LIMIT if (m := problem.memory_limits[name]) is None else m for name in used], np.int64)
+    stored = _Stored(problem, names)
+    index = [problem.cluster.device_index[name] for name in used]
+    allowed = known & _permitted(problem, place, used)
+    rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
+    np.fill_diagonal(rate, 0.0)
+    if problem.device_order is not None:
+        rate = np.triu(rate)
+    latency = np.where(rate > 0, problem.cluster.effective_latency[np.ix_(index, index)], 0.0)
+    return PipelineInstance(
+        names=names,
+        devices=used,
+        position=position,
+        sent=sent,
+        elapsed=np.ascontiguousarray(elapsed[:, position]),
+        reach=_reach(position, stored, capacity, allowed, _apart(problem, place)),
+        memory=stored.own[position],
+        capacity=capacity,
+        rate=rate,
+        latency=latency,
+        least=problem.min_stages,
+        most=problem.stage_limit,
+        compute_counts=problem.include_compute,
+        shared_channel=problem.channel == "shared",
+        goal=problem.objective,
+    )
+
+
+def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatArray]:
+    """Allowed positions and the bytes that cross there; Colocate joins what it ties together."""
+    joined = np.zeros(len(place) + 1, dtype=bool)
+    for constraint in problem.constraints:
+        if isinstance(constraint, Colocate):
+            where = [place[name] for name in constraint.ops]
+            joined[min(where) + 1 : max(where) + 1] = True
+    inner = [point for point in problem.cut_points if not joined[point.position]]
+    position = [0, *(point.position for point in inner), len(place)] if place else [0]
+    sent = [0.0, *(point.bytes / problem.compression for point in inner), 0.0] if place else [0.0]
+    return np.asarray(position, dtype=np.int64), np.asarray(sent, dtype=np.float64)
+
+
+def _permitted(problem: Pipeline, place: dict[str, int], used: tuple[str, ...]) -> BoolArray:
+    """Pin and Forbid. Shape (devices, operators)."""
+    allowed = np.ones((len(used), len(place)), dtype=bool)
+    for constraint in problem.constraints:
+        if isinstance(constraint, Pin):
+            allowed[:, place[constraint.op]] &= np.asarray([name == constraint.device for name in used], dtype=bool)
+        elif isinstance(constraint, Forbid) and constraint.device in used:
+            allowed[used.index(constraint.device), place[constraint.op]] = False
+    return allowed
+
+
+def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
+    """Separate: the last position where a stage may end that begins at each position. Shape (operators + 1,)."""
+    end = np.full(len(place) + 1, len(place), dtype=np.int64)
+    for constraint in problem.constraints:
+        if isinstance(constraint, Separate):
+            where = sorted({place[name] for name in constraint.ops})
+            for first, second in itertools.pairwise(where):
+                end[: first + 1] = np.minimum(end[: first + 1], second)
+    return end
+
+
+class _Stored:
+    """Bytes of runs of operators."""
+
+    def __init__(self, problem: Pipeline, names: tuple[str, ...]) -> None:
+        graph = problem.graph
+        weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
+        users: dict[str, list[int]] = {}
+        operators = [graph.operators[graph.operator_index[name]] for name in names]
+        for number, op in enumerate(operators):
+            for name in dict.fromkeys(op.parameters):
+                users.setdefault(name, []).append(number)
+        own = np.zeros(len(names) + 1, dtype=np.int64)
+        if problem.memory == "additive":
+            size = {tensor.id: tensor.bytes for tensor in graph.tensors if tensor.alias_of is None}
+            own[1:] = [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in operators]
+        self._shared = [(np.asarray(where), weight[name]) for name, where in users.items() if len(where) > 1]
+        for name, where in users.items():
+            if len(where) == 1:
+                own[where[0] + 1] += weight[name]
+        self.own: IntArray = np.cumsum(own)
+
+    def ends(self, position: IntArray, capacity: int) -> IntArray:
+        """For each point the last one up to which everything fits into ``capacity``."""
+        points = len(position)
+        at = self.own[position]
+        if capacity == NO_LIMIT:
+            return np.full(points, points - 1, dtype=np.int64)
+        if not self._shared:
+            found = np.searchsorted(at, at + capacity, side="right") - 1
+            return np.maximum(found, np.arange(points)).astype(np.int64)
+        ends = np.zeros(points, dtype=np.int64)
+        end = 0
+        for begin in range(points):
+            end = max(end, begin)
+            while end + 1 < points and self._bytes(int(position[begin]), int(position[end + 1])) <= capacity:
+                end += 1
+            ends[begin] = end
+        return ends
+
+    def _bytes(self, begin: int, end: int) -> int:
+        total = int(self.own[end] - self.own[begin])
+        for where, size in self._shared:
+            if np.searchsorted(where, begin) < np.searchsorted(where, end):
+                total += size
+        return total
+
+
+def _reach(position: IntArray, stored: _Stored, capacity: IntArray, allowed: BoolArray, apart: IntArray) -> IntArray:
+    points = len(position)
+    by_size = {int(size): stored.ends(position, int(size)) for size in np.unique(capacity)}
+    together = np.searchsorted(position, apart[position], side="right") - 1
+    reach = np.zeros((len(capacity), points), dtype=np.int64)
+    for v, size in enumerate(capacity.tolist()):
+        reach[v] = np.minimum(by_size[size], together)
+        if not allowed[v].all():
+            refused = np.append(np.flatnonzero(~allowed[v]), len(allowed[v]))
+            next_refused = refused[np.searchsorted(refused, np.minimum(position, refused[-1]))]
+            reach[v] = np.minimum(reach[v], np.searchsorted(position, next_refused, side="right") - 1)
+        reach[v] = np.maximum(reach[v], np.arange(points))
+    return reach
+
+
+for _kind in TAKEN_IN:
+
+    @express(_kind, "stages")
+    def _taken_in(_problem: Pipeline, _constraint: Constraint) -> None:
+        """Nothing to add: :func:`lower` has written the constraint into the arrays."""

@@ -1,0 +1,1 @@
+"""How slicing is written down: arrays, and a mixed-integer program over cuts."""

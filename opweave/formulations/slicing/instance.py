@@ -1,0 +1,376 @@
+"""Slicing as arrays over operators, devices and flows: what searches, bounds and formulations work on.
+
+Operators are numbered in the order in which they run. A *flow* is one (operator, input tensor) pair. An operator has
+two *modes*, rows (0) and channels (1); one that stays whole has only the first, with length 1. A part [a, b) of an
+operator needs, of a flow's tensor of C channels and H rows,
+
+* in mode rows: all channels, rows [max(0, a * stride - padding), min(H, (b - 1) * stride - padding + reach));
+* in mode channels: all rows, channels [a // wide * deep - offset, ceil(b / wide) * deep - offset), cut to [0, C].
+
+What a device holds of a tensor follows from its producer's mode and part alone. The input device and the gathering of
+the outputs are operators of their own at the beginning and the end, tied to their device and free of cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.expressions import express
+from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
+from opweave.problems.graph import Operator
+from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.problems.slicing import Slice, Slices, Slicing
+from opweave.problems.slicing_rule import rulings
+from opweave.problems.slicing_shortage import shortage
+from opweave.problems.spec import FrozenDict
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+NO_LIMIT = np.iinfo(np.int64).max
+"""Capacity of a device whose memory is unlimited."""
+
+ROWS, CHANNELS = 0, 1
+OUTSIDE = -1
+"""Producer of a graph input that comes from outside."""
+
+TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap)
+"""Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SlicingInstance:
+    """Arrays indexed by operator v, mode m, device k, flow e or tensor t.
+
+    Attributes
+    ----------
+    names, devices
+        Operator ids in running order, without the added operators; device names.
+    first
+        Number of added operators in front: 1 with an input device, else 0.
+    whole
+        Operators that stay whole. Shape (operators,).
+    length
+        Length along each mode; 0 where the operator has not got it. Shape (operators, 2).
+    intercept, slope
+        Seconds of a part: intercept + slope * share; inf where the device may not take part. (operators, devices)
+    flow_start
+        Flows of operator v: flow_start[v] to flow_start[v + 1].
+    tensor, producer
+        Of every flow; ``OUTSIDE`` for what comes from outside.
+    stride, padding, reach, wide, deep, offset
+        Of every flow, as above.
+    channels, rows, cell
+        Of every tensor: extent and bytes of a cell.
+    made_start, made
+        Tensors that every operator writes.
+    last
+        Operator that reads a tensor last (its producer where nobody does); operators' number for graph outputs.
+    weight, workspace
+        Bytes of every operator.
+    resident
+        Whether weights stay on their devices.
+    capacity, rate, latency
+        Of every device.
+    most_parts
+        Of every operator.
+    broadcast_airtime
+        Whether the router carries one thing at a time.
+    printed
+        Whether rows to rows transfers are the paper's.
+    consumers
+        Operators that read what each operator makes.
+    """
+
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    first: int
+    whole: BoolArray
+    length: IntArray
+    intercept: FloatArray
+    slope: FloatArray
+    flow_start: IntArray
+    tensor: IntArray
+    producer: IntArray
+    stride: IntArray
+    padding: IntArray
+    reach: IntArray
+    wide: IntArray
+    deep: IntArray
+    offset: IntArray
+    channels: IntArray
+    rows: IntArray
+    cell: IntArray
+    made_start: IntArray
+    made: IntArray
+    last: IntArray
+    weight: IntArray
+    workspace: IntArray
+    resident: bool
+    capacity: IntArray
+    rate: FloatArray
+    latency: FloatArray
+    most_parts: IntArray
+    broadcast_airtime: bool
+    printed: bool
+    consumers: Adjacency
+
+    @property
+    def operators(self) -> int:
+        """Number of operators, added ones included."""
+        return len(self.length)
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything beside the time can rule a plan out."""
+        return bool((self.capacity < NO_LIMIT).any() or (self.most_parts < len(self.devices)).any())
+
+    def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
+        """A plan in the problem's own words. Shapes (operators,) and (operators, devices + 1)."""
+        words = ("rows", "channels")
+        slices = {}
+        for v, name in enumerate(self.names, start=self.first):
+            word = "whole" if self.whole[v] else words[int(mode[v])]
+            slices[name] = Slice(dimension=word, cuts=tuple(cuts[v].tolist()))  # type: ignore[arg-type]
+        return Slices(devices=self.devices, slices=FrozenDict(slices), order=self.names)
+
+    def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:
+        """Modes and cuts of a solution that can be replayed."""
+        mode = np.zeros(self.operators, dtype=np.int64)
+        cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
+        for v, name in enumerate(self.names, start=self.first):
+            cut = solution.slices[name]
+            mode[v] = CHANNELS if cut.dimension == "channels" else ROWS
+            cuts[v] = cut.cuts
+        for v in (*range(self.first), *range(self.first + len(self.names), self.operators)):
+            cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
+        return mode, cuts
+
+
+def plain_order(problem: Slicing) -> tuple[str, ...]:
+    """The problem's order, or the first one that data and order arcs allow.
+
+    Raises
+    ------
+    ContradictionError
+        When order arcs close a cycle, or the problem's order breaks one.
+    """
+    before = with_order_arcs(problem, problem.graph.arrays.predecessors)
+    names = [op.id for op in problem.graph.operators]
+    if problem.order is not None:
+        index = problem.graph.operator_index
+        step = {index[name]: position for position, name in enumerate(problem.order)}
+        for v in range(len(names)):
+            for u in before[v].tolist():
+                if step[u] > step[v]:
+                    message = f"the problem's order runs {names[v]!r} before {names[u]!r}, which precedes it"
+                    raise ContradictionError(message)
+        return problem.order
+    return tuple(names[v] for v in topological_order(before.reversed(len(names))))
+
+
+def lower_unless_short(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
+    """As :func:`lower`, after the cheap proofs that nothing fits.
+
+    Raises
+    ------
+    ContradictionError
+        When there is no plan; the message says which device is short of how many bytes, or what contradicts what.
+    """
+    reason = shortage(problem)
+    if reason is not None:
+        raise ContradictionError(reason)
+    return lower(problem, order)
+
+
+def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstance:
+    """Write a problem as arrays, for one order of its operators (None: :func:`plain_order`).
+
+    Raises
+    ------
+    ContradictionError
+        When side constraints leave an operator no device, or close a cycle.
+    """
+    names = plain_order(problem)
+    names = names if order is None else tuple(order)
+    return _Writer(problem, names).write()
+
+
+class _Writer:
+    """Collects the rows of an instance."""
+
+    def __init__(self, problem: Slicing, order: tuple[str, ...]) -> None:
+        self._problem = problem
+        self._order = order
+        graph = problem.graph
+        self._devices = tuple(device.name for device in problem.cluster.devices)
+        self._operators = [graph.operators[graph.operator_index[name]] for name in order]
+        self._head, self._tail = problem.input_device, problem.output_device
+        self._shift = 0 if self._head is None else 1
+        self._step = {name: self._shift + position for position, name in enumerate(order)}
+        self._count = self._shift + len(order) + (0 if self._tail is None else 1)
+
+    def write(self) -> SlicingInstance:
+        """Put everything together."""
+        problem, graph = self._problem, self._problem.graph
+        tensor_of = graph.tensor_index
+        extents = [problem.extents[tensor.id] for tensor in graph.tensors]
+        flows = [self._flows(v) for v in range(self._count)]
+        flat = np.asarray([row for rows in flows for row in rows], dtype=np.int64).reshape(-1, 8)
+        starts = np.zeros(self._count + 1, dtype=np.int64)
+        np.cumsum([len(rows) for rows in flows], out=starts[1:])
+        made = Adjacency.from_lists([[tensor_of[name] for name in self._makes(v)] for v in range(self._count)])
+        intercept, slope = self._times()
+        readers = np.repeat(np.arange(self._count), np.diff(starts))
+        inner = flat[:, 1] >= 0
+        extra = (self._count - self._shift - len(self._order),)
+        pad = (self._shift, extra[0])
+        return SlicingInstance(
+            names=self._order,
+            devices=self._devices,
+            first=self._shift,
+            whole=np.pad([not problem.cuttings[name].lengths for name in self._order], pad, constant_values=True),
+            length=self._lengths(),
+            intercept=intercept,
+            slope=slope,
+            flow_start=starts,
+            tensor=flat[:, 0].copy(),
+            producer=flat[:, 1].copy(),
+            stride=flat[:, 2].copy(),
+            padding=flat[:, 3].copy(),
+            reach=flat[:, 4].copy(),
+            wide=flat[:, 5].copy(),
+            deep=flat[:, 6].copy(),
+            offset=flat[:, 7].copy(),
+            channels=np.asarray([extent.channels for extent in extents], dtype=np.int64),
+            rows=np.asarray([extent.rows for extent in extents], dtype=np.int64),
+            cell=np.asarray([extent.cell_bytes for extent in extents], dtype=np.int64),
+            made_start=made.start,
+            made=made.items,
+            last=self._last(),
+            weight=np.pad([problem.weight_bytes(name) for name in self._order], pad).astype(np.int64),
+            workspace=np.pad([op.workspace_bytes for op in self._operators], pad).astype(np.int64),
+            resident=problem.weights == "resident",
+            capacity=np.asarray(
+                [NO_LIMIT if limit is None else limit for limit in problem.memory_limits.values()], dtype=np.int64
+            ),
+            rate=np.asarray(problem.rates, dtype=np.float64),
+            latency=np.asarray(problem.latencies, dtype=np.float64),
+            most_parts=self._most_parts(),
+            broadcast_airtime=problem.channel == "shared",
+            printed=problem.transfers == "paper",
+            consumers=Adjacency.from_pairs(self._count, flat[inner, 1], readers[inner]),
+        )
+
+    def _operator(self, v: int) -> Operator | None:
+        position = v - self._shift
+        return self._operators[position] if 0 <= position < len(self._operators) else None
+
+    def _makes(self, v: int) -> Sequence[str]:
+        op = self._operator(v)
+        return op.outputs if op is not None else self._problem.graph.inputs if v < self._shift else ()
+
+    def _flows(self, v: int) -> list[tuple[int, ...]]:
+        """(tensor, producer, stride, padding, reach, wide, deep, offset) of every input."""
+        op = self._operator(v)
+        if op is None:
+            return [] if v < self._shift else [self._flow(name, None, 0) for name in self._gathered()]
+        flows, offset = [], 0
+        for name in dict.fromkeys(op.inputs):
+            flows.append(self._flow(name, op, offset))
+            offset += self._problem.extents[name].channels
+        return flows
+
+    def _gathered(self) -> list[str]:
+        graph = self._problem.graph
+        return [name for name in graph.outputs if name in graph.producer or self._head is not None]
+
+    def _flow(self, name: str, op: Operator | None, offset: int) -> tuple[int, ...]:
+        problem = self._problem
+        producer = problem.graph.producer.get(name)
+        source = self._step[producer] if producer is not None else OUTSIDE if self._head is None else 0
+        read = problem.extents[name]
+        cutting = None if op is None else problem.cuttings[op.id]
+        geometry = None if cutting is None else cutting.geometry
+        head = (problem.graph.tensor_index[name], source)
+        if op is None or cutting is None or geometry is None or not cutting.lengths:
+            return (*head, 0, 0, read.rows, 1, read.channels, 0)
+        made = problem.extents[op.outputs[0]].channels
+        by_window = "rows" in cutting.lengths and read.rows > 1
+        rows = (geometry.stride, geometry.padding, geometry.reach) if by_window else (0, 0, read.rows)
+        if read.channels == 1 or problem.transfers == "paper":
+            return (*head, *rows, made, read.channels, 0)
+        if geometry.channels == "mixed":
+            return (*head, *rows, made // geometry.groups, read.channels // geometry.groups, 0)
+        return (*head, *rows, 1, 1, offset if geometry.channels == "joined" else 0)
+
+    def _lengths(self) -> IntArray:
+        length = np.zeros((self._count, 2), dtype=np.int64)
+        length[:, ROWS] = 1
+        rule = rulings(self._problem, self._order) if self._problem.dimension == "rule" else None
+        for name in self._order:
+            lengths = self._problem.cuttings[name].lengths
+            if lengths:
+                kept = lengths if rule is None else {rule[name].dimension: lengths[rule[name].dimension]}
+                length[self._step[name]] = kept.get("rows", 0), kept.get("channels", 0)
+        return length
+
+    def _most_parts(self) -> IntArray:
+        most = np.full(self._count, len(self._devices), dtype=np.int64)
+        if self._problem.dimension == "rule":
+            for name, ruling in rulings(self._problem, self._order).items():
+                if ruling.most_parts is not None:
+                    most[self._step[name]] = min(ruling.most_parts, len(self._devices))
+        return most
+
+    def _last(self) -> IntArray:
+        graph = self._problem.graph
+        last = np.full(len(graph.tensors), -1, dtype=np.int64)
+        for v in range(self._count):
+            op = self._operator(v)
+            for name in (*self._makes(v), *(() if op is None else op.inputs)):
+                last[graph.tensor_index[name]] = v
+        for name in graph.outputs:
+            last[graph.tensor_index[name]] = self._count
+        return last
+
+    def _times(self) -> tuple[FloatArray, FloatArray]:
+        """Intercept and slope, inf where unknown or where a constraint says no."""
+        problem = self._problem
+        intercept = np.full((self._count, len(self._devices)), np.inf)
+        slope = np.zeros_like(intercept)
+        pins: dict[str, set[str]] = {}
+        forbidden: set[tuple[str, str]] = set()
+        for constraint in problem.constraints:
+            if isinstance(constraint, Pin):
+                pins.setdefault(constraint.op, set()).add(constraint.device)
+            elif isinstance(constraint, Forbid):
+                forbidden.add((constraint.op, constraint.device))
+        for name in self._order:
+            for k, device in enumerate(self._devices):
+                pinned = pins.get(name, {device}) == {device}
+                if device in problem.known_seconds[name] and pinned and (name, device) not in forbidden:
+                    fixed = problem.intercept(name, device)
+                    intercept[self._step[name], k] = fixed
+                    slope[self._step[name], k] = problem.known_seconds[name][device] - fixed
+        for v, tied in ((0, self._head), (self._count - 1, self._tail)):
+            if tied is not None:
+                intercept[v, self._devices.index(tied)] = 0.0
+        nowhere = np.flatnonzero(np.isinf(intercept).all(axis=1))
+        if len(nowhere):
+            op = self._operator(int(nowhere[0]))
+            assert op is not None
+            raise ContradictionError(f"operator {op.id!r} is left no device to run on")
+        return intercept, slope
+
+
+for _kind in TAKEN_IN:
+
+    @express(_kind, "cuts")
+    def _taken_in(_problem: Slicing, _constraint: Constraint) -> None:
+        """Nothing to add: :func:`lower` has written the constraint into the arrays."""

@@ -1,0 +1,377 @@
+"""Slicing as a mixed-integer program over cuts: whole rows and channels, halo rows, memory. Exact.
+
+Equation numbers are those of "MemoriaNova", section 3.3. The paper leaves the search to a genetic algorithm; this is
+its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels and
+refined transfers; memory only where the order is given or there is but one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from opweave.formulations.bulk import check_rows, linear_objective
+from opweave.formulations.expressions import express
+from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
+from opweave.formulations.intervals import Linear
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
+from opweave.formulations.slicing.program import ONE, ZERO, CutModel, unit_of
+from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
+from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.slicing import Slices, Slicing
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+
+@register_formulation
+class Cuts(Formulation[Slicing, Slices]):
+    """Cuts as whole numbers; times are in units of ``model.slicing.unit`` seconds.
+
+    For rows of one's own: ``model.on(op, device)`` is 1 when the device has a part of the operator.
+    """
+
+    name: ClassVar[str] = "cut_program"
+    problem_type: ClassVar[type[Slicing]] = Slicing
+    targets: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")
+    built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
+
+    def build(self, problem: Slicing) -> ConcreteModel:
+        """Write the model.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            For a shared channel, the paper's transfers, and limited memory with an open order.
+        """
+        from pyomo.environ import ConcreteModel
+
+        instance = _instance_of(problem)
+        _check_reading(problem, instance)
+        cells = instance.operators + len(instance.tensor)
+        check_rows(20 * cells * len(instance.devices), self.name, self.circumstances.limits)
+        model = ConcreteModel()
+        written = CutModel(model, problem, instance, unit_of(instance))
+        model.slicing, model.on = written, written.handle_on
+        self._unit = written.unit
+        self._cut_points(written)
+        missing = self._transfers(written)
+        ends = self._times(written, missing)
+        self._memory(written, missing)
+        self._parts(written)
+        written.finish()
+        total = sum(ends, ZERO)
+        model.latency = linear_objective(dict(total.terms), total.constant, written.variables)
+        self.add_constraints(model, problem)
+        return model
+
+    def _cut_points(self, written: CutModel) -> None:
+        """(6) to (10): 0 = x[0] <= ... <= x[n] = length along the chosen mode; who takes part."""
+        instance, devices = written.instance, len(written.instance.devices)
+        for v in range(instance.operators):
+            modes = written.modes(v)
+            for mode in modes:
+                length = int(instance.length[v, mode])
+                chosen = ONE if len(modes) == 1 else written.whole(1)
+                cuts = [ZERO, *(written.whole(length) for _ in range(devices - 1)), chosen * length]
+                written.chosen[v, mode], written.cuts[v, mode] = chosen, cuts
+                for k in range(devices):
+                    allowed = bool(np.isfinite(instance.intercept[v, k]))
+                    active = written.whole(1) if allowed else ZERO
+                    written.active[v, mode, k] = active
+                    written.at_most("cut_order", cuts[k], cuts[k + 1])
+                    written.at_most("takes_part", cuts[k + 1] - cuts[k], active * length)
+                    written.at_most("idle", active, cuts[k + 1] - cuts[k])
+            if len(modes) > 1:
+                written.equal("one_mode", sum((written.chosen[v, mode] for mode in modes), ZERO), 1.0)
+
+    def _transfers(self, written: CutModel) -> dict[tuple[int, int], Linear]:
+        """Cases (i) to (iii): cells of every flow that a device needs and does not hold."""
+        instance, missing = written.instance, {}
+        for v in range(instance.operators):
+            for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
+                t = instance.tensor[e]
+                cells = int(instance.channels[t] * instance.rows[t])
+                for k in range(len(instance.devices)):
+                    missing[e, k] = written.real(cells)
+                    for mode in written.modes(v):
+                        self._missing(written, e, v, mode, k, missing[e, k])
+                self.check_time()
+        return missing
+
+    def _missing(self, written: CutModel, e: int, v: int, mode: int, k: int, missing: Linear) -> None:
+        """Need less overlap, for one mode of the reader and each of the producer."""
+        instance, j = written.instance, int(written.instance.producer[e])
+        t = instance.tensor[e]
+        extent = (int(instance.rows[t]), int(instance.channels[t]))
+        across = extent[1 - mode]
+        active = written.active[v, mode, k]
+        low, high = _needed(written, e, v, mode, k)
+        products = j >= 0 and not instance.whole[j] and 1 - mode in written.modes(j)
+        bits = [written.whole(1) for _ in range(extent[mode].bit_length() if products else 0)]
+        need = sum((bit * 2.0**i for i, bit in enumerate(bits)), ZERO) if products else written.real(extent[mode])
+        written.at_most("need", high - low - (ONE - active) * extent[mode], need)
+        if j < 0:
+            written.at_most("missing", need * across, missing)
+            return
+        if instance.whole[j]:
+            written.at_most("missing", need * across - written.active[j, ROWS, k] * (across * extent[mode]), missing)
+            return
+        for held in written.modes(j):
+            cuts = written.cuts[j, held]
+            elsewhere = (ONE - written.chosen[j, held]) * (2 * across * extent[mode])
+            if held == mode:
+                overlap = _overlap(written, low, high, need, cuts[k], cuts[k + 1], extent[mode])
+                written.at_most("missing", (need - overlap) * across - elsewhere, missing)
+                continue
+            shared = ZERO
+            for i, bit in enumerate(bits):
+                both = written.real(across)
+                written.at_most("product", both, cuts[k + 1] - cuts[k])
+                written.at_most("product", both, bit * across)
+                shared = shared + both * 2.0**i
+            written.at_most("missing", need * across - shared - elsewhere, missing)
+
+    def _times(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> list[Linear]:
+        """DeviceTime = CommTime + CompTime; an operator takes as long as its slowest device."""
+        instance, ends = written.instance, []
+        for v in range(instance.operators):
+            end = written.real(1e9)
+            ends.append(end)
+            for k in range(len(instance.devices)):
+                if not np.isfinite(instance.intercept[v, k]):
+                    continue
+                seconds = written.takes_part(v, k) * float(instance.intercept[v, k])
+                for mode in written.modes(v):
+                    part = written.cuts[v, mode][k + 1] - written.cuts[v, mode][k]
+                    seconds = seconds + part * float(instance.slope[v, k] / instance.length[v, mode])
+                for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
+                    t = instance.tensor[e]
+                    if instance.producer[e] < 0 or instance.rate[k] <= 0 or instance.cell[t] == 0:
+                        continue
+                    seconds = seconds + missing[e, k] * float(instance.cell[t] / instance.rate[k])
+                    if instance.latency[k] > 0:
+                        sent = written.whole(1)
+                        written.at_most("sent", missing[e, k], sent * float(instance.channels[t] * instance.rows[t]))
+                        seconds = seconds + sent * float(instance.latency[k])
+                written.at_most("slowest", seconds * (1.0 / written.unit), end)
+        return ends
+
+    def _memory(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> None:
+        """(18), cv7: bytes on every device at every step."""
+        instance = written.instance
+        made_by = np.repeat(np.arange(instance.operators), np.diff(instance.made_start))
+        for k, capacity in enumerate(instance.capacity.tolist()):
+            if capacity == NO_LIMIT:
+                continue
+            weights = [_rounded_up(written, v, k, int(instance.weight[v])) for v in range(instance.operators)]
+            resident = sum(weights, ZERO) if instance.resident else ZERO
+            for v in range(instance.operators):
+                used = resident + _share_up(written, v, k, int(instance.workspace[v]))
+                used = used + (ZERO if instance.resident else weights[v])
+                for t, j in zip(instance.made.tolist(), made_by.tolist(), strict=True):
+                    if j <= v <= max(int(instance.last[t]), j):
+                        used = used + _held(written, t, j, k)
+                for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
+                    used = used + missing[e, k] * float(instance.cell[instance.tensor[e]])
+                written.at_most("memory", used, float(capacity))
+
+    def _parts(self, written: CutModel) -> None:
+        """(16), cv6: no more parts than the rule allows."""
+        instance, devices = written.instance, range(len(written.instance.devices))
+        for v in range(instance.operators):
+            if instance.most_parts[v] < len(devices):
+                parts = sum((written.takes_part(v, k) for k in devices), ZERO)
+                written.at_most("parts", parts, float(instance.most_parts[v]))
+
+    def extract(self, model: ConcreteModel) -> Slices:
+        """Read the cuts."""
+        written: CutModel = model.slicing
+        instance = written.instance
+        mode = np.zeros(instance.operators, dtype=np.int64)
+        cuts = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
+        for v in range(instance.operators):
+            weights = {m: written.value(written.chosen[v, m]) for m in written.modes(v)}
+            mode[v] = max(weights, key=lambda m: weights[m])
+            cuts[v] = [round(written.value(cut)) for cut in written.cuts[v, int(mode[v])]]
+        return instance.solution(mode, cuts)
+
+    def start(self, model: ConcreteModel, solution: Slices) -> None:
+        """Set modes, cuts and who takes part; the engine completes the rest."""
+        written: CutModel = model.slicing
+        chosen, cuts = written.instance.plan(solution)
+        for (v, mode), points in written.cuts.items():
+            on = mode == chosen[v]
+            if written.chosen[v, mode].terms:
+                written.set(written.chosen[v, mode], float(on))
+            for k, point in enumerate(points[1:-1], start=1):
+                written.set(point, float(cuts[v, k]) if on else 0.0)
+            for k in range(len(points) - 1):
+                written.set(written.active[v, mode, k], float(on and cuts[v, k] < cuts[v, k + 1]))
+
+    def objective_bound(self, problem: Slicing, value: float) -> float:
+        """Units of the model as seconds."""
+        return max(0.0, value * self._unit)
+
+    def why_infeasible(self, problem: Slicing) -> str:
+        """Say what stands in the way."""
+        return "no cuts respect the memory of the devices and the side constraints together"
+
+
+def _instance_of(problem: Slicing) -> SlicingInstance:
+    try:
+        return lower(problem)
+    except ContradictionError as error:
+        raise InfeasibleError(str(error)) from error
+
+
+def _check_reading(problem: Slicing, instance: SlicingInstance) -> None:
+    if problem.channel == "shared" or problem.transfers == "paper":
+        raise UnsupportedFeatureError("the integer program knows channel='dedicated' and transfers='refined' only")
+    follows = [v + 1 in instance.consumers[v] for v in range(instance.operators - 1)]
+    if problem.order is None and instance.limited and not all(follows):
+        raise UnsupportedFeatureError(
+            "the integer program counts memory for one order: give the problem an order (Slicing(order=...))"
+        )
+
+
+def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:
+    """First position that a part needs, and the one after its last: a lower end from above, an upper one from below."""
+    instance = written.instance
+    t = instance.tensor[e]
+    first, end = written.cuts[v, mode][k], written.cuts[v, mode][k + 1]
+    if mode == ROWS:
+        rows, stride, padding = int(instance.rows[t]), float(instance.stride[e]), float(instance.padding[e])
+        stop = float(instance.reach[e]) - stride - padding
+        if stride == 0:
+            return ZERO, ONE * rows
+        length = float(instance.length[v, ROWS])
+        return _above_zero(written, first * stride - padding, padding), _below_top(
+            written, end * stride + stop, rows, length * stride + stop
+        )
+    channels, wide, deep = int(instance.channels[t]), int(instance.wide[e]), int(instance.deep[e])
+    length, offset = int(instance.length[v, CHANNELS]), float(instance.offset[e])
+    if wide == length:
+        return ZERO, ONE * channels
+    if wide > 1 or deep > 1:
+        lower, upper = written.whole(length), written.whole(length)
+        written.at_most("groups", lower * wide, first)
+        written.at_most("groups", end, upper * wide)
+        return lower * deep, upper * deep
+    if channels == length:
+        return first, end
+    low = _above_zero(written, first - offset, offset)
+    written.at_most("need_low", low, float(channels))
+    return low, _below_top(written, end - offset, channels, length - offset)
+
+
+def _above_zero(written: CutModel, value: Linear, least: float) -> Linear:
+    """At most max(0, value), for a value from -least."""
+    if least <= 0:
+        return value
+    column, zero = written.real(1e6), written.whole(1)
+    written.at_most("need_low", column, value + zero * 1e6)
+    written.at_most("need_low", column, (ONE - zero) * 1e6)
+    return column
+
+
+def _below_top(written: CutModel, value: Linear, top: int, most: float) -> Linear:
+    """At least min(top, value), for a value up to ``most``."""
+    if most <= top:
+        return value
+    column, full = written.real(max(float(top), most)), written.whole(1)
+    written.at_most("need_high", full * top, column)
+    written.at_most("need_high", value - full * most, column)
+    return column
+
+
+def _overlap(
+    written: CutModel, low: Linear, high: Linear, need: Linear, first: Linear, end: Linear, length: int
+) -> Linear:
+    """At most the positions that [low, high) and [first, end) share."""
+    overlap, meets = written.real(length), written.whole(1)
+    apart = (ONE - meets) * 1e6
+    written.at_most("overlap", overlap, meets * length)
+    for limit in (high - first, end - low):
+        written.at_most("overlap", overlap, limit + apart)
+    for limit in (need, end - first):
+        written.at_most("overlap", overlap, limit)
+    return overlap
+
+
+def _held(written: CutModel, t: int, j: int, k: int) -> Linear:
+    """Bytes of a tensor that a device has made."""
+    instance, held = written.instance, ZERO
+    size = float(instance.cell[t] * instance.channels[t] * instance.rows[t])
+    for mode in written.modes(j):
+        part = written.cuts[j, mode][k + 1] - written.cuts[j, mode][k]
+        held = held + part * (size / float(instance.length[j, mode]))
+    return held
+
+
+def _rounded_up(written: CutModel, v: int, k: int, size: int) -> Linear:
+    """Bytes of weights: all for a part of the rows, a share rounded up for a part of the channels."""
+    if size == 0:
+        return ZERO
+    modes = written.modes(v)
+    total = written.active[v, ROWS, k] * size if ROWS in modes else ZERO
+    return total + (_ceiling(written, v, CHANNELS, k, size) if CHANNELS in modes else ZERO)
+
+
+def _share_up(written: CutModel, v: int, k: int, size: int) -> Linear:
+    """Bytes of workspace: a share rounded up."""
+    return sum((_ceiling(written, v, mode, k, size) for mode in written.modes(v)), ZERO) if size else ZERO
+
+
+def _ceiling(written: CutModel, v: int, mode: int, k: int, size: int) -> Linear:
+    part = written.cuts[v, mode][k + 1] - written.cuts[v, mode][k]
+    column = written.whole(size)
+    written.at_most("rounded_up", part * (size / float(written.instance.length[v, mode])) - 1e-7, column)
+    return column
+
+
+def _colocate(_: Cuts, model: ConcreteModel, constraint: Colocate) -> None:
+    """The same devices take part in all operators."""
+    _add(
+        model,
+        [
+            model.on(constraint.ops[0], device) == model.on(op, device)
+            for op in constraint.ops[1:]
+            for device in model.slicing.instance.devices
+        ],
+    )
+
+
+def _separate(_: Cuts, model: ConcreteModel, constraint: Separate) -> None:
+    """At most one of the operators has a part on each device."""
+    ops = tuple(dict.fromkeys(constraint.ops))
+    _add(model, [sum(model.on(op, device) for op in ops) <= 1 for device in model.slicing.instance.devices])
+
+
+def _max_devices(_: Cuts, model: ConcreteModel, constraint: MaxDevices) -> None:
+    """A device is used when it has a part of any operator; so many may be."""
+    from pyomo.environ import Binary, Var
+
+    instance = model.slicing.instance
+    if not hasattr(model, "used"):
+        model.used = Var(range(len(instance.devices)), domain=Binary)
+        pairs = [(op, k) for k in range(len(instance.devices)) for op in instance.names]
+        _add(model, [model.on(op, instance.devices[k]) <= model.used[k] for op, k in pairs])
+    _add(model, [sum(model.used.values()) <= constraint.count])
+
+
+def _add(model: ConcreteModel, rows: list[object]) -> None:
+    from pyomo.environ import ConstraintList
+
+    if not hasattr(model, "side_constraints"):
+        model.side_constraints = ConstraintList()
+    for row in rows:
+        if row is not True and not isinstance(row, bool):
+            model.side_constraints.add(row)
+
+
+express(Colocate, Cuts.name)(_colocate)
+express(Separate, Cuts.name)(_separate)
+express(MaxDevices, Cuts.name)(_max_devices)

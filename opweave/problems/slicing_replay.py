@@ -1,0 +1,362 @@
+"""The referee of slicing: tracks which cells of every tensor each device holds, and moves what is missing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.problems.graph import Operator
+from opweave.problems.slicing_details import SlicedStep, SlicingDetails
+from opweave.problems.slicing_rule import rulings
+from opweave.problems.solution import Evaluation, Violation
+from opweave.problems.spec import FrozenDict
+
+if TYPE_CHECKING:
+    from opweave.problems.slicing import Slice, Slices, Slicing
+
+Cells = NDArray[np.bool_]
+"""Which cells of a tensor: shape (channels, rows)."""
+
+
+def replay(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
+    """Judge everything but the side constraints."""
+    unusable = list(_unusable(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    played = _Replay(problem, solution)
+    details = played.run()
+    broken = tuple(_violations(problem, solution, played))
+    return Evaluation(objective=details.latency, violations=broken, details=details)
+
+
+def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
+    """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
+    if any(True for _ in _unusable(problem, solution)):
+        return {}
+    played = _Replay(problem, solution)
+    return played.run().memory_bytes
+
+
+def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Every operator once, cut into one part for each device, after what makes its inputs."""
+    names = tuple(device.name for device in problem.cluster.devices)
+    if solution.devices != names:
+        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
+        yield Violation(rule="unknown", message=message)
+        return
+    yield from _wrong_names(problem, solution)
+    step = {name: position for position, name in enumerate(solution.order)}
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in step and op.id in step and step[producer] > step[op.id]:
+                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
+                yield Violation(rule="precedence", message=message)
+        if op.id in solution.slices:
+            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
+
+
+def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    known = problem.graph.operator_index
+    counts = Counter(solution.order)
+    for name in dict.fromkeys((*solution.slices, *solution.order)):
+        if name not in known:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in solution.slices:
+            yield Violation(rule="missing", message=f"{name!r} has no slice")
+        if counts[name] != 1:
+            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
+            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
+
+
+def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
+    """(8) to (10) of the paper, cv1 to cv5; and parts only where the time is known."""
+    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
+    lengths = cutting.lengths or {"whole": 1}
+    if cut.dimension not in lengths:
+        why = f": {cutting.why_whole}" if cutting.why_whole else ""
+        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
+        yield Violation(rule="dimension", message=message)
+        return
+    cuts, length = cut.cuts, lengths[cut.dimension]
+    if len(cuts) != len(devices) + 1:
+        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices take {len(devices) + 1}"
+        yield Violation(rule="cuts", message=message)
+        return
+    if cuts[0] != 0:
+        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
+        yield Violation(rule="cut_start", message=message, excess=float(abs(cuts[0])))
+    if cuts[-1] != length:
+        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
+        yield Violation(rule="cut_end", message=message, excess=float(abs(cuts[-1] - length)))
+    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
+        if first > end:
+            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
+            yield Violation(rule="cut_order", message=message, excess=float(first - end))
+        if first < end and device not in problem.known_seconds[name]:
+            message = f"{name!r} cannot run on {device!r}: its time there is not known"
+            yield Violation(rule="device", message=message)
+
+
+def _violations(problem: Slicing, solution: Slices, played: _Replay) -> Iterator[Violation]:
+    if problem.order is not None and problem.order != solution.order:
+        yield Violation(rule="order", message="the plan runs the operators in another order than the problem's")
+    if problem.dimension == "rule":
+        yield from _against_rule(problem, solution)
+    for device, limit in problem.memory_limits.items():
+        used = played.peak[device]
+        if limit is not None and used > limit:
+            when = "before the first operator" if played.peak_at[device] is None else f"at {played.peak_at[device]!r}"
+            message = f"device {device!r} holds {used:,} bytes {when}: {used - limit:,} over its memory of {limit:,}"
+            yield Violation(rule="memory", message=message, excess=float(used - limit))
+
+
+def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """The rule's dimension, and cv6: no more parts than it allows."""
+    for name, ruling in rulings(problem, solution.order).items():
+        cut = solution.slices[name]
+        if cut.dimension != ruling.dimension:
+            message = f"{name!r} is cut along {cut.dimension!r}, but the rule says {ruling.dimension!r}"
+            yield Violation(rule="dimension", message=message)
+        parts = sum(first < end for first, end in zip(cut.cuts, cut.cuts[1:], strict=False))
+        if ruling.most_parts is not None and parts > ruling.most_parts:
+            message = f"{name!r} has {parts} parts; memory allows {ruling.most_parts} by the rule"
+            yield Violation(rule="parts", message=message, excess=float(parts - ruling.most_parts))
+
+
+class _Replay:
+    """Runs the operators in order, in the plainest way that can be right."""
+
+    def __init__(self, problem: Slicing, solution: Slices) -> None:
+        self._problem = problem
+        self._solution = solution
+        self._devices = [device.name for device in problem.cluster.devices]
+        self._readers = Counter(tensor for op in problem.graph.operators for tensor in set(op.inputs))
+        self._held: dict[str, list[Cells]] = {}
+        self._resident = [0] * len(self._devices)
+        self.peak = dict.fromkeys(self._devices, 0)
+        self.peak_at: dict[str, str | None] = dict.fromkeys(self._devices)
+        self._busy, self._receiving = dict.fromkeys(self._devices, 0.0), dict.fromkeys(self._devices, 0.0)
+        self._bytes_in = dict.fromkeys(self._devices, 0)
+
+    def run(self) -> SlicingDetails:
+        """Play the whole plan."""
+        problem, graph = self._problem, self._problem.graph
+        if problem.weights == "resident":
+            for name, cut in self._solution.slices.items():
+                for k, (first, end) in enumerate(_parts(cut)):
+                    self._resident[k] += self._weights(name, cut, end - first)
+        self._place_inputs()
+        now, steps = 0.0, []
+        for name in self._solution.order:
+            step = self._step(graph.operators[graph.operator_index[name]], now)
+            now = step.end
+            steps.append(step)
+        seconds, size = self._gather()
+        return SlicingDetails(
+            latency=now + seconds,
+            steps=tuple(steps),
+            gather_seconds=seconds,
+            gather_bytes=size,
+            busy_seconds=FrozenDict(self._busy),
+            receive_seconds=FrozenDict(self._receiving),
+            bytes_in=FrozenDict(self._bytes_in),
+            memory_bytes=FrozenDict(self.peak),
+            memory_operator=FrozenDict(self.peak_at),
+            memory_limits=FrozenDict(problem.memory_limits),
+        )
+
+    def _weights(self, name: str, cut: Slice, length: int) -> int:
+        """Bytes of the weights that a part needs: all of them, or a channel's share, rounded up."""
+        if length == 0:
+            return 0
+        size = self._problem.weight_bytes(name)
+        return -(-size * length // cut.cuts[-1]) if cut.dimension == "channels" else size
+
+    def _place_inputs(self) -> None:
+        source = self._problem.input_device
+        if source is None:
+            self._measure(None, [0] * len(self._devices))
+            return
+        for tensor in self._problem.graph.inputs:
+            self._held[tensor] = [self._blank(tensor, filled=device == source) for device in self._devices]
+        self._measure(None, [0] * len(self._devices))
+        self._drop(self._problem.graph.inputs)
+
+    def _blank(self, tensor: str, *, filled: bool) -> Cells:
+        extent = self._problem.extents[tensor]
+        return np.full((extent.channels, extent.rows), filled)
+
+    def _step(self, op: Operator, begin: float) -> SlicedStep:
+        """Receive, compute, keep, and drop what is not read again."""
+        cut = self._solution.slices[op.id]
+        parts = {k: part for k, part in enumerate(_parts(cut)) if part[0] < part[1]}
+        waits = dict.fromkeys(parts, 0.0)
+        received = dict.fromkeys(parts, 0)
+        moved = dict.fromkeys(parts, 0)
+        airtime, offset = 0.0, 0
+        for tensor in dict.fromkeys(op.inputs):
+            needs = {k: self._needed(op, cut, part, tensor, offset) for k, part in parts.items()}
+            offset += self._problem.extents[tensor].channels
+            seconds = []
+            for k, need in needs.items():
+                received[k] += self._fetch(tensor, k, need)
+                size = self._sent(op, cut, tensor, k, need)
+                moved[k] += size
+                seconds.append(self._transfer_seconds(k, size))
+                waits[k] += seconds[-1]
+            first = next(iter(needs.values()))
+            together = all(np.array_equal(first, need) for need in needs.values())
+            airtime += max(seconds) if together else sum(seconds)
+        compute = {k: self._compute_seconds(op.id, k, (part[1] - part[0]) / cut.cuts[-1]) for k, part in parts.items()}
+        shared = self._problem.channel == "shared"
+        ends = {k: (airtime if shared else waits[k]) + compute[k] for k in parts}
+        slowest = max(ends, key=lambda k: ends[k])
+        for tensor in op.outputs:
+            self._held[tensor] = self._made(cut, tensor)
+        self._measure(op.id, [self._working(op, cut, k, received.get(k, 0)) for k in range(len(self._devices))])
+        self._readers.subtract(set(op.inputs))
+        self._drop((*op.inputs, *op.outputs))
+        for k in parts:
+            self._busy[self._devices[k]] += compute[k]
+            self._receiving[self._devices[k]] += waits[k]
+            self._bytes_in[self._devices[k]] += moved[k]
+        return SlicedStep(
+            operator=op.id,
+            dimension=cut.dimension,
+            start=begin,
+            end=begin + ends[slowest],
+            shares=FrozenDict({self._devices[k]: (b - a) / cut.cuts[-1] for k, (a, b) in parts.items()}),
+            transfer_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in waits.items()}),
+            compute_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in compute.items()}),
+            bytes_in=FrozenDict({self._devices[k]: size for k, size in moved.items()}),
+            airtime=airtime,
+            slowest=self._devices[slowest],
+        )
+
+    def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Cells:
+        """Cells of an input that a part reads, as one block from the first to the last."""
+        problem, read = self._problem, self._problem.extents[tensor]
+        geometry = problem.cuttings[op.id].geometry
+        everything = np.ones((read.channels, read.rows), dtype=bool)
+        if cut.dimension == "whole" or geometry is None:
+            return everything
+        chosen = np.zeros_like(everything)
+        if cut.dimension == "rows":
+            if read.rows == 1:
+                return everything
+            taps = np.arange(geometry.kernel) * geometry.dilation - geometry.padding
+            rows = (np.arange(*part)[:, None] * geometry.stride + taps[None, :]).ravel()
+            chosen[:, max(0, rows.min()) : max(0, min(read.rows, rows.max() + 1))] = True
+            return chosen
+        if read.channels == 1 or problem.transfers == "paper":
+            return everything
+        made = np.arange(*part)
+        if geometry.channels == "mixed":
+            length = cut.cuts[-1]
+            groups = np.unique(made * geometry.groups // length)
+            wide = read.channels // geometry.groups
+            made = (groups[:, None] * wide + np.arange(wide)[None, :]).ravel()
+        elif geometry.channels == "joined":
+            made = made - offset
+        chosen[_block(made[(made >= 0) & (made < read.channels)])] = True
+        return chosen
+
+    def _fetch(self, tensor: str, k: int, need: Cells) -> int:
+        """Bytes that device k takes in beside what it holds; every cell of them must be somewhere."""
+        held = self._held.get(tensor)
+        extent = self._problem.extents[tensor]
+        if held is None:
+            return int(need.sum()) * extent.cell_bytes
+        missing = need & ~held[k]
+        assert not (missing & ~np.logical_or.reduce(held)).any(), f"nobody holds all of {tensor!r}"
+        return int(missing.sum()) * extent.cell_bytes
+
+    def _sent(self, op: Operator, cut: Slice, tensor: str, k: int, need: Cells) -> int:
+        """Bytes that travel to device k for a tensor."""
+        held, extent = self._held.get(tensor), self._problem.extents[tensor]
+        if held is None:
+            return 0  # graph inputs that come from outside
+        producer = self._problem.graph.producer.get(tensor)
+        before = None if producer is None else self._solution.slices[producer]
+        if self._problem.transfers == "paper" and before is not None and cut.dimension == before.dimension == "rows":
+            rows = np.flatnonzero(need.any(axis=0))
+            first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+            above, below = before.cuts[k], before.cuts[k + 1]
+            count = max(0, end - below) + max(0, above - first) if len(rows) else 0
+            return count * extent.channels * extent.cell_bytes
+        return int((need & ~held[k]).sum()) * extent.cell_bytes
+
+    def _transfer_seconds(self, k: int, size: int) -> float:
+        return self._problem.latencies[k] + size / self._problem.rates[k] if size else 0.0
+
+    def _compute_seconds(self, name: str, k: int, share: float) -> float:
+        device = self._devices[k]
+        fixed = self._problem.intercept(name, device)
+        return fixed + (self._problem.known_seconds[name][device] - fixed) * share
+
+    def _made(self, cut: Slice, tensor: str) -> list[Cells]:
+        """What every device holds of a tensor that has just been made."""
+        held = []
+        for first, end in _parts(cut):
+            cells = self._blank(tensor, filled=False)
+            if cut.dimension == "rows":
+                cells[:, first:end] = True
+            elif cut.dimension == "channels":
+                cells[first:end] = True
+            elif end > first:
+                cells[:] = True
+            held.append(cells)
+        return held
+
+    def _working(self, op: Operator, cut: Slice, k: int, received: int) -> int:
+        """Bytes on a device that count only while an operator runs."""
+        first, end = _parts(cut)[k]
+        workspace = -(-op.workspace_bytes * (end - first) // cut.cuts[-1])
+        streamed = self._weights(op.id, cut, end - first) if self._problem.weights == "streamed" else 0
+        return received + workspace + streamed
+
+    def _measure(self, name: str | None, working: list[int]) -> None:
+        for k, device in enumerate(self._devices):
+            live = sum(int(held[k].sum()) * self._problem.extents[t].cell_bytes for t, held in self._held.items())
+            used = self._resident[k] + live + working[k]
+            if used > self.peak[device]:
+                self.peak[device], self.peak_at[device] = used, name
+
+    def _drop(self, tensors: tuple[str, ...]) -> None:
+        """Forget what nobody will read any more."""
+        kept = set(self._problem.graph.outputs)
+        for tensor in dict.fromkeys(tensors):
+            if self._readers[tensor] == 0 and tensor not in kept:
+                self._held.pop(tensor, None)
+
+    def _gather(self) -> tuple[float, int]:
+        """Bring the outputs together: seconds and bytes."""
+        target = self._problem.output_device
+        if target is None:
+            return 0.0, 0
+        k, seconds, total = self._devices.index(target), 0.0, 0
+        for tensor in self._problem.graph.outputs:
+            if tensor in self._held:
+                size = self._fetch(tensor, k, self._blank(tensor, filled=True))
+                seconds += self._transfer_seconds(k, size)
+                total += size
+        self._measure(None, [total if j == k else 0 for j in range(len(self._devices))])
+        self._receiving[target] += seconds
+        self._bytes_in[target] += total
+        return seconds, total
+
+
+def _parts(cut: Slice) -> list[tuple[int, int]]:
+    """Positions [first, end) of every device."""
+    return list(zip(cut.cuts, cut.cuts[1:], strict=False))
+
+
+def _block(positions: NDArray[np.int64]) -> slice:
+    """From the first to the last of some positions."""
+    return slice(int(positions.min()), int(positions.max()) + 1) if len(positions) else slice(0, 0)

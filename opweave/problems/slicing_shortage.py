@@ -1,0 +1,99 @@
+"""Plain proofs that a slicing problem has no solution, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.slicing import Slicing
+
+
+def shortage(problem: Slicing) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    Looks for operators that no device may run, whole operators that no device holds, and operators that all devices
+    together cannot hold however they are cut.
+
+    Returns
+    -------
+    str or None
+        The reason, naming operators, devices and the bytes that are lacking; None when nothing was found, which proves
+        nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Slicing(graph=graph, cluster=cluster, costs=Costs.from_table({"p": {"a": 1.0}})))
+    "operator 'p' stays whole (its geometry is not known) and needs 9 bytes; no device that may run it holds more \
+than 5: 4 bytes short"
+    """
+    return next(_reasons(problem), None)
+
+
+def _reasons(problem: Slicing) -> Iterator[str]:
+    allowed = _allowed(problem)
+    for name, devices in allowed.items():
+        if not devices:
+            yield f"operator {name!r} is left no device by pins and forbids that may run it"
+            return
+    yield from _too_large_alone(problem, allowed)
+    yield from _too_large_together(problem)
+
+
+def _allowed(problem: Slicing) -> dict[str, set[str]]:
+    """Devices that may take a part of every operator."""
+    allowed = {name: set(known) for name, known in problem.known_seconds.items()}
+    for constraint in problem.constraints:
+        if isinstance(constraint, Pin):
+            allowed[constraint.op] &= {constraint.device}
+        elif isinstance(constraint, Forbid):
+            allowed[constraint.op] -= {constraint.device}
+    return allowed
+
+
+def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator[str]:
+    """Operators that one device must hold, because they stay whole or because only one may run them."""
+    for op in problem.graph.operators:
+        devices, limits = allowed[op.id], problem.memory_limits
+        known = [limit for device in devices if (limit := limits[device]) is not None]
+        whole = not problem.cuttings[op.id].lengths
+        if len(known) < len(devices) or not (whole or len(devices) == 1):
+            continue
+        needed = _bytes_at(problem, op.id)
+        if needed > max(known):
+            why = f"stays whole ({problem.cuttings[op.id].why_whole})" if whole else "may run on one device only"
+            yield (
+                f"operator {op.id!r} {why} and needs {needed:,} bytes; no device that may run it holds more than "
+                f"{max(known):,}: {needed - max(known):,} bytes short"
+            )
+
+
+def _too_large_together(problem: Slicing) -> Iterator[str]:
+    """Whatever the cuts, weights and the running operator's tensors lie somewhere at least once."""
+    limits = list(problem.memory_limits.values())
+    if None in limits:
+        return
+    room = sum(limit for limit in limits if limit is not None)
+    resident = sum(problem.weight_bytes(op.id) for op in problem.graph.operators)
+    for op in problem.graph.operators:
+        inner = [name for name in op.inputs if name in problem.graph.producer]
+        tensors = sum(problem.tensor_bytes[name] for name in {*inner, *op.outputs})
+        weights = resident if problem.weights == "resident" else problem.weight_bytes(op.id)
+        needed = tensors + weights
+        if needed > room:
+            yield (
+                f"while operator {op.id!r} runs, weights and tensors take at least {needed:,} bytes however they are "
+                f"cut; all devices together hold {room:,}: {needed - room:,} bytes short"
+            )
+
+
+def _bytes_at(problem: Slicing, name: str) -> int:
+    op = problem.graph.operators[problem.graph.operator_index[name]]
+    tensors = sum(problem.tensor_bytes[tensor] for tensor in {*op.inputs, *op.outputs})
+    return tensors + problem.weight_bytes(name) + op.workspace_bytes

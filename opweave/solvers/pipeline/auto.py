@@ -1,0 +1,103 @@
+"""The default plan for pipelines: do not split, the simple splits, then the joint optimum.
+
+It contains every rule, so it is never worse than any of them (at the same seed); the proof comes from the joint search.
+"""
+
+from __future__ import annotations
+
+from opweave.formulations.expressions import expressible
+from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
+from opweave.problems.pipeline import Pipeline, Stages
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, random_split
+from opweave.solvers.pipeline.exact import BottleneckSearch
+from opweave.solvers.pipeline.kpath import kpath
+from opweave.solvers.pipeline.net import Net, net_of
+from opweave.solvers.pipeline.one_device import one_device
+from opweave.solvers.pipeline.plans import Best, NoPlanError, Plan
+from opweave.solvers.pipeline.rules import TARGETS, Rule, attempt
+from opweave.solvers.pipeline.sorting import sorting
+from opweave.solvers.pipeline.sums import SumSearch
+from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.run import Outcome, Run
+
+ENGINE = "highs"
+
+SLOW_RULES: tuple[Rule, ...] = (joint_greedy, kpath, random_split, by_memory, sorting)
+"""Tried when the joint search has not proved its plan: a proved one cannot be beaten."""
+
+
+def solve_exact(problem: Pipeline, run: Run) -> Outcome:
+    """The joint search alone, with "do not split" as its first plan."""
+    instance = lower_unless_short(problem)
+    return _searched(problem, instance, run, Best(instance, run))
+
+
+def solve_auto(problem: Pipeline, run: Run) -> Outcome:
+    """Put the solvers of pipelines together."""
+    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+        return find_solver(problem, ENGINE).run(problem, run)
+    instance = lower_unless_short(problem)
+    best = Best(instance, run)
+    if isinstance(run.start, Stages):
+        best.consider(_plan_of(instance, run.start))
+    outcome = _searched(problem, instance, run, best)
+    if not outcome.infeasible and not run.closed():
+        for rule in SLOW_RULES:
+            _try(rule, instance, best)
+    return outcome
+
+
+def _searched(problem: Pipeline, instance: PipelineInstance, run: Run, best: Best) -> Outcome:
+    """One device first, then the search that suits the objective."""
+    if not instance.names:
+        run.found(instance.stages((), ()), 0.0)
+        run.proved(0.0, "nothing to run")
+        return Outcome(run.termination())
+    _try(one_device, instance, best)
+    if best.value == 0.0:
+        run.proved(0.0, "nothing takes no time")
+        return Outcome(run.termination())
+    return _search(problem, instance, net_of(instance), best)
+
+
+def _search(problem: Pipeline, instance: PipelineInstance, net: Net, best: Best) -> Outcome:
+    run = best.run
+    if instance.goal == "bottleneck" and not instance.shared_channel:
+        return BottleneckSearch(problem, instance, net, run, best).search()
+    stages = 1.0 if instance.goal == "latency" and instance.compute_counts else 0.0
+    return SumSearch(problem, instance, net, run, best, stages, 1.0).search()
+
+
+def _try(rule: Rule, instance: PipelineInstance, best: Best) -> None:
+    try:
+        best.consider(attempt(rule, instance, best.run.seed))
+    except NoPlanError:
+        return
+
+
+def _plan_of(instance: PipelineInstance, stages: Stages) -> Plan:
+    """A valid solution as points and devices."""
+    place = {position: point for point, position in enumerate(instance.position.tolist())}
+    ends, done = [], 0
+    for stage in stages.stages:
+        done += len(stage.operators)
+        ends.append(place[done])
+    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
+
+
+for _name, _run, _about in (
+    ("auto", solve_auto, "do not split, simple splits, then cuts and devices together, proved"),
+    ("exact", solve_exact, "cuts and devices together: priced walks, dives, beams and exact labels"),
+):
+    register(
+        Solver(
+            name=_name,
+            problem=Pipeline.kind,
+            kind="plan" if _name == "auto" else "algorithm",
+            run=_run,
+            about=_about,
+            proves="optimum",
+            features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
+            targets=TARGETS,
+        )
+    )

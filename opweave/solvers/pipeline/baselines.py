@@ -1,0 +1,107 @@
+"""Simple ways to split: at random, greedily, and in proportion to memory.
+
+Sources: Parthasarathy and Krishnamachari (2022), section IV, for the first two; the last is what runtimes that split
+models do by themselves.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import NO_LIMIT, PipelineInstance
+from opweave.solvers.pipeline.partition_graph import smallest_reach
+from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
+from opweave.solvers.pipeline.rules import register_rule
+
+TRIES = 50
+
+
+def random_split(instance: PipelineInstance, seed: int) -> Plan:
+    """A random device, a random partition that fits on it, and so on; the first of 50 attempts that ends."""
+    random = np.random.default_rng(seed)
+    for _ in range(TRIES):
+        point, cuts, devices = 0, [], []
+        for v in random.permutation(len(instance.devices)).tolist():
+            end = int(instance.reach[v, point])
+            if end <= point:
+                continue
+            point = int(random.integers(point + 1, end + 1))
+            devices.append(v)
+            cuts.append(point)
+            if point == instance.last:
+                break
+        plan = Plan(tuple(cuts[:-1]), tuple(devices))
+        if cuts and point == instance.last and is_valid(instance, plan):
+            return plan
+    raise NoPlanError(f"none of {TRIES} random splits came to an end within the devices' memory and links")
+
+
+def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
+    """From every device in turn: always the smallest transfer that fits, over the fastest link; the best of them.
+
+    Of equal transfers the latest is taken. As in the paper every device counts as the smallest.
+    """
+    ends = smallest_reach(instance)
+    cuts, point = [], 0
+    while point < instance.last:
+        if ends[point] <= point:
+            raise NoPlanError("some piece of the model is larger than the smallest memory")
+        reachable = range(point + 1, ends[point] + 1)
+        point = instance.last if ends[point] == instance.last else min(reachable, key=lambda e: (instance.sent[e], -e))
+        cuts.append(point)
+    plans = [plan for v in range(len(instance.devices)) if (plan := _follow(instance, tuple(cuts[:-1]), v)) is not None]
+    if not plans:
+        raise NoPlanError("no chain of fastest links is long enough for the partitions")
+    return min(plans, key=lambda plan: value_of(instance, plan))
+
+
+def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> Plan | None:
+    """Always on to the unused device over the fastest link."""
+    devices, free = [first], np.ones(len(instance.devices), dtype=bool)
+    free[first] = False
+    for _ in cuts:
+        rates = np.where(free, instance.rate[devices[-1]], 0.0)
+        v = int(np.argmax(rates))
+        if rates[v] <= 0:
+            return None
+        devices.append(v)
+        free[v] = False
+    plan = Plan(cuts, tuple(devices))
+    return plan if is_valid(instance, plan) else None
+
+
+def by_memory(instance: PipelineInstance, _seed: int) -> Plan:
+    """The devices in the order given, each a share of the model in proportion to its memory.
+
+    Devices that cannot take their share are skipped, and the shares of the others grow.
+    """
+    limited = instance.capacity[instance.capacity < NO_LIMIT]
+    room = np.where(instance.capacity < NO_LIMIT, instance.capacity, limited.max(initial=1)).astype(np.float64)
+    total = float(instance.memory[-1])
+    order = list(range(len(instance.devices)))
+    for count in range(len(order), 0, -1):
+        used = order if count == len(order) else sorted(sorted(order, key=lambda v: -room[v])[:count])
+        shares = total * np.cumsum(room[used]) / max(1e-300, room[used].sum())
+        plan = _shared_out(instance, used, shares.tolist())
+        if plan is not None and is_valid(instance, plan):
+            return plan
+    raise NoPlanError("shares in proportion to memory do not fit the devices in the order given")
+
+
+def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]) -> Plan | None:
+    point, cuts, devices = 0, [], []
+    for v, share in zip(used, shares, strict=True):
+        wanted = int(np.argmin(np.abs(instance.memory[point + 1 :] - share))) + point + 1
+        end = min(instance.last if v == used[-1] else wanted, int(instance.reach[v, point]))
+        if end > point:
+            point = end
+            cuts.append(end)
+            devices.append(v)
+        if point == instance.last:
+            return Plan(tuple(cuts[:-1]), tuple(devices))
+    return None
+
+
+register_rule("random", random_split, "a random device and a random part that fits, until all is placed")
+register_rule("greedy", joint_greedy, "smallest transfers that fit, fastest links onwards; the best first device")
+register_rule("by_memory", by_memory, "shares in proportion to memory, devices in the order given")

@@ -1,0 +1,48 @@
+"""Engines that run a formulation of pipelines, with the simple splits as a head start."""
+
+from __future__ import annotations
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline import flow  # noqa: F401 - it registers itself
+from opweave.formulations.pipeline.circuit import Circuit
+from opweave.formulations.pipeline.instance import lower_unless_short
+from opweave.problems.pipeline import Pipeline, Stages
+from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy
+from opweave.solvers.pipeline.one_device import one_device
+from opweave.solvers.pipeline.plans import NoPlanError, value_of
+from opweave.solvers.pipeline.rules import attempt
+from opweave.solvers.pipeline.sorting import sorting
+
+RULES = (one_device, joint_greedy, by_memory, sorting)
+
+
+def best_simple_split(problem: Pipeline) -> Stages | None:
+    """The best of the simple splits; None when none fits."""
+    try:
+        instance = lower_unless_short(problem)
+    except ContradictionError:
+        return None
+    if not instance.names:
+        return instance.stages((), ())
+    plans = []
+    for rule in RULES:
+        try:
+            plans.append(attempt(rule, instance, 0))
+        except NoPlanError:
+            continue
+    best = min(plans, key=lambda plan: value_of(instance, plan), default=None)
+    return None if best is None else instance.stages(best.cuts, best.devices)
+
+
+def floor(_problem: Pipeline) -> float:
+    """Nothing takes less than no time."""
+    return 0.0
+
+
+AIDS = Aids(initial=best_simple_split, floor=floor)
+
+
+register_engines(Pipeline, "one unit that flows through stages and links", AIDS)
+register_cp_sat(Pipeline, Circuit, "a circuit through the devices", AIDS)

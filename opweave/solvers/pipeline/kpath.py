@@ -1,0 +1,106 @@
+"""The paper's placement: partitions matched to devices class by class, along paths found by colour coding.
+
+Source: Parthasarathy and Krishnamachari (2022), Algorithms 2 and 3. Transfer sizes are sorted into classes; from the
+highest class down and from the longest run of that class down, a path of devices is found that joins what is fixed on
+both sides, over links as fast as possible (a binary search on the slowest link). Where that fails, it is tried again
+with fewer classes, as the paper suggests. The text leaves two things open: links are classed by that threshold alone,
+and devices are removed from the graph once they are used, but for the two ends of a gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from itertools import groupby
+
+import numpy as np
+from numpy.random import Generator
+
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.pipeline.color_coding import find_path
+from opweave.solvers.pipeline.partition_graph import classes_of, smallest_sum_cuts
+from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
+from opweave.solvers.pipeline.rules import register_rule
+
+CLASSES = (20, 17, 14, 11, 8, 5, 2)
+"""The numbers of classes of the paper's evaluation."""
+
+
+def kpath(instance: PipelineInstance, seed: int) -> Plan:
+    """The best plan over the paper's numbers of classes."""
+    plans = []
+    for classes in CLASSES:
+        try:
+            plans.append(kpath_with(instance, seed, classes))
+        except NoPlanError as error:
+            reason = str(error)
+    if not plans:
+        raise NoPlanError(reason)
+    return min(plans, key=lambda plan: value_of(instance, plan))
+
+
+def kpath_with(instance: PipelineInstance, seed: int, classes: int) -> Plan:
+    """One run with a number of classes, and with ever fewer where it fails.
+
+    Raises
+    ------
+    NoPlanError
+        When no number of classes gives a plan.
+    """
+    cuts = smallest_sum_cuts(instance)
+    if not cuts:
+        return Plan(
+            (), (int(np.argmin(np.where(instance.reach[:, 0] == instance.last, instance.elapsed[:, -1], np.inf))),)
+        )
+    random = np.random.default_rng(seed)
+    for count in range(classes, 0, -1):
+        devices = _matched(instance, cuts, count, random)
+        if devices is not None:
+            plan = Plan(cuts, devices)
+            if is_valid(instance, plan):
+                return plan
+    raise NoPlanError("no path of devices was found for the partitions, with any number of classes")
+
+
+def _matched(instance: PipelineInstance, cuts: Sequence[int], count: int, random: Generator) -> tuple[int, ...] | None:
+    """Algorithm 3: devices for the stages, class by class."""
+    kinds = classes_of(instance.sent[list(cuts)], count)
+    runs = []
+    for kind, members in groupby(range(len(cuts)), key=kinds.__getitem__):
+        where = list(members)
+        runs.append((kind, where[0], len(where)))
+    chosen = np.full(len(cuts) + 1, -1, dtype=np.int64)
+    for _, first, length in sorted(runs, key=lambda run: (-run[0], -run[2], run[1])):
+        if not _join(instance, chosen, first, length, random):
+            return None
+    return tuple(chosen.tolist())
+
+
+def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int, random: Generator) -> bool:
+    """Algorithm 2: the path over the fastest links for the stages ``first`` to ``first + length``."""
+    begin, end = (int(chosen[at]) if chosen[at] >= 0 else None for at in (first, first + length))
+    free = np.ones(len(instance.devices), dtype=bool)
+    free[chosen[chosen >= 0]] = False
+    for fixed in (begin, end):
+        if fixed is not None:
+            free[fixed] = True
+    usable = np.where(free[:, None] & free[None, :], instance.rate, 0.0)
+    speeds = np.unique(usable[usable > 0])[::-1]
+    low, high, best = 0, len(speeds), None
+    while low < high:
+        middle = (low + high) // 2
+        path = find_path(usable >= speeds[middle], length + 1, begin, end, random)
+        if path is None:
+            low = middle + 1
+        else:
+            high, best = middle, path
+    if best is None:
+        return False
+    chosen[first : first + length + 1] = best
+    return True
+
+
+register_rule("kpath", kpath, "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7)")
+for _count in CLASSES:
+    register_rule(f"kpath_{_count}", partial(kpath_with, classes=_count), f"the same with {_count} transfer classes")

@@ -1,0 +1,308 @@
+"""Labels along the pipeline: a beam that finds plans, and an exact search that remembers only the devices that matter.
+
+A label is a way to begin a stage at a point on a device, with the set of devices used before. Labels that cannot be
+completed within the budget (by the completions of priced walks) are dropped, and so are those that another label at
+the same place beats: cheaper, and with fewer devices used. Each device w forgets, on arrival, what it need not know:
+the set becomes (set & memory of w) | {w}. With every memory full the search is exact but long; with small ones it
+searches a relaxation (ng-routes, Baldacci, Mingozzi and Roberti 2011), and finding nothing there is a proof.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.formulations.pipeline.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.pipeline.net import Net, Window, seconds_between
+from opweave.solvers.pipeline.walk import Table, is_simple
+
+Words = NDArray[np.uint64]
+
+NOTHING, FOUND, FULL, OUT_OF_WORK = 0, 1, 2, 3
+
+WORD = 64
+
+TOP, DROPPED, WORK, LUCK = 0, 1, 2, 3
+"""Entries of a search's tally: labels in use, labels dropped, steps, the state of its random numbers."""
+
+
+class Labels(NamedTuple):
+    """Room for labels; ``links`` chain those at one place, newest first, -1 at the end.
+
+    Attributes
+    ----------
+    point, device, count, parent, links
+        Shape (labels,). ``number`` is that of stages, the one that begins here included.
+    cost
+        Of everything before the stage. Shape (labels,).
+    used
+        Set of devices, 64 to a word. Shape (labels, words).
+    head
+        First label of every place. Shape (points, devices).
+    """
+
+    point: IntArray
+    device: IntArray
+    number: IntArray
+    parent: IntArray
+    links: IntArray
+    cost: FloatArray
+    used: Words
+    head: IntArray
+
+
+class Hunt(NamedTuple):
+    """What a search looks for, and how.
+
+    Attributes
+    ----------
+    price
+        Of a visit, by device.
+    stage_weight, link_weight
+        What a second of computing or sending costs.
+    budget
+        Most that a walk may cost.
+    enough
+        A walk of this cost ends the search; else the cheapest is found.
+    memory
+        What each device remembers; sets of devices. Shape (devices, words).
+    barrier
+        Devices that must not come before each one. Shape (devices, words).
+    width
+        Most labels at one place; 0 for no limit.
+    noise
+        Random share added to costs, so that full beams do not all keep the same.
+    seed
+        Of the noise.
+    work
+        Most steps.
+    """
+
+    price: FloatArray
+    stage_weight: float
+    link_weight: float
+    budget: float
+    enough: float
+    memory: Words
+    barrier: Words
+    width: int
+    noise: float
+    seed: int
+    work: int
+
+
+def new_labels(size: int, points: int, devices: int) -> Labels:
+    """Empty room."""
+    whole = [np.zeros(size, dtype=np.int64) for _ in range(5)]
+    words = (devices + WORD - 1) // WORD
+    used = np.zeros((size, words), dtype=np.uint64)
+    point, device, number, parent, links = whole
+    head = np.full((points, devices), -1, dtype=np.int64)
+    return Labels(point, device, number, parent, links, np.zeros(size), used, head)
+
+
+def small_memories(devices: int) -> Words:
+    """Every device remembers itself only."""
+    memory = np.zeros((devices, (devices + WORD - 1) // WORD), dtype=np.uint64)
+    for v in range(devices):
+        memory[v, v // WORD] |= np.uint64(1) << np.uint64(v % WORD)
+    return memory
+
+
+def full_memories(devices: int) -> Words:
+    """Every device remembers all."""
+    return np.full((devices, (devices + WORD - 1) // WORD), ~np.uint64(0), dtype=np.uint64)
+
+
+def barriers(twin: IntArray) -> Words:
+    """For each device those that may not come before it: itself and its later twins."""
+    barrier = small_memories(len(twin))
+    for v in range(len(twin)):
+        for u in range(v + 1, len(twin)):
+            if twin[u] == twin[v]:
+                barrier[v, u // WORD] |= np.uint64(1) << np.uint64(u % WORD)
+    return barrier
+
+
+@inlined
+def beats(labels: Labels, i: int, j: int, net: Net) -> bool:
+    """Whether label i is at least as good as label j in every way."""
+    if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
+        return False
+    if net.most < len(net.twin) and labels.number[i] > labels.number[j]:
+        return False
+    if min(labels.number[i], net.least) < min(labels.number[j], net.least):
+        return False
+    subset = True
+    for k in range(labels.used.shape[1]):
+        subset = subset and labels.used[i, k] & ~labels.used[j, k] == 0
+    return subset
+
+
+@inlined
+def insert(labels: Labels, new: int, net: Net, width: int) -> int:
+    """Put a label at its place: 1 for in, 0 for beaten, 2 for in instead of another of a full beam, -1 for dropped."""
+    b, w = labels.point[new], labels.device[new]
+    size, worst, before = 0, -1, -1
+    i = labels.head[b, w]
+    while i >= 0:
+        if beats(labels, i, new, net):
+            return 0
+        if beats(labels, new, i, net):
+            if before < 0:
+                labels.head[b, w] = labels.links[i]
+            else:
+                labels.links[before] = labels.links[i]
+        else:
+            size += 1
+            if worst < 0 or labels.cost[i] > labels.cost[worst]:
+                worst = i
+            before = i
+        i = labels.links[i]
+    if width > 0 and size >= width:
+        if labels.cost[new] >= labels.cost[worst]:
+            return -1
+        labels.cost[worst], labels.number[worst] = labels.cost[new], labels.number[new]
+        labels.parent[worst] = labels.parent[new]
+        labels.used[worst] = labels.used[new]
+        return 2
+    labels.links[new] = labels.head[b, w]
+    labels.head[b, w] = new
+    return 1
+
+
+@inlined
+def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None:
+    """One label for each device that may begin."""
+    labels.head[:] = -1
+    for v in range(len(labels.head[0])):
+        if table.cost[0, 0, v] <= budget:
+            top = tally[TOP]
+            labels.point[top], labels.device[top], labels.number[top], labels.parent[top] = 0, v, 1, -1
+            labels.links[top], labels.cost[top] = -1, 0.0
+            labels.used[top] = np.uint64(0)
+            labels.used[top, v // 64] = np.uint64(1) << np.uint64(v % 64)
+            labels.head[0, v] = top
+            tally[TOP] += 1
+
+
+@inlined
+def _blocked(labels: Labels, i: int, barrier: Words, w: int) -> bool:
+    """Whether a device must not follow a label."""
+    blocked = False
+    for k in range(labels.used.shape[1]):
+        blocked = blocked or labels.used[i, k] & barrier[w, k] != 0
+    return blocked
+
+
+@inlined
+def _grow(
+    net: Net, window: Window, table: Table, hunt: Hunt, labels: Labels, tally: IntArray, i: int, e: int, here: float
+) -> bool:
+    """Let the stage of label i end at a point and go on to every device; False when there is no more room."""
+    v = labels.device[i]
+    layer = e if len(net.neighbour) > 1 else 0
+    tally[WORK] += window.links[e, v]
+    for j in range(window.links[e, v]):
+        w = net.neighbour[layer, v, j]
+        rest = table.cost[0, e, w] if table.device[0, e, w] != v else table.cost[1, e, w]
+        if here + rest > hunt.budget or _blocked(labels, i, hunt.barrier, w):
+            continue
+        cost = here
+        if hunt.link_weight > 0.0:
+            cost += hunt.link_weight * seconds_between(net, e, v, w)
+            if cost + rest > hunt.budget:
+                continue
+        top = tally[TOP]
+        if top >= len(labels.point):
+            return False
+        if hunt.noise > 0.0:
+            tally[LUCK] = tally[LUCK] * 16807 % 2147483647
+            cost *= 1.0 + hunt.noise * (tally[LUCK] / 2147483647.0)
+        labels.point[top], labels.device[top], labels.parent[top], labels.cost[top] = e, w, i, cost
+        labels.number[top] = labels.number[i] + 1
+        for k in range(labels.used.shape[1]):
+            labels.used[top, k] = labels.used[i, k] & hunt.memory[w, k]
+        labels.used[top, w // 64] |= np.uint64(1) << np.uint64(w % 64)
+        fate = insert(labels, top, net, hunt.width)
+        if fate == 1:
+            tally[TOP] += 1
+        elif fate != 0:
+            tally[DROPPED] += 1
+    return True
+
+
+@kernel
+def search_labels(
+    net: Net, window: Window, table: Table, hunt: Hunt, labels: Labels, stages: IntArray, ends: IntArray
+) -> tuple[int, int, float, int]:
+    """Search for a walk within the budget that repeats no device within its memories.
+
+    Returns
+    -------
+    tuple
+        What happened (``NOTHING`` is a proof unless labels were dropped), the number of stages found, the walk's cost,
+        and how many labels a full beam dropped.
+    """
+    devices, points = net.reach.shape
+    tally = np.zeros(4, dtype=np.int64)
+    tally[LUCK] = hunt.seed % 2147483646 + 1
+    best, best_label = hunt.budget, -1
+    _begin(labels, table, best, tally)
+    for b in range(points - 1):
+        for v in range(devices):
+            i = labels.head[b, v]
+            while i >= 0:
+                base = labels.cost[i] + hunt.price[v] - hunt.stage_weight * net.elapsed[v, b]
+                for e in range(window.end[v, b], b, -1):
+                    here = base + hunt.stage_weight * net.elapsed[v, e]
+                    if e == points - 1:
+                        better = here < best or (best_label < 0 and here <= best)
+                        if better and net.least <= labels.number[i] <= net.most:
+                            best, best_label = here, i
+                            if best <= hunt.enough:
+                                count = _trace(labels, best_label, points, stages, ends)
+                                return FOUND, count, best, tally[DROPPED]
+                    elif (
+                        labels.number[i] < net.most
+                        and here + table.onward[0, e, v] <= best
+                        and not _grow(net, window, table, hunt, labels, tally, i, e, here)
+                    ):
+                        return FULL, 0, best, tally[DROPPED]
+                i = labels.links[i]
+                if tally[WORK] > hunt.work:
+                    return OUT_OF_WORK, 0, best, tally[DROPPED]
+    if best_label < 0:
+        return NOTHING, 0, best, tally[DROPPED]
+    return FOUND, _trace(labels, best_label, points, stages, ends), best, tally[DROPPED]
+
+
+@inlined
+def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntArray) -> int:
+    """Write down the walk that leads to a last stage; returns how many stages it has."""
+    end, count = points - 1, labels.number[label]
+    for i in range(count - 1, -1, -1):
+        stages[i], ends[i] = labels.device[label], end
+        end = labels.point[label]
+        label = labels.parent[label]
+    return int(count)
+
+
+@kernel
+def remember_repeats(net: Net, memory: Words, stages: IntArray, count: int) -> bool:
+    """Let the devices between two visits know of the first, for each repetition of a walk; False for a plan."""
+    if is_simple(net, stages, count):
+        return False
+    repeated = False
+    for q in range(count):
+        for p in range(q):
+            u, w = stages[p], stages[q]
+            if net.twin[u] == net.twin[w] and u >= w:
+                repeated = True
+                for r in range(p + 1, q):
+                    memory[stages[r], u // 64] |= np.uint64(1) << np.uint64(u % 64)
+    return repeated

@@ -1,0 +1,202 @@
+"""The arrays that the hot loops of pipelines work on, and what a threshold leaves of them.
+
+A *walk* begins stages at points, each on a device, and may use a device again; a *plan* may not. Both are judged at a
+threshold: no stage and no transfer takes longer. Of devices that can be swapped, plans use the first listed first:
+every plan can be rewritten so, and links from a later to an earlier one of them are left out here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+
+
+class Net(NamedTuple):
+    """A :class:`PipelineInstance` for compiled loops.
+
+    Attributes
+    ----------
+    sent, elapsed, reach
+        As in the instance.
+    rate, latency
+        Links, those against the order of twins left out (rate 0). Shape (devices, devices).
+    neighbour
+        Devices by falling speed of the link from each device, one layer for all points, or one for each where unlike
+        latencies make the order depend on the size. Shape (layers, devices, devices).
+    degree
+        How many links leave each device. Shape (devices,).
+    twin
+        The first device that each one can be swapped with. Shape (devices,).
+    least, most
+        How many stages there may be.
+    """
+
+    sent: FloatArray
+    elapsed: FloatArray
+    reach: IntArray
+    rate: FloatArray
+    latency: FloatArray
+    neighbour: IntArray
+    degree: IntArray
+    twin: IntArray
+    least: int
+    most: int
+
+
+class Window(NamedTuple):
+    """What a threshold allows.
+
+    Attributes
+    ----------
+    end
+        Last point where a stage may end, by first point; that point itself where none may begin.
+        Shape (devices, points).
+    links
+        How many of a device's neighbours can be reached in time, by point. Shape (points, devices).
+    """
+
+    end: IntArray
+    links: IntArray
+
+
+def net_of(instance: PipelineInstance) -> Net:
+    """Flatten an instance."""
+    twin = twins(instance)
+    same = twin[:, None] == twin[None, :]
+    against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
+    rate = np.where(against, 0.0, instance.rate)
+    linked = rate > 0
+    latencies = instance.latency[linked]
+    if latencies.size == 0 or latencies.min() == latencies.max():
+        slowness = np.where(linked, -rate, np.inf)[None]
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seconds = instance.latency[None] + instance.sent[:, None, None] / rate[None]
+        slowness = np.where(linked[None], seconds, np.inf)
+    return Net(
+        sent=instance.sent,
+        elapsed=instance.elapsed,
+        reach=instance.reach,
+        rate=rate,
+        latency=instance.latency,
+        neighbour=np.argsort(slowness, axis=2, kind="stable").astype(np.int64),
+        degree=linked.sum(axis=1).astype(np.int64),
+        twin=twin,
+        least=instance.least,
+        most=instance.most,
+    )
+
+
+def twins(instance: PipelineInstance) -> IntArray:
+    """The first device that each device can be swapped with: equal windows, times and links."""
+    rate, latency = instance.rate, instance.latency
+    count = len(rate)
+    twin = np.arange(count, dtype=np.int64)
+    outward, inward = np.sort(rate, axis=1), np.sort(rate, axis=0)
+    firsts: dict[bytes, list[int]] = {}
+    for v in range(count):
+        parts = (instance.reach[v], instance.elapsed[v], outward[v], inward[:, v])
+        known = firsts.setdefault(b"".join(part.tobytes() for part in parts), [])
+        for u in known:
+            others = (np.arange(count) != u) & (np.arange(count) != v)
+            if all(
+                each[u, v] == each[v, u]
+                and np.array_equal(each[u, others], each[v, others])
+                and np.array_equal(each[others, u], each[others, v])
+                for each in (rate, latency)
+            ):
+                twin[v] = u
+                break
+        else:
+            known.append(v)
+    return twin
+
+
+@inlined
+def seconds_between(net: Net, point: int, source: int, target: int) -> float:
+    """Seconds to send what crosses at a point over a link that exists."""
+    return float(net.latency[source, target] + net.sent[point] / net.rate[source, target])
+
+
+@kernel
+def open_window(net: Net, stage_limit: float, link_limit: float, end: IntArray, links: IntArray) -> None:
+    """Fill the arrays of a :class:`Window`."""
+    devices, points = net.reach.shape
+    for v in range(devices):
+        last = 0
+        for a in range(points):
+            last = max(last, a)
+            while last < net.reach[v, a] and net.elapsed[v, last + 1] - net.elapsed[v, a] <= stage_limit:
+                last += 1
+            end[v, a] = min(last, net.reach[v, a])
+    layered = len(net.neighbour) > 1
+    for b in range(1, points - 1):
+        layer = b if layered else 0
+        for v in range(devices):
+            low, high = 0, net.degree[v]
+            while low < high:  # how many neighbours are fast enough
+                middle = (low + high) // 2
+                if seconds_between(net, b, v, net.neighbour[layer, v, middle]) <= link_limit:
+                    low = middle + 1
+                else:
+                    high = middle
+            links[b, v] = low
+
+
+def window_at(net: Net, stage_limit: float, link_limit: float) -> Window:
+    """What limits on stages and on transfers allow."""
+    devices, points = net.reach.shape
+    window = Window(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
+    open_window.sized(8 * devices * points)(net, stage_limit, link_limit, window.end, window.links)
+    return window
+
+
+@kernel
+def next_value(net: Net, low: float, strict: bool, with_compute: bool, with_links: bool, down: bool) -> float:
+    """The smallest possible time of a stage or transfer above ``low`` (or from it on, unless strict); inf for none.
+
+    With ``down`` the largest below; -1 for none.
+    """
+    devices, points = net.reach.shape
+    best = -1.0 if down else np.inf
+    if with_links:
+        layered = len(net.neighbour) > 1
+        for b in range(1, points - 1):
+            if b > 1 and not layered and net.sent[b] == net.sent[b - 1]:
+                continue
+            layer = b if layered else 0
+            for v in range(devices):
+                first, last = 0, net.degree[v]
+                while first < last:
+                    middle = (first + last) // 2
+                    value = seconds_between(net, b, v, net.neighbour[layer, v, middle])
+                    passed = value > low if strict != down else value >= low
+                    if passed:
+                        last = middle
+                    else:
+                        first = middle + 1
+                if down and first > 0:
+                    best = max(best, seconds_between(net, b, v, net.neighbour[layer, v, first - 1]))
+                elif not down and first < net.degree[v]:
+                    best = min(best, seconds_between(net, b, v, net.neighbour[layer, v, first]))
+    if with_compute:
+        for v in range(devices):
+            last = 0
+            for a in range(points - 1):
+                last = max(last, a)
+                while last < net.reach[v, a]:
+                    value = net.elapsed[v, last + 1] - net.elapsed[v, a]
+                    passed = value > low if strict != down else value >= low
+                    if passed:
+                        break
+                    last += 1
+                if down and a < last <= net.reach[v, a]:
+                    best = max(best, net.elapsed[v, last] - net.elapsed[v, a])
+                elif not down and last < net.reach[v, a]:
+                    best = min(best, net.elapsed[v, last + 1] - net.elapsed[v, a])
+    return best

@@ -1,0 +1,88 @@
+"""Plans of pipelines: cut points and devices, what they cost, and the solution in the problem's words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.run import Run
+
+
+class NoPlanError(Exception):
+    """A rule found no plan; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Inner cut points, and a device for each stage.
+
+    Attributes
+    ----------
+    cuts
+        One less than stages.
+    devices
+        Positions in the instance.
+    """
+
+    cuts: tuple[int, ...]
+    devices: tuple[int, ...]
+
+
+def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
+    """The plan that a walk without repetitions is."""
+    return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
+
+
+def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
+    """Seconds of every stage."""
+    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
+    elapsed = instance.elapsed
+    return [float(elapsed[v, b] - elapsed[v, a]) for v, a, b in zip(plan.devices, begins, ends, strict=True)]
+
+
+def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
+    """Seconds of every transfer; infinite where no link leads."""
+    pairs = zip(plan.cuts, plan.devices[:-1], plan.devices[1:], strict=True)
+    return [instance.send_seconds(b, v, w) for b, v, w in pairs]
+
+
+def value_of(instance: PipelineInstance, plan: Plan) -> float:
+    """The objective of a plan; infinite where no link leads."""
+    computing, sending = stage_seconds(instance, plan), transfer_seconds(instance, plan)
+    if instance.goal == "transfers":
+        return math.fsum(sending)
+    if instance.goal == "latency":
+        return math.fsum([*computing, *sending])
+    if instance.shared_channel:
+        return max([*computing, math.fsum(sending)])
+    return max([*computing, *sending])
+
+
+def is_valid(instance: PipelineInstance, plan: Plan) -> bool:
+    """Whether the plan obeys memory, devices, links and numbers of stages."""
+    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
+    held = all(a < b <= instance.reach[v, a] for v, a, b in zip(plan.devices, begins, ends, strict=True))
+    counted = instance.least <= len(plan.devices) <= instance.most
+    apart = len(set(plan.devices)) == len(plan.devices)
+    return held and counted and apart and value_of(instance, plan) < math.inf
+
+
+@dataclass(eq=False)
+class Best:
+    """The best plan so far; better ones are reported to the run."""
+
+    instance: PipelineInstance
+    run: Run
+    plan: Plan | None = field(default=None)
+    value: float = math.inf
+
+    def consider(self, plan: Plan) -> bool:
+        """Take note of a valid plan; whether it is the best."""
+        value = value_of(self.instance, plan)
+        if value >= self.value:
+            return False
+        self.plan, self.value = plan, value
+        self.run.found(self.instance.stages(plan.cuts, plan.devices), value)
+        return True

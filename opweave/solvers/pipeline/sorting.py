@@ -1,0 +1,61 @@
+"""Placement by sorting, where every device has one rate for all its links (a router between them).
+
+A transfer is as slow as the slower of its two ends. So at given cuts a stage asks for a rate that suits the larger of
+what it receives and what it sends, and the k-th most demanding stage gets the k-th fastest device: no plan of these
+cuts has a smaller largest transfer, if all devices hold the stages. Memory and times are looked at by taking the
+fastest unused device that may run the stage.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.solvers.pipeline.partition_graph import smallest_sum_cuts
+from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
+from opweave.solvers.pipeline.rules import register_rule
+
+
+def device_rates(instance: PipelineInstance) -> FloatArray | None:
+    """Each device's rate, if all links are as fast as the slower of their ends; else None."""
+    rate = instance.rate
+    if len(rate) < 2:
+        return np.ones(len(rate))
+    own = rate.max(axis=1)
+    fastest = int(np.argmax(own))
+    own[fastest] = max(own)
+    expected = np.minimum(own[:, None], own[None, :])
+    np.fill_diagonal(expected, 0.0)
+    return own if np.array_equal(expected, rate) else None
+
+
+def sorting(instance: PipelineInstance, _seed: int) -> Plan:
+    """Sort devices by rate and stages by what they exchange, at the cuts with the smallest sum of transfers."""
+    rates = device_rates(instance)
+    if rates is None:
+        raise NoPlanError("the links do not follow from one rate for each device")
+    plan = assign_by_rate(instance, smallest_sum_cuts(instance), rates)
+    if plan is None:
+        raise NoPlanError("the devices by rate do not hold the stages by size")
+    return plan
+
+
+def assign_by_rate(instance: PipelineInstance, cuts: tuple[int, ...], rates: FloatArray) -> Plan | None:
+    """The devices for given cuts; None when they do not hold the stages so."""
+    ends = [0, *cuts, instance.last]
+    needs = [max(float(instance.sent[a]), float(instance.sent[b])) for a, b in itertools.pairwise(ends)]
+    free = sorted(range(len(rates)), key=lambda v: -rates[v])
+    devices = [-1] * len(needs)
+    for stage in sorted(range(len(needs)), key=lambda k: -needs[k]):
+        fitting = [v for v in free if instance.reach[v, ends[stage]] >= ends[stage + 1]]
+        if not fitting:
+            return None
+        devices[stage] = fitting[0]
+        free.remove(fitting[0])
+    plan = Plan(cuts, tuple(devices))
+    return plan if is_valid(instance, plan) and value_of(instance, plan) < np.inf else None
+
+
+register_rule("sorting", sorting, "for one rate per device: the most demanding stage on the fastest device")

@@ -1,0 +1,187 @@
+"""The joint optimum of sums: all transfers added up, the latency of one input, or a channel that all transfers share.
+
+A cheapest walk that never goes straight back bounds the sum; labels that remember ever more devices turn it into a plan
+or raise the bound (dynamic ng-routes), see :mod:`.labels`. On a shared channel with computing the bottleneck is the
+longest stage or the sum of all transfers: at a limit for stages the least sum is such a problem, and the limit is
+bisected.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.pipeline import Pipeline
+from opweave.problems.result import Termination
+from opweave.solvers.pipeline.exact import UNTIMED_SECONDS, affordable, find_any, neighbouring
+from opweave.solvers.pipeline.labels import (
+    FOUND,
+    FULL,
+    NOTHING,
+    Hunt,
+    Words,
+    barriers,
+    full_memories,
+    new_labels,
+    remember_repeats,
+    search_labels,
+    small_memories,
+)
+from opweave.solvers.pipeline.net import Net, Window, window_at
+from opweave.solvers.pipeline.plans import Best, Plan, plan_of
+from opweave.solvers.pipeline.threshold import FIRST_LABELS, MOST_LABELS, Thresholds
+from opweave.solvers.pipeline.walk import best_walk, new_table, table_work
+from opweave.solvers.run import Outcome, Run
+
+WIDTH = 8
+"""Labels at one place of the beam that looks for a first good plan."""
+
+WORK = 2_000_000
+"""Steps of one search between two looks at the clock."""
+
+HAIR = 1e-12
+"""A sum this much smaller, relative, is no better: that much is rounding."""
+
+
+class Least(NamedTuple):
+    """What is known of the least sum below a ceiling: a plan or None, a lower bound, and whether that is all."""
+
+    plan: Plan | None
+    bound: float
+    settled: bool
+
+
+@dataclass(eq=False)
+class SumSearch:
+    """Finds the least weighted sum of stages and transfers.
+
+    Attributes
+    ----------
+    stage_weight, link_weight
+        1 or 0.
+    """
+
+    problem: Pipeline
+    instance: PipelineInstance
+    net: Net
+    run: Run
+    best: Best
+    stage_weight: float
+    link_weight: float
+
+    def __post_init__(self) -> None:
+        devices, points = self.net.reach.shape
+        self._memory = small_memories(devices)
+        self._full = full_memories(devices)
+        self._barrier = barriers(self.net.twin)
+        self._table = new_table(points, devices)
+        self._labels = new_labels(FIRST_LABELS, points, devices)
+        self._stages = np.zeros(points + 1, dtype=np.int64)
+        self._ends = np.zeros(points + 1, dtype=np.int64)
+        self._free = np.zeros(devices)
+        self._work = table_work(self.net)
+
+    def search(self) -> Outcome:
+        """Run until the optimum is proved or time is up."""
+        if self.best.plan is None:
+            outcome = find_any(self.problem, self.instance, Thresholds(self.net, self.run.seed), self.best)
+            if outcome is not None:
+                return outcome
+        if self.instance.goal == "bottleneck" and self.instance.compute_counts:
+            self._balance()
+        else:
+            least = self.least(math.inf, self.best.value)
+            if least.plan is not None:
+                self.best.consider(least.plan)
+            self.run.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
+        if self.run.closed() or self.run.time_limit is not None or self.run.should_stop():
+            return Outcome(self.run.termination())
+        return Outcome(Termination.BUDGET)
+
+    def least(self, stage_limit: float, ceiling: float) -> Least:
+        """The least sum with stages within a limit, if it is below a ceiling."""
+        window = window_at(self.net, stage_limit, math.inf)
+        walking = best_walk.sized(self._work)
+        count, simple = walking(
+            self.net, window, self._free, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
+        )
+        bound = float(self._table.cost[0, 0].min()) if count else math.inf
+        if bound >= ceiling * (1 - HAIR):
+            return Least(None, bound, settled=True)
+        if simple:
+            return Least(plan_of(self._stages, self._ends, count), bound, settled=True)
+        plan = None
+        happened, count, cost = self._labelled(window, ceiling, self._full, WIDTH)
+        if happened == FOUND:
+            plan, ceiling = plan_of(self._stages, self._ends, count), cost
+        work = WORK
+        while not (self.run.should_stop() or self._too_long()):
+            happened, count, cost = self._labelled(window, ceiling, self._memory, 0, affordable(self.run, work))
+            if happened == NOTHING:
+                return Least(plan, ceiling, settled=True)
+            if happened == FULL and len(self._labels.point) < MOST_LABELS:
+                self._labels = new_labels(4 * len(self._labels.point), *self._labels.head.shape)
+            elif happened != FOUND:
+                work *= 4
+                if happened == FULL:
+                    break
+            else:
+                bound = max(bound, cost)
+                if not remember_repeats.sized(10_000)(self.net, self._memory, self._stages, count):
+                    return Least(plan_of(self._stages, self._ends, count), cost, settled=True)
+        return Least(plan, bound, settled=False)
+
+    def _labelled(
+        self, window: Window, ceiling: float, memory: Words, width: int, work: int = WORK
+    ) -> tuple[int, int, float]:
+        """Search labels below a ceiling, strictly."""
+        budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
+        searching = search_labels.sized(4 * self._work)
+        hunt = Hunt(
+            price=self._free,
+            stage_weight=self.stage_weight,
+            link_weight=self.link_weight,
+            budget=budget,
+            enough=-1.0,
+            memory=memory,
+            barrier=self._barrier,
+            width=width,
+            noise=0.0,
+            seed=self.run.seed,
+            work=work,
+        )
+        happened, count, cost, _ = searching(
+            self.net, window, self._table, hunt, self._labels, self._stages, self._ends
+        )
+        return happened, count, cost
+
+    def _balance(self) -> None:
+        """Bisect the limit for stages against the sum of transfers."""
+        low = -1.0
+        while not (self.run.should_stop() or self._too_long()):
+            first = 0.0 if low < 0 else neighbouring(self.net, low, compute=True, links=False, down=False)
+            if first >= self.best.value:
+                break
+            last = max(first, neighbouring(self.net, self.best.value, compute=True, links=False, down=True))
+            middle = math.nextafter(0.5 * (first + last), math.inf)
+            limit = min(max(first, neighbouring(self.net, middle, compute=True, links=False, down=True)), last)
+            least = self.least(limit, self.best.value)
+            if least.plan is not None:
+                self.best.consider(least.plan)
+            if not least.settled:
+                self.run.proved(min(max(limit, least.bound) if low < 0 else low, self.best.value), "bisection")
+                return
+            reached = math.inf if least.plan is None else least.bound
+            if reached > limit:  # no plan keeps both within the limit
+                low = limit
+                self.run.proved(min(low, self.best.value), "bisection")
+        else:
+            return
+        self.run.proved(self.best.value, "bisection")
+
+    def _too_long(self) -> bool:
+        return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS

@@ -1,0 +1,217 @@
+"""Simulated annealing over cuts, compiled; only operators that a move touches are timed again.
+
+A move takes a run of operators and shifts one of their cuts, copies the shares of an operator before them, takes a
+device out, gives all to one device, shares among some devices by speed, or flips the dimension. The threshold of
+acceptance is drawn before a move is judged.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.slicing.net import LENGTH, WHOLE, Net, excess_of, operator_seconds
+
+DRAWS = 7
+"""Random numbers that a move takes."""
+
+
+class Span(NamedTuple):
+    """Which operators may be moved: first to last - 1."""
+
+    first: int
+    last: int
+
+
+@inlined
+def _recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
+    """Cut operator v by weights along a mode, or the one it has; a whole one goes to the heaviest."""
+    total, heaviest = 0.0, 0
+    for k in range(len(weights)):
+        total += weights[k]
+        heaviest = k if weights[k] > weights[heaviest] else heaviest
+    if ops[v, WHOLE] == 1:
+        for k in range(len(weights)):
+            cuts[v, k + 1] = 1 if k >= heaviest else 0
+        return
+    if ops[v, LENGTH + mode_v] == 0:
+        mode_v = 1 - mode_v
+    mode[v] = mode_v
+    length = ops[v, LENGTH + mode_v]
+    reached = 0.0
+    for k in range(len(weights)):
+        reached += weights[k]
+        cuts[v, k + 1] = int(reached / total * length + 0.5)
+    cuts[v, len(weights)] = length
+
+
+@inlined
+def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
+    """Move the cut in front of device k (1 or more) as far as its neighbours let it."""
+    if ops[v, WHOLE] == 1:
+        for i in range(cuts.shape[1] - 1):
+            cuts[v, i + 1] = 1 if i >= (k if delta > 0 else k - 1) else 0
+        return
+    cuts[v, k] = min(max(cuts[v, k] + delta, cuts[v, k - 1]), cuts[v, k + 1])
+
+
+@inlined
+def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
+    for k in range(len(weights)):
+        weights[k] = float(cuts[v, k + 1] - cuts[v, k])
+
+
+@inlined
+def _by_speed(times: FloatArray, v: int, mode_v: int, length: int, chosen: int, weights: FloatArray) -> None:
+    """Weights by speed among the devices whose bits are set in ``chosen``; among all where none of them may."""
+    for attempt in range(2):
+        total = 0.0
+        for k in range(len(weights)):
+            used = attempt == 1 or (chosen >> k) & 1 == 1
+            allowed = used and times[v, 0, k] < np.inf
+            weights[k] = 1.0 / max(times[v, 0, k] + times[v, 1 + mode_v, k] * length, 1e-30) if allowed else 0.0
+            total += weights[k]
+        if total > 0.0:
+            return
+
+
+@inlined
+def _move(
+    ops: IntArray,
+    times: FloatArray,
+    low: int,
+    high: int,
+    draws: FloatArray,
+    move: int,
+    mode: IntArray,
+    cuts: IntArray,
+    weights: FloatArray,
+) -> None:
+    """Change the operators low to high - 1."""
+    devices, kind, amount = len(weights), draws[move, 2], draws[move, 4]
+    k = int(draws[move, 3] * devices)
+    inner = 1 + int(draws[move, 3] * (devices - 1)) if devices > 1 else 0
+    chosen = 1 + int(amount * (2**devices - 1))
+    source = max(low - 1, 0) if amount < 0.5 else int((amount - 0.5) * 2 * len(mode))
+    copied = mode[source]
+    if kind < 0.75 and kind >= 0.6:
+        _parts(source, cuts, weights)
+    for v in range(low, high):
+        if kind < 0.35:
+            if devices > 1:
+                step = 1 + int(amount * 2) if draws[move, 6] < 0.5 else -1 - int(amount * 2)
+                _shift(ops, v, inner, step, cuts)
+        elif kind < 0.6:
+            if devices > 1:
+                step = int(np.round((amount - 0.5) * 0.3 * ops[v, LENGTH + mode[v]]))
+                _shift(ops, v, inner, step if step != 0 else 1, cuts)
+        elif kind < 0.75:
+            _recut(ops, v, copied if ops[source, WHOLE] == 0 else mode[v], weights, mode, cuts)
+        elif kind < 0.85:
+            _by_speed(times, v, mode[v], ops[v, LENGTH + mode[v]], chosen if kind < 0.8 else 1 << k, weights)
+            _recut(ops, v, mode[v], weights, mode, cuts)
+        else:
+            _parts(v, cuts, weights)
+            flipped = CHANNELS if mode[v] == ROWS else ROWS
+            if kind < 0.95:
+                weights[k] = 0.0
+                flipped = mode[v]
+            if weights.sum() > 0.0:
+                _recut(ops, v, flipped, weights, mode, cuts)
+
+
+@kernel
+def anneal(
+    net: Net,
+    span: Span,
+    penalty: float,
+    draws: FloatArray,
+    heat: FloatArray,
+    mode: IntArray,
+    cuts: IntArray,
+    best_mode: IntArray,
+    best_cuts: IntArray,
+) -> float:
+    """Anneal in place; the best legal plan is written to the last two arrays.
+
+    Parameters
+    ----------
+    span
+        Operators that may be moved.
+    penalty
+        Seconds that a byte over memory costs; negative when nothing is limited.
+    draws, heat
+        Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
+
+    Returns
+    -------
+    float
+        Latency of the best legal plan; inf when there was none, and then the arrays are left alone.
+    """
+    count, devices = len(mode), cuts.shape[1] - 1
+    ops, flows, times, links, reading = net.ops, net.flows, net.times, net.links, net.reading
+    starts, consumers = net.consumers_start, net.consumers
+    weights, peak = np.zeros(devices), np.zeros(devices, dtype=np.int64)
+    seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
+    old_mode, old_cuts = mode.copy(), cuts.copy()
+    stamp = np.full(count, -1, dtype=np.int64)
+    touched = np.zeros(count, dtype=np.int64)
+    total = 0.0
+    for v in range(count):
+        seconds[v] = operator_seconds(ops, flows, times, links, reading, v, mode, cuts, ends)
+        total += seconds[v]
+    over = excess_of(net, mode, cuts, peak) if penalty >= 0.0 else 0.0
+    current = total + max(penalty, 0.0) * over
+    best = np.inf
+    if over == 0.0:
+        best = total
+        best_mode[:] = mode
+        best_cuts[:] = cuts
+    width = span.last - span.first
+    for move in range(len(draws)):
+        threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
+        low = span.first + int(draws[move, 0] * width)
+        high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))
+        high = max(high, low + 1)
+        _move(ops, times, low, high, draws, move, mode, cuts, weights)
+        size = 0
+        for v in range(low, high):
+            for i in range(-1, starts[v + 1] - starts[v]):
+                w = v if i < 0 else consumers[starts[v] + i]
+                if stamp[w] != move:
+                    stamp[w] = move
+                    touched[size] = w
+                    size += 1
+        after = total
+        for i in range(size):
+            w = touched[i]
+            old_seconds[i] = seconds[w]
+            seconds[w] = operator_seconds(ops, flows, times, links, reading, w, mode, cuts, ends)
+            after += seconds[w] - old_seconds[i]
+        value = after
+        excess = 0.0
+        if penalty >= 0.0 and value <= threshold:
+            excess = excess_of(net, mode, cuts, peak)
+            value += penalty * excess
+        if value <= threshold:
+            total, current = after, value
+            for v in range(low, high):
+                old_mode[v] = mode[v]
+                for k in range(devices + 1):
+                    old_cuts[v, k] = cuts[v, k]
+            if excess == 0.0 and total < best:
+                best = total
+                best_mode[:] = mode
+                best_cuts[:] = cuts
+            continue
+        for v in range(low, high):
+            mode[v] = old_mode[v]
+            for k in range(devices + 1):
+                cuts[v, k] = old_cuts[v, k]
+        for i in range(size):
+            seconds[touched[i]] = old_seconds[i]
+    return best

@@ -1,0 +1,186 @@
+"""One operator at a time, relaxed to shares: what every bound of slicing is made of.
+
+Let u be the shares of an operator (their sum is 1) and y_e those in which the producer of flow e holds its tensor of
+``size`` bytes. For every device k with a part, and whichever dimensions operator and producer are cut along, what k
+receives of e is at least ``per_share u_k + extra_k - size y_ek`` bytes (0 where that is less). Proof:
+
+* The need. A part of the rows needs, beyond ``stride`` input rows for each of its own, the halo above it unless it is
+  the first and below it unless it is the last: ``extra`` takes the least over all positions of the cut, from the need
+  itself, so that every stride and padding is right. A part of the channels needs all of the input, which is no less,
+  or where channels read their own, its share, without a halo: each constant is then the smaller.
+* What is missing. Cut along the same dimension, need less overlap is at least need less hold. Along different ones it
+  is f - f y for a need of the fraction f, and f <= 1.
+
+So an operator takes at least the largest over its devices of ``intercept + slope u_k + sum of those bytes / rate``.
+With one channel for all the airtime is no less than any device's wait, so the same holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, BoolArray, FloatArray, SlicingInstance
+from opweave.problems.graph_arrays import IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Blocks:
+    """Constants of all operators v, devices k and flows e with a producer.
+
+    Attributes
+    ----------
+    first_flow
+        Flows of operator v: first_flow[v] to first_flow[v + 1].
+    producer, size, per_share
+        Of every flow: operator, bytes of the tensor, bytes needed per share.
+    above, below, end
+        Bytes of the halo above a part that is not the first and below one that is not the last; what the last part
+        needs beyond its share (negative where the input's last rows are not read).
+    intercept, slope
+        Seconds; inf where the device may not take part. Shape (operators, devices).
+    least, most
+        Smallest and largest share of a device that takes part. Shapes (operators,), (operators, devices).
+    rate
+        Bytes per second into every device (1 for a single device, which receives nothing).
+    joined
+        Operators for which the needs hold for the sum of their flows only: those that join channels.
+    rows
+        Number of rows of operators for which the needs are those of rows alone, because a part of the channels needs
+        all of every input; 0 for others.
+    channels
+        Number of channels that these may be cut into instead; 0 where they may not.
+    """
+
+    first_flow: IntArray
+    producer: IntArray
+    size: FloatArray
+    per_share: FloatArray
+    above: FloatArray
+    below: FloatArray
+    end: FloatArray
+    intercept: FloatArray
+    slope: FloatArray
+    least: FloatArray
+    most: FloatArray
+    rate: FloatArray
+    joined: BoolArray
+    rows: IntArray
+    channels: IntArray
+
+    @property
+    def operators(self) -> int:
+        """Number of operators."""
+        return len(self.least)
+
+    @property
+    def devices(self) -> int:
+        """Number of devices."""
+        return len(self.rate)
+
+    def extra(self, e: int, members: tuple[int, ...]) -> FloatArray:
+        """Bytes that every member needs of a flow beyond its share, if exactly ``members`` take part."""
+        extra = np.full(len(members), self.above[e] + self.below[e])
+        extra[0] -= self.above[e]
+        extra[-1] += self.end[e] - self.below[e]
+        return extra
+
+
+def subsets(devices: int) -> list[tuple[int, ...]]:
+    """All sets of devices but the empty one, small ones first."""
+    return [chosen for size in range(1, devices + 1) for chosen in combinations(range(devices), size)]
+
+
+def blocks_of(instance: SlicingInstance) -> Blocks:
+    """Work the constants out."""
+    kept = np.flatnonzero(instance.producer >= 0)
+    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))[kept]
+    first = np.zeros(instance.operators + 1, dtype=np.int64)
+    np.cumsum(np.bincount(reader, minlength=instance.operators), out=first[1:])
+    constants = np.asarray(
+        [_flow(instance, int(e), int(v)) for e, v in zip(kept, reader, strict=True)], dtype=np.float64
+    ).reshape(-1, 5)
+    longest = instance.length.max(axis=1)
+    return Blocks(
+        first_flow=first,
+        producer=instance.producer[kept],
+        size=constants[:, 0],
+        per_share=constants[:, 1],
+        above=constants[:, 2],
+        below=constants[:, 3],
+        end=constants[:, 4],
+        intercept=instance.intercept,
+        slope=np.maximum(instance.slope, 0.0),
+        least=1.0 / longest,
+        most=_most(instance),
+        rate=np.where(instance.rate > 0, instance.rate, 1.0),
+        joined=_joined(instance),
+        rows=np.where(_mixing(instance), instance.length[:, ROWS], 0),
+        channels=np.where(_mixing(instance), instance.length[:, CHANNELS], 0),
+    )
+
+
+Constants = tuple[float, float, float, float, float]
+"""Size, bytes per share, and the halo above, below and at the end, as in :class:`Blocks`."""
+
+
+def _flow(instance: SlicingInstance, e: int, v: int) -> Constants:
+    """The smaller need of the dimensions that the operator can be cut along."""
+    t = instance.tensor[e]
+    size = float(instance.cell[t] * instance.channels[t] * instance.rows[t])
+    everything = (size, 0.0, 0.0, size, size)  # each part needs all of it, be it the first, the last or between
+    windowed = not instance.whole[v] and instance.length[v, ROWS] > 0 and instance.stride[e] > 0
+    by_rows = _windows(instance, e, v) if windowed else everything
+    channels = int(instance.length[v, CHANNELS])
+    if instance.whole[v] or channels == 0 or instance.wide[e] == channels:
+        return by_rows
+    by_channels = (size, size, 0.0, 0.0, 0.0)
+    if not windowed:
+        return by_channels
+    return (size, *(min(pair) for pair in zip(by_rows[1:], by_channels[1:], strict=True)))  # type: ignore[return-value]
+
+
+def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
+    """By enumeration of all cuts along the rows."""
+    t, length = instance.tensor[e], int(instance.length[v, ROWS])
+    row, rows = float(instance.cell[t] * instance.channels[t]), int(instance.rows[t])
+    stride, padding, reach = int(instance.stride[e]), int(instance.padding[e]), int(instance.reach[e])
+    cut = np.arange(1, length, dtype=np.int64)
+    above = cut * stride - np.maximum(0, cut * stride - padding)
+    below = np.minimum(rows, (cut - 1) * stride - padding + reach) - cut * stride
+    last = min(rows, (length - 1) * stride - padding + reach) - stride * length
+    halo = [float(each.min()) if len(cut) else 0.0 for each in (above, below)]
+    return row * rows, row * stride * length, row * halo[0], row * halo[1], row * last
+
+
+def _mixing(instance: SlicingInstance) -> BoolArray:
+    """Operators that can be cut into rows, and whose channels all read everything (or cannot be cut)."""
+    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
+    channels = instance.length[reader, CHANNELS]
+    mixing = ~instance.whole & (instance.length[:, ROWS] > 1)
+    mixing[reader[(channels > 0) & (instance.wide < channels) | (instance.producer < 0) & (channels > 0)]] = False
+    return mixing
+
+
+def _joined(instance: SlicingInstance) -> BoolArray:
+    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
+    parts = (instance.wide == 1) & (instance.channels[instance.tensor] < instance.length[reader, CHANNELS])
+    joined = np.zeros(instance.operators, dtype=bool)
+    joined[reader[parts & (instance.deep == 1)]] = True
+    return joined
+
+
+def _most(instance: SlicingInstance) -> FloatArray:
+    """Largest share by memory: a part holds its output, and its weights or at least its share of them."""
+    made = np.zeros(instance.operators)
+    sizes = (instance.cell * instance.channels * instance.rows).astype(np.float64)
+    np.add.at(made, np.repeat(np.arange(instance.operators), np.diff(instance.made_start)), sizes[instance.made])
+    shared = (instance.length[:, CHANNELS] > 0) | instance.whole
+    weight = instance.weight.astype(np.float64)
+    fixed, growing = np.where(shared, 0.0, weight), made + np.where(shared, weight, 0.0)
+    capacity = np.where(instance.capacity == NO_LIMIT, np.inf, instance.capacity.astype(np.float64))
+    room = capacity[None, :] - fixed[:, None]
+    most = np.divide(room, growing[:, None], out=np.full(room.shape, np.inf), where=growing[:, None] > 0)
+    return np.where(np.isfinite(instance.intercept), np.clip(most, 0.0, 1.0), 0.0)

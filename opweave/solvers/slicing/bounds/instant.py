@@ -1,0 +1,68 @@
+"""The instant bound: every operator alone, whatever its producers hold.
+
+At time t, device k can compute the share u_k if the bytes that it then still lacks are held there already; all that can
+be held is all there is. So t is possible for a set of devices only if shares that sum to 1 need no more held bytes than
+the operator's inputs have. The smallest possible t, over all sets, bounds the operator's time, and the sum of these the
+latency. Merging the inputs of an operator is allowed: the sum of positive parts is at least the positive part of the
+sum.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray
+from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
+
+HALVINGS = 50
+
+
+def instant(blocks: Blocks) -> FloatArray:
+    """A lower bound of every operator's seconds. Shape (operators,)."""
+    best = np.full(blocks.operators, np.inf)
+    for v in range(blocks.operators):
+        for members in subsets(blocks.devices):
+            if all(blocks.most[v, k] > 0.0 for k in members):
+                best[v] = _least_time(blocks, v, members, best[v])
+    return np.where(np.isfinite(best), best, 0.0)
+
+
+def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) -> float:
+    """Smallest possible time of a set of devices, or ``known`` if that is no more."""
+    chosen = list(members)
+    flows = range(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
+    held = sum(float(blocks.size[e]) for e in flows)
+    need = sum(float(blocks.per_share[e]) for e in flows)
+    extra = sum((blocks.extra(e, members) for e in flows), np.zeros(len(members)))
+    rate, fixed, slope = blocks.rate[chosen], blocks.intercept[v, chosen], blocks.slope[v, chosen]
+    most, least = blocks.most[v, chosen], np.minimum(blocks.least[v], blocks.most[v, chosen])
+
+    def possible(t: float) -> bool:
+        spare = t - fixed
+        top = np.where(slope > 0, np.minimum(most, spare / np.maximum(slope, 1e-300)), most)
+        if (spare < 0).any() or (top < least).any() or top.sum() < 1.0 or least.sum() > 1.0 + 1e-12:
+            return False
+        steep, offset = need + rate * slope, extra - rate * spare
+        budget = held - float(np.maximum(0.0, steep * least + offset).sum())
+        if budget < 0:
+            return False
+        free = np.clip(np.divide(-offset, steep, out=np.full(len(chosen), np.inf), where=steep > 0), least, top)
+        left = 1.0 - float(free.sum())
+        for i in np.argsort(steep).tolist():
+            if left <= 0:
+                return True
+            grown = min(left, float(top[i] - free[i]))
+            grown = grown if steep[i] <= 0 else min(grown, budget / float(steep[i]))
+            left, budget = left - grown, budget - grown * max(0.0, float(steep[i]))
+        return left <= 1e-12
+
+    if np.isfinite(known) and not possible(known):
+        return known
+    high = float((fixed + slope + np.maximum(0.0, need + extra) / rate).max()) if not np.isfinite(known) else known
+    if not possible(high):
+        return known
+    low = 0.0
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return low

@@ -1,0 +1,91 @@
+"""Rows are whole: what that costs an operator, for every way to hand out its rows.
+
+Few rows on unlike devices leave some device with too many: 7 rows on devices of speeds 12, 8, 5 and 3 take a third
+longer than the shares 12/28, 8/28, ... would. For each composition of the rows there is a least time: that of
+computing, and that at which the bytes which must be held already are no more than there are (:mod:`.instant`). In the
+linear program the shares of a set of devices are a mixture of compositions, and its time is at least the same mixture
+of their times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray
+from opweave.solvers.slicing.bounds.blocks import Blocks
+
+MOST_COMPOSITIONS = 5_000
+"""Operators with more ways to hand out their rows are left to the shares: rounding costs them little."""
+
+KEPT = 150
+"""Of each operator's compositions the fastest are told apart; for the others the time of the next one holds."""
+
+HALVINGS = 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compositions:
+    """The fastest ways to hand out rows to one set of devices.
+
+    Attributes
+    ----------
+    shares
+        Shape (compositions, members).
+    seconds
+        Least time of each.
+    others
+        Least time of all further ones; None where there are none.
+    """
+
+    shares: FloatArray
+    seconds: FloatArray
+    others: float | None
+
+
+def countable(blocks: Blocks, v: int) -> bool:
+    """Whether an operator's compositions are few enough."""
+    rows = int(blocks.rows[v])
+    return rows > 0 and comb(rows + blocks.devices - 1, blocks.devices - 1) <= MOST_COMPOSITIONS
+
+
+def compositions(blocks: Blocks, v: int, sets: list[tuple[int, ...]]) -> dict[tuple[int, ...], Compositions]:
+    """The compositions of an operator's rows by the set of devices that take part."""
+    found = {members: _timed(blocks, v, members) for members in sets if len(members) <= blocks.rows[v]}
+    together = np.sort(np.concatenate([seconds for _, seconds in found.values()])) if found else np.zeros(0)
+    limit = float(together[KEPT]) if len(together) > KEPT else np.inf
+    kept = {}
+    for members, (shares, seconds) in found.items():
+        chosen = seconds < limit
+        others = None if chosen.all() else float(seconds[~chosen].min())
+        kept[members] = Compositions(shares[chosen], seconds[chosen], others)
+    return kept
+
+
+def _timed(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[FloatArray, FloatArray]:
+    """All compositions with a row for every member, and the least time of each."""
+    rows, chosen = int(blocks.rows[v]), list(members)
+    ways = list(combinations(range(1, rows), len(members) - 1))
+    inner = np.asarray(ways, dtype=np.float64).reshape(len(ways), len(members) - 1)
+    ends = np.concatenate([np.zeros((len(inner), 1)), inner, np.full((len(inner), 1), float(rows))], axis=1)
+    shares: FloatArray = np.diff(ends, axis=1) / rows
+    flows = range(int(blocks.first_flow[v]), int(blocks.first_flow[v + 1]))
+    held = sum(float(blocks.size[e]) for e in flows)
+    need = sum(float(blocks.per_share[e]) for e in flows) * shares
+    need = need + sum((blocks.extra(e, members) for e in flows), np.zeros(len(members)))
+    done = blocks.intercept[v, chosen] + blocks.slope[v, chosen] * shares
+    low = done.max(axis=1)
+    high = (done + np.maximum(0.0, need) / blocks.rate[chosen]).max(axis=1)
+
+    def lacking(t: FloatArray) -> FloatArray:
+        return np.asarray(np.maximum(0.0, need - blocks.rate[chosen] * (t[:, None] - done)).sum(axis=1))
+
+    high = np.where(lacking(low) <= held, low, high)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        enough = lacking(middle) <= held
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return shares, low

@@ -1,0 +1,138 @@
+"""Dynamic programming over a grid of shares, for models without branches.
+
+The state is how the operator before is cut: every way to hand out ``grid`` equal shares to the devices, along each
+dimension. On such a grid, and in one order, the best plan of a chain is found exactly; branched models are refused.
+Memory is not part of the state: plans that break it are not reported.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
+from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.slicing import Slicing
+from opweave.solvers.compiled import kernel
+from opweave.solvers.registry import Solver, register
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.net import Net, net_of, operator_seconds
+from opweave.solvers.slicing.order import running_order
+from opweave.solvers.slicing.plans import judged, report, rounded
+
+MOST_STATES = 800
+"""The default grid is the finest with no more ways than this to cut along one dimension."""
+
+
+@kernel
+def _step(
+    net: Net,
+    v: int,
+    before: FloatArray,
+    old: IntArray,
+    new: IntArray,
+    modes: IntArray,
+    after: FloatArray,
+    back: IntArray,
+) -> None:
+    """Cost of every state of operator v with the best state of its producer.
+
+    ``old`` and ``new`` are the cuts of the states, ``modes`` the modes of both, shape (2, states).
+    """
+    devices = new.shape[1] - 1
+    mode, cuts = np.zeros(v + 1, dtype=np.int64), np.zeros((v + 1, devices + 1), dtype=np.int64)
+    ends = np.zeros(devices)
+    for s in range(len(new)):
+        mode[v] = modes[1, s]
+        cuts[v] = new[s]
+        after[s] = np.inf
+        for q in range(len(old)):
+            if before[q] == np.inf:
+                continue
+            if v > 0:
+                mode[v - 1] = modes[0, q]
+                cuts[v - 1] = old[q]
+            seconds = before[q] + operator_seconds(
+                net.ops, net.flows, net.times, net.links, net.reading, v, mode, cuts, ends
+            )
+            if seconds < after[s]:
+                after[s] = seconds
+                back[s] = q
+
+
+def states_of(instance: SlicingInstance, v: int, grid: int) -> tuple[IntArray, IntArray]:
+    """Modes and cuts that an operator may have on a grid, each once."""
+    devices = len(instance.devices)
+    found: dict[tuple[int, tuple[int, ...]], None] = {}
+    for mode in (0, 1):
+        length = int(instance.length[v, mode])
+        if length == 0:
+            continue
+        for inner in combinations_with_replacement(range(min(grid, length) + 1), devices - 1):
+            shares = np.diff([0, *inner, min(grid, length)]).astype(np.float64)
+            if not instance.whole[v] or (shares > 0).sum() == 1:
+                found[mode, tuple(rounded(shares, length).tolist())] = None
+    keys = list(found)
+    return (
+        np.asarray([mode for mode, _ in keys], dtype=np.int64),
+        np.asarray([cuts for _, cuts in keys], dtype=np.int64).reshape(len(keys), devices + 1),
+    )
+
+
+def solve_chain(problem: Slicing, run: Run) -> Outcome:
+    """The best plan on a grid of shares; solver "chain"."""
+    instance = lower_unless_short(problem, running_order(problem, run))
+    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
+    inner = instance.producer >= 0
+    if (instance.producer[inner] != reader[inner] - 1).any():
+        raise UnsupportedFeatureError("solver 'chain' knows models without branches only; use 'local' or 'auto'")
+    net, asked = net_of(instance), run.option("grid", 0)
+    assert isinstance(asked, int)
+    grid = asked or _finest(len(instance.devices))
+    tables: list[tuple[IntArray, IntArray, IntArray]] = []
+    old, old_modes = np.zeros((1, len(instance.devices) + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
+    before = np.zeros(1)
+    for v in range(instance.operators):
+        if run.should_stop():
+            return Outcome(run.termination(), reason="the time was up before the last operator was cut")
+        modes, cuts = states_of(instance, v, grid)
+        after, back = np.full(len(cuts), np.inf), np.zeros(len(cuts), dtype=np.int64)
+        both = np.zeros((2, max(len(modes), len(old_modes))), dtype=np.int64)
+        both[0, : len(old_modes)], both[1, : len(modes)] = old_modes, modes
+        _step.sized(40 * len(old) * len(cuts))(net, v, before, old, cuts, both, after, back)
+        tables.append((modes, cuts, back))
+        before, old, old_modes = after, cuts, modes
+    mode = np.zeros(instance.operators, dtype=np.int64)
+    chosen = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
+    state = int(before.argmin())
+    for v in range(instance.operators - 1, -1, -1):
+        modes, cuts, back = tables[v]
+        mode[v], chosen[v] = modes[state], cuts[state]
+        state = int(back[state])
+    plan = judged(net, mode, chosen)
+    report(instance, plan, run)
+    return Outcome(run.termination(), reason=None if plan.legal else "the best plan on the grid does not fit")
+
+
+def _finest(devices: int) -> int:
+    from math import comb
+
+    grid = 2
+    while comb(grid + devices, devices - 1) <= MOST_STATES and grid < 64:
+        grid += 1
+    return grid
+
+
+register(
+    Solver(
+        name="chain",
+        problem=Slicing.kind,
+        kind="algorithm",
+        run=solve_chain,
+        about="dynamic programming over a grid of shares, for models without branches",
+        targets=("cuts", "order_arcs"),
+        options=frozenset({"grid"}),
+    )
+)

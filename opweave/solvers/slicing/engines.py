@@ -1,0 +1,51 @@
+"""Engines that run the program over cuts, with the best floor and the instant bound as a head start."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
+from opweave.formulations.slicing.instance import lower
+from opweave.problems.slicing import Slices, Slicing
+from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.slicing.bounds.best import MOST_DEVICES
+from opweave.solvers.slicing.bounds.blocks import blocks_of
+from opweave.solvers.slicing.bounds.instant import instant
+from opweave.solvers.slicing.net import net_of
+from opweave.solvers.slicing.rules import RULES
+
+
+def best_floor(problem: Slicing) -> Slices | None:
+    """The best of the plans without search that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    net = net_of(instance)
+    plans = [rule(problem, instance, net) for rule, _ in RULES.values()]
+    for plan in sorted(plans, key=lambda plan: plan.seconds):
+        if plan.legal:
+            solution = instance.solution(plan.mode, plan.cuts)
+            if problem.evaluate(solution).feasible:
+                return solution
+    return None
+
+
+def floor(problem: Slicing) -> float | None:
+    """The instant bound; None for many devices."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    blocks = blocks_of(instance)
+    if blocks.devices > MOST_DEVICES:
+        return None
+    return float(np.maximum(0.0, instant(blocks).sum() * (1.0 - 1e-9)))
+
+
+AIDS = Aids(initial=best_floor, floor=floor)
+
+
+register_engines(Slicing, "an integer program over cuts", AIDS)

@@ -1,0 +1,174 @@
+"""Local search over cuts: annealing in rounds from the floors and from the best plan so far.
+
+A round cools down from a share of the latency. The number of moves in a round depends on the size of the problem alone,
+so that the same seed gives the same plan unless the time limit cuts it short.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.result import Termination
+from opweave.problems.slicing import Slices, Slicing
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
+from opweave.solvers.slicing.net import Net, is_limited, net_of
+from opweave.solvers.slicing.order import running_order
+from opweave.solvers.slicing.plans import Plan, judged, report
+from opweave.solvers.slicing.rules import RULES, TARGETS
+
+CHUNKS = 8
+"""Parts of a round, between which the clock is looked at."""
+
+MOVES_PER_OPERATOR = 3_000
+MOST_MOVES = 400_000
+LEAST_MOVES = 2_000
+"""Moves of a round."""
+
+FIRST_HEAT = (0.004, 0.001, 0.0003)
+"""Temperature at the beginning of a round as a share of the latency divided by ten; rounds take turns."""
+
+UNTIMED_ROUNDS = 6
+STALE_ROUNDS = 60
+"""Rounds without a gain after which small problems are left alone."""
+
+
+@dataclass(eq=False)
+class LocalSearch:
+    """The best plan of one instance and the ways to improve it."""
+
+    problem: Slicing
+    instance: SlicingInstance
+    net: Net
+    run: Run
+    best: Plan | None = None
+    nearest: Plan | None = None
+
+    def consider(self, plan: Plan) -> bool:
+        """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
+        far = self.nearest is None or (plan.excess, plan.seconds) < (self.nearest.excess, self.nearest.seconds)
+        if math.isfinite(plan.seconds) and far:
+            self.nearest = plan
+        if not plan.legal or (self.best is not None and plan.seconds >= self.best.seconds):
+            return False
+        self.best = plan
+        report(self.instance, plan, self.run)
+        return True
+
+    def floors(self) -> list[Plan]:
+        """Judge every plan that needs no search."""
+        plans = []
+        for rule, _ in RULES.values():
+            plan = rule(self.problem, self.instance, self.net)
+            self.consider(plan)
+            plans.append(plan)
+        return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
+
+    def anneal_round(self, origin: Plan, number: int) -> bool:
+        """One round of annealing from a plan; returns whether the best plan got better."""
+        self.run.enter("annealing")
+        rng = np.random.default_rng((self.run.seed, number))
+        movable = len(self.instance.names)
+        moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable)) // CHUNKS
+        heat = np.linspace(FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds, 0.0, CHUNKS * moves)
+        span = Span(self.instance.first, self.instance.first + movable)
+        mode, cuts = origin.mode.copy(), origin.cuts.copy()
+        work = 60 * moves * len(self.instance.devices)
+        penalty = self._penalty(origin)
+        improved = False
+        for chunk in range(CHUNKS):
+            if self.run.should_stop():
+                return improved
+            best_mode, best_cuts = mode.copy(), cuts.copy()
+            found = anneal.sized(work)(
+                self.net,
+                span,
+                penalty,
+                rng.random((moves, DRAWS)),
+                heat[chunk * moves : (chunk + 1) * moves],
+                mode,
+                cuts,
+                best_mode,
+                best_cuts,
+            )
+            if math.isfinite(found):
+                improved = self.consider(judged(self.net, best_mode, best_cuts)) or improved
+            else:
+                self.consider(judged(self.net, mode.copy(), cuts.copy()))
+        return improved
+
+    def _penalty(self, origin: Plan) -> float:
+        """Seconds that a byte over memory costs: the worst excess in sight costs ten times the latency."""
+        if not is_limited(self.net):
+            return -1.0
+        worst = self.nearest.excess if self.nearest is not None else 0.0
+        scale = max(1.0, min(worst, origin.excess) if worst else 0.001 * float(self.net.capacity.min()))
+        return 10.0 * max(origin.seconds, 1e-9) / scale
+
+    def rounds(self, count: int | None) -> None:
+        """So many rounds, from the best plan mostly; None: until stopped or small and stale."""
+        starts = self.floors()
+        number = stale = 0
+        small = len(self.instance.names) * len(self.instance.devices) <= 40
+        while starts and (count is None or number < count) and not self.run.should_stop():
+            origin = self.best or self.nearest or starts[0]
+            if number < len(starts) and number < 3:
+                origin = starts[number]
+            stale = 0 if self.anneal_round(origin, number) else stale + 1
+            number += 1
+            if small and stale >= (STALE_ROUNDS if self.best is None else UNTIMED_ROUNDS):
+                return
+
+
+def local_search(problem: Slicing, run: Run) -> LocalSearch:
+    """A local search that knows the user's start."""
+    instance = lower_unless_short(problem, _order(problem, run))
+    search = LocalSearch(problem, instance, net_of(instance), run)
+    if isinstance(run.start, Slices):
+        search.consider(judged(search.net, *instance.plan(run.start)))
+    return search
+
+
+def _order(problem: Slicing, run: Run) -> tuple[str, ...]:
+    """The start's order where there is one: its memory is known to fit in that."""
+    return run.start.order if isinstance(run.start, Slices) else running_order(problem, run)
+
+
+def ended(run: Run) -> Outcome:
+    """How a search without a proof of its own ends."""
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
+    if run.time_limit is None and not run.closed():
+        return Outcome(Termination.BUDGET)
+    return Outcome(run.termination())
+
+
+def solve_local(problem: Slicing, run: Run) -> Outcome:
+    """Annealing from the floors and the start; solver "local"."""
+    search = local_search(problem, run)
+    search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
+    return ended(run)
+
+
+register(
+    Solver(
+        name="local",
+        problem=Slicing.kind,
+        kind="algorithm",
+        run=solve_local,
+        about="simulated annealing over cuts, shares, device sets and dimensions",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=TARGETS,
+    )
+)
+
+
+def as_arrays(plans: list[Plan]) -> tuple[IntArray, IntArray]:
+    """Modes and cuts of several plans, stacked."""
+    return np.stack([plan.mode for plan in plans]), np.stack([plan.cuts for plan in plans])

@@ -1,0 +1,158 @@
+"""Latency against peak memory: NSGA-II's ranking on whole populations.
+
+Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Trans. Evolutionary Computation
+6(2), 2002, doi:10.1109/4235.996017. Peak memory is the most that any device holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.slicing import Slices, Slicing
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, sizes
+from opweave.solvers.slicing.local import LocalSearch, ended, local_search
+from opweave.solvers.slicing.plans import Plan
+from opweave.solvers.slicing.rules import TARGETS
+
+ANNEALING_SHARE = 0.2
+"""Of the time limit: a plan near the fast end, to begin from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compromise:
+    """A plan that no other known one beats in both: its latency in seconds, the largest peak of a device in bytes."""
+
+    seconds: float
+    peak_bytes: int
+    solution: Slices
+
+
+def pareto_front(
+    problem: Slicing,
+    *,
+    time_limit: float | None = None,
+    population: int = 100,
+    generations: int = 0,
+    seed: int = 0,
+) -> tuple[Compromise, ...]:
+    """Search plans that trade latency against peak memory, by NSGA-II.
+
+    Parameters
+    ----------
+    problem
+        What to cut; memory limits hold for all plans.
+    time_limit
+        Seconds; None for a fixed number of generations.
+    population, generations
+        Individuals, and generations at most (0: as many as the time allows, 200 without a limit).
+    seed
+        The same seed gives the same front, unless the time limit cuts it short.
+
+    Returns
+    -------
+    tuple
+        Legal plans by latency, each with a smaller peak than the one before; empty when none was found.
+
+    Raises
+    ------
+    ContradictionError
+        When it is easy to see that there is no plan.
+    UnsupportedConstraintError
+        For side constraints that searches over cuts do not know.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> from opweave.problems.slicing import Geometry
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=32, shape=[1, 8, 4]) for name in ("x", "y")],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"])],
+    ... )
+    >>> problem = Slicing(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], rates=[4.0, 4.0]),
+    ...     costs=Costs.from_table({"p": {"a": 1.0, "b": 3.0}}),
+    ...     geometry={"p": Geometry(kernel=3, padding=1)},
+    ... )
+    >>> [(plan.seconds, plan.peak_bytes) for plan in pareto_front(problem, generations=20)]
+    [(0.75, 52), (1.125, 44), (1.5, 36)]
+    """
+    from opweave.solvers.registry import check_abilities, find_solver
+
+    run = Run(time_limit=time_limit, seed=seed, options={"population": population, "generations": generations})
+    check_abilities(problem, find_solver(problem, "nsga2"), run)
+    search, front = _search(problem, run)
+    found = sorted(zip(front.seconds.tolist(), front.peaks.max(axis=1).tolist(), range(len(front.genes)), strict=True))
+    kept: list[Compromise] = []
+    for seconds, peak, i in found:
+        if front.violation[i] == 0 and (not kept or peak < kept[-1].peak_bytes):
+            kept.append(Compromise(seconds, peak, search.instance.solution(front.modes[i], front.cuts[i])))
+    return tuple(kept)
+
+
+def by_fronts(generation: Generation) -> IntArray:
+    """Legal ones by front and crowding distance, then the others by violation."""
+    from pymoo.operators.survival.rank_and_crowding.metrics import calc_crowding_distance
+    from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
+
+    legal = np.flatnonzero(generation.violation == 0)
+    rest = np.flatnonzero(generation.violation > 0)
+    rest = rest[np.argsort(generation.violation[rest], kind="stable")]
+    if len(legal) == 0:
+        return rest.astype(np.int64)
+    both: FloatArray = np.stack([generation.seconds[legal], generation.peaks[legal].max(axis=1)], axis=1)
+    ordered = []
+    for front in NonDominatedSorting().do(both):
+        distance = calc_crowding_distance(both[front])
+        ordered.append(legal[front[np.argsort(-distance, kind="stable")]])
+    return np.concatenate([*ordered, rest]).astype(np.int64)
+
+
+def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
+    search = local_search(problem, run)
+    vectorised = Vectorised(search.instance, search.net, memory=True)
+    population, generations = sizes(run)
+    plans = search.floors()
+    left = run.remaining()
+    with run.at_most(20.0 if left is None else ANNEALING_SHARE * left):
+        search.rounds(2)
+    known = [search.best, *plans] if search.best is not None else plans
+    run.enter("generations")
+
+    def report(now: Generation) -> None:
+        order = np.lexsort((now.seconds, now.violation))
+        i = int(order[0])
+        if now.violation[i] == 0:
+            search.consider(Plan(now.modes[i].copy(), now.cuts[i].copy(), float(now.seconds[i]), 0.0))
+
+    seeds = [vectorised.encode(plan) for plan in known]
+    front = evolve(vectorised, seeds, by_fronts, run, population=population, generations=generations, report=report)
+    return search, front
+
+
+def solve_nsga2(problem: Slicing, run: Run) -> Outcome:
+    """The fastest plan of the front; solver "nsga2"."""
+    _search(problem, run)
+    return ended(run)
+
+
+register(
+    Solver(
+        name="nsga2",
+        problem=Slicing.kind,
+        kind="algorithm",
+        run=solve_nsga2,
+        about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=TARGETS,
+        options=OPTIONS - {"seeded"},
+    )
+)

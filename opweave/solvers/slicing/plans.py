@@ -1,0 +1,96 @@
+"""Plans of slicing as arrays: from shares to cuts, reported in the problem's own words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray, SlicingInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.run import Run
+from opweave.solvers.slicing.net import Net, is_limited, judge, operator_seconds
+
+
+class Plan(NamedTuple):
+    """Mode and cuts of every operator, the latency, and bytes (and parts) over what is allowed."""
+
+    mode: IntArray
+    cuts: IntArray
+    seconds: float
+    excess: float
+
+    @property
+    def legal(self) -> bool:
+        """Whether it may be carried out."""
+        return bool(np.isfinite(self.seconds)) and self.excess == 0
+
+
+def judged(net: Net, mode: IntArray, cuts: IntArray) -> Plan:
+    """A plan with what the evaluator says of it."""
+    found = judge(net, mode[None], cuts[None], memory=is_limited(net))
+    return Plan(mode, cuts, float(found.seconds[0]), float(found.excess[0]))
+
+
+def report(instance: SlicingInstance, plan: Plan, run: Run) -> bool:
+    """Report a plan if it is legal; returns whether it is the best so far."""
+    if not plan.legal or (run.objective is not None and plan.seconds >= run.objective):
+        return False
+    return run.found(instance.solution(plan.mode, plan.cuts), plan.seconds)
+
+
+def rounded(shares: FloatArray, length: int) -> IntArray:
+    """Cuts whose parts follow shares, rounded so that they fill the length (largest remainders first)."""
+    exact = shares / shares.sum() * length
+    parts = np.floor(exact).astype(np.int64)
+    parts[np.argsort(parts - exact, kind="stable")[: length - int(parts.sum())]] += 1
+    cuts = np.zeros(len(shares) + 1, dtype=np.int64)
+    np.cumsum(parts, out=cuts[1:])
+    return cuts
+
+
+def build(instance: SlicingInstance, net: Net, mode: IntArray, shares: FloatArray) -> Plan:
+    """A plan of given modes and shares; whole operators go where they end soonest.
+
+    Parameters
+    ----------
+    mode
+        Wanted mode of every operator; the other one where it has not got it.
+    shares
+        Wanted share of every device in every operator, shape (operators, devices); where no wanted device may take
+        part, the fastest does.
+    """
+    count, devices = shares.shape
+    mode, cuts = mode.copy(), np.zeros((count, devices + 1), dtype=np.int64)
+    for v in range(count):
+        allowed = np.isfinite(instance.intercept[v])
+        if instance.length[v, mode[v]] == 0:
+            mode[v] = CHANNELS - mode[v]
+        if instance.whole[v]:
+            mode[v] = ROWS
+            _settle(net, v, mode, cuts, allowed)
+            continue
+        wanted = np.where(allowed, shares[v], 0.0)
+        if wanted.sum() <= 0.0:
+            wanted = np.zeros(devices)
+            wanted[int(np.where(allowed, instance.intercept[v] + instance.slope[v], np.inf).argmin())] = 1.0
+        cuts[v] = rounded(wanted, int(instance.length[v, mode[v]]))
+    return judged(net, mode, cuts)
+
+
+def _settle(net: Net, v: int, mode: IntArray, cuts: IntArray, allowed: FloatArray) -> None:
+    """Give a whole operator to the device that ends it soonest."""
+    best, chosen = np.inf, int(allowed.argmax())
+    for k in np.flatnonzero(allowed).tolist():
+        cuts[v], cuts[v, k + 1 :] = 0, 1
+        ends = np.zeros(len(allowed))
+        seconds = operator_seconds(net.ops, net.flows, net.times, net.links, net.reading, v, mode, cuts, ends)
+        if seconds < best:
+            best, chosen = seconds, k
+    cuts[v], cuts[v, chosen + 1 :] = 0, 1
+
+
+def speeds(instance: SlicingInstance) -> FloatArray:
+    """Share of every device in each operator by its speed, 0 where it may not take part."""
+    whole = instance.intercept + instance.slope
+    return np.where(np.isfinite(whole), 1.0 / np.maximum(whole, 1e-30), 0.0)

@@ -1,0 +1,157 @@
+"""The flow and the circuit: against brute force, their starts, and rows of one's own."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.intervals import Arc, IntervalModel
+from opweave.formulations.pipeline.circuit import Circuit
+from opweave.formulations.pipeline.flow import Flow
+from opweave.formulations.pipeline.instance import lower
+from opweave.problems.pipeline import Pipeline, Stages
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.engines.cp_sat import IntervalWork, plain
+from tests.brute_force_pipeline import best_pipeline
+from tests.problems.test_pipeline import four
+from tests.strategies_pipeline import pipelines, planned_pipelines
+
+BATCH = 25
+"""Instances for each child process: starting one takes as long as solving them all."""
+
+
+@settings(max_examples=25)
+@given(problem=pipelines(5, 4))
+def test_the_flow_agrees_with_brute_force(problem: Pipeline) -> None:
+    optimum = best_pipeline(problem)[0]
+    result = ow.solve(problem, solver="highs", options={"head_start": False})
+    if optimum is None:
+        assert result.status is ow.Status.INFEASIBLE
+        assert result.reason
+    else:
+        assert result.status is ow.Status.OPTIMAL
+        assert math.isclose(result.objective, optimum, rel_tol=1e-6, abs_tol=1e-9)
+
+
+@settings(max_examples=2, phases=[Phase.generate])
+@given(problems=st.lists(pipelines(6, 4), min_size=BATCH, max_size=BATCH))
+def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
+    pytest.importorskip("ortools")
+    written, optima = [], []
+    for problem in problems:
+        optimum = best_pipeline(problem)[0]
+        formulation = Circuit(Circumstances(ceiling=optimum))
+        try:
+            model = formulation.build(problem)
+        except InfeasibleError:
+            assert optimum is None
+            continue
+        written.append((problem, formulation, model))
+        optima.append(optimum)
+    works = [IntervalWork(plain(model), 30.0, 0.0, 0, 1, 1) for _, _, model in written]
+    answers = run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
+    for (problem, formulation, model), optimum, answer in zip(written, optima, answers, strict=True):
+        if optimum is None:
+            assert answer.verdict == "infeasible"
+            continue
+        assert answer.verdict == "solved"
+        values = [int(value) for value in answer.values]
+        assert model.broken(values) is None
+        judged = problem.evaluate(formulation.extract_values(model, values))
+        assert judged.feasible
+        assert math.isclose(judged.objective, optimum, rel_tol=2e-6, abs_tol=1e-12)
+        assert formulation.objective_bound(problem, answer.bound) <= optimum * (1 + 1e-12)
+
+
+@settings(max_examples=60)
+@given(planned=planned_pipelines())
+def test_a_start_obeys_the_circuit_and_comes_back(planned: tuple[Pipeline, Stages]) -> None:
+    problem, plan = planned
+    value = problem.evaluate(plan).objective
+    formulation = Circuit(Circumstances(ceiling=value))
+    model = formulation.build(problem)
+    formulation.start(model, plan)
+    values = [model.hint[column] for column in range(len(model.low))]
+    assert model.broken(values) is None
+    assert formulation.extract_values(model, values) == plan
+    assert formulation.objective_bound(problem, values[model.objective]) <= value * (1 + 1e-9)
+
+
+@settings(max_examples=25)
+@given(planned=planned_pipelines())
+def test_a_start_obeys_the_flow_and_comes_back(planned: tuple[Pipeline, Stages]) -> None:
+    from opweave.solvers.engines.matrix import compile_model
+
+    problem, plan = planned
+    value = problem.evaluate(plan).objective
+    formulation = Flow(Circumstances(ceiling=value))
+    model = formulation.build(problem)
+    compiled = compile_model(model)
+    formulation.start(model, plan)
+    values = compiled.current()
+    assert compiled.matrix.broken(values) is None
+    assert formulation.extract(model) == plan
+    bound = formulation.objective_bound(problem, compiled.matrix.objective(values))
+    assert math.isclose(bound, value, rel_tol=1e-9, abs_tol=1e-12)
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_rows_of_ones_own(solver: str) -> None:
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+
+    def extend(model: object, problem: Pipeline) -> None:
+        row = model.on("Q", "b") >= 1  # type: ignore[attr-defined]
+        if solver == "highs":
+            from pyomo.environ import Constraint
+
+            model.add_component("mine", Constraint(expr=row))  # type: ignore[attr-defined]
+        else:
+            Circuit().add_row(model, row)
+
+    free = ow.solve(four(), solver=solver)
+    bound = ow.solve(four(), solver=solver, extend=extend)
+    assert free.objective == 3.0
+    assert bound.solution.devices_by_operator()["Q"] == {"b"}
+    expected = ow.solve(four(constraints=[ow.Pin(op="Q", device="b")]))
+    assert bound.objective == expected.objective
+
+
+def test_a_circuit_is_one_round() -> None:
+    pairs = [(a, b) for a in range(4) for b in range(4)]
+    model = IntervalModel()
+    columns = {pair: model.binary() for pair in pairs}
+    model.circuits.append([Arc(*pair, column) for pair, column in columns.items()])
+    model.objective = model.whole(0, 1)
+
+    def values(*taken: tuple[int, int]) -> list[int]:
+        return [int(pair in taken) for pair in pairs] + [0]
+
+    assert model.broken(values((0, 1), (1, 2), (2, 0), (3, 3))) is None
+    assert model.broken(values((0, 0), (1, 1), (2, 2), (3, 3))) is None
+    for wrong in (
+        [(0, 1), (1, 0), (2, 3), (3, 2)],  # two rounds
+        [(0, 1), (1, 2), (2, 0)],  # 3 is neither in it nor left out
+        [(0, 1), (0, 2), (2, 0), (1, 1), (3, 3)],
+    ):
+        assert model.broken(values(*wrong)) == "arcs that are no circuit"
+
+
+def test_arrays() -> None:
+    instance = lower(four())
+    assert instance.names == ("P", "Q", "R", "S")
+    assert instance.sent.tolist() == [0.0, 6.0, 10.0, 8.0, 0.0]
+    assert instance.elapsed[1].tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert np.array_equal(instance.reach[1], [4, 4, 4, 4, 4])  # b has no limit
+    tight = lower(four(constraints=[ow.MemoryCap(device="a", bytes=23), ow.Separate(ops=["P", "S"])]))
+    assert tight.reach[0].tolist() == [2, 4, 4, 4, 4]  # w 10 and p 6; q 4 and workspace 3
+    assert tight.reach[1].tolist() == [3, 4, 4, 4, 4]
+    assert lower(four(constraints=[ow.Pin(op="Q", device="a")])).reach[1].tolist() == [1, 1, 4, 4, 4]
+    assert lower(four(constraints=[ow.Colocate(ops=["P", "R"])])).position.tolist() == [0, 3, 4]
+    assert (lower(four(device_order=["b", "a"])).rate > 0).tolist() == [[False, True], [False, False]]

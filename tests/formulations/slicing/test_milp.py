@@ -1,0 +1,54 @@
+"""The program over cuts: exact on tiny instances, side constraints, and what it refuses."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+import opweave as ow
+from tests.brute_force_slicing import best_slicing
+from tests.problems.test_slicing import chain
+from tests.strategies_slicing import slicings
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(problem=slicings(2, 2, ordered=True))
+def test_the_program_is_exact(problem: ow.Slicing) -> None:
+    assume(problem.channel == "dedicated" and problem.transfers == "refined")
+    optimum, _ = best_slicing(problem)
+    result = ow.solve(problem, solver="highs", options={"head_start": False})
+    assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL), result.reason
+    assert result.objective == (None if optimum is None else pytest.approx(optimum, rel=1e-6))
+
+
+@pytest.mark.parametrize(
+    ("rule", "seconds"),
+    [
+        (ow.MaxDevices(count=1), 16.0),
+        (ow.Separate(ops=["p", "q"]), 24.0),
+        (ow.Colocate(ops=["p", "q"]), 9.0),
+    ],
+)
+def test_side_constraints_that_only_the_program_knows(rule: ow.Constraint, seconds: float) -> None:
+    result = ow.solve(chain(constraints=[rule]), time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(seconds)
+
+
+def test_rows_of_one_s_own() -> None:
+    result = ow.solve(
+        chain(), solver="highs", extend=lambda model, _: model.add_component("mine", _forbid(model.on("p", "b")))
+    )
+    assert result.objective == pytest.approx(8 + 6)  # q: 6 rows on a; 2 rows on b, and the 3 that they need
+
+
+def _forbid(on: object) -> object:
+    from pyomo.environ import Constraint
+
+    return Constraint(expr=on <= 0)
+
+
+@pytest.mark.parametrize("fields", [{"channel": "shared"}, {"transfers": "paper"}])
+def test_readings_that_the_program_does_not_know_are_refused(fields: dict[str, str]) -> None:
+    with pytest.raises(ow.UnsupportedFeatureError, match="dedicated"):
+        ow.solve(chain(**fields), solver="highs")

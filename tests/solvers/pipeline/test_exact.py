@@ -1,0 +1,228 @@
+"""The joint search: against brute force, its bounds, its thresholds, and real models."""
+
+from __future__ import annotations
+
+import math
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
+from opweave.problems.pipeline import PAPER_COMPRESSION, Pipeline
+from opweave.solvers.pipeline import threshold
+from opweave.solvers.pipeline.exact import BottleneckSearch, neighbouring
+from opweave.solvers.pipeline.net import net_of, twins
+from opweave.solvers.pipeline.plans import Best, value_of
+from opweave.solvers.pipeline.threshold import Answer, Thresholds
+from opweave.solvers.run import Run
+from tests.brute_force_pipeline import best_pipeline
+from tests.problems.test_pipeline import four
+from tests.strategies_pipeline import pipelines
+
+KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
+
+
+@pytest.mark.parametrize("goal", ["bottleneck", "transfers", "latency"])
+@settings(max_examples=35)
+@given(data=st.data())
+def test_the_optimum_is_proved(goal: str, data: st.DataObject) -> None:
+    problem = data.draw(pipelines(7, 6, goal=goal))
+    optimum = best_pipeline(problem)[0]
+    result = ow.solve(problem, solver="exact")
+    if optimum is None:
+        assert result.status is ow.Status.INFEASIBLE
+        assert result.reason
+    else:
+        assert result.status is ow.Status.OPTIMAL
+        assert math.isclose(result.objective, optimum, rel_tol=1e-9, abs_tol=1e-12)
+
+
+@settings(max_examples=30)
+@given(problem=pipelines(6, 5, goal="bottleneck"), data=st.data())
+def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObject) -> None:
+    """Whatever is refuted lies below the optimum, and a kept threshold comes with a plan that keeps it."""
+    if problem.channel == "shared":
+        problem = Pipeline.model_validate(problem.model_dump() | {"channel": "dedicated"})
+    optimum = best_pipeline(problem)[0]
+    try:
+        instance = lower_unless_short(problem)
+    except ContradictionError:
+        assert optimum is None
+        return
+    if not instance.names:
+        return
+    factor = data.draw(st.sampled_from([0.5, 0.9, 1.0, 1.1, 2.0]))
+    limit = (3.0 if optimum is None else optimum) * factor
+    for look in ("quick", "priced", "exact"):
+        tester = Thresholds(net_of(instance))
+        answer = {
+            "quick": lambda tester=tester: tester.quick(limit),
+            "priced": lambda tester=tester: tester.priced(limit, 2),
+            "exact": lambda tester=tester: tester.exact(limit, 10**9),
+        }[look]()
+        keeps = optimum is not None and optimum <= limit
+        if answer is Answer.KEPT:
+            assert keeps
+            assert value_of(instance, tester.plan) <= limit
+        if answer is Answer.REFUTED:
+            assert not keeps
+        if look == "exact":
+            assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
+
+
+@pytest.mark.parametrize("look", ["exact", "beam"])
+def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Random links, seven pieces that fit one by one, seven devices: walks repeat, and labels have to tell."""
+    monkeypatch.setattr(threshold, "EXACT_ROUNDS", 0)
+    monkeypatch.setattr(threshold, "DIVES", 0)
+    for seed in range(6):
+        rng = random.Random(seed)
+        operators = [
+            ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(7)
+        ]
+        graph = ow.OpGraph(
+            tensors=[ow.Tensor(id=f"t{i}", bytes=rng.randint(1, 9)) for i in range(8)],
+            operators=operators,
+            parameters=[ow.Parameter(id=f"w{i}", bytes=rng.randint(5, 9)) for i in range(7)],
+            outputs=["t7"],
+        )
+        count = 5 + seed % 2
+        devices = [ow.Device(name=f"d{i}", memory_bytes=rng.randint(12, 17)) for i in range(count)]
+        links = [[rng.uniform(0.5, 5.0) for _ in devices] for _ in devices]
+        problem = Pipeline(
+            graph=graph,
+            cluster=ow.Cluster(devices=devices, bandwidth=links),
+            include_compute=False,
+            memory="parameters",
+        )
+        optimum = best_pipeline(problem)[0]
+        net = net_of(lower(problem))
+        values = (1.0, 3.0) if optimum is None else (optimum * 0.999, optimum, optimum * 1.2)
+        for limit in values:
+            loops = threshold.Thresholds(net)
+            answer = loops.exact(limit, 10**9) if look == "exact" else loops.priced(limit, 64, (1,))
+            keeps = optimum is not None and optimum <= limit
+            if look == "exact":
+                assert answer is (Answer.KEPT if keeps else Answer.REFUTED)
+            assert answer is not (Answer.REFUTED if keeps else Answer.KEPT)
+            if answer is Answer.KEPT:
+                assert value_of(lower(problem), loops.plan) <= limit
+
+
+@settings(max_examples=60)
+@given(problem=pipelines(6, 5), value=st.floats(-1.0, 12.0))
+def test_neighbouring_values(problem: Pipeline, value: float) -> None:
+    instance = lower(problem)
+    net = net_of(instance)
+    times = [
+        float(instance.elapsed[v, b] - instance.elapsed[v, a])
+        for v in range(len(instance.devices))
+        for a in range(instance.last)
+        for b in range(a + 1, int(instance.reach[v, a]) + 1)
+    ]
+    count = range(len(instance.devices))
+    times += [
+        instance.send_seconds(b, v, w) for b in range(1, instance.last) for v in count for w in count if net.rate[v, w]
+    ]
+    above = min((time for time in times if time > value), default=math.inf)
+    below = max((time for time in times if time < value), default=-1.0)
+    if not instance.compute_counts:
+        above = min((t for t in times if t > value and t > 0), default=math.inf) if value < 0 else above
+    assert neighbouring(net, value, compute=True, links=True, down=False) in (above, 0.0 if value < 0 else above)
+    assert neighbouring(net, value, compute=True, links=True, down=True) == below
+
+
+def test_twins_are_told_apart_by_memory_and_links() -> None:
+    same = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=50) for name in "abc"], rates=[2.0, 2.0, 1.0])
+    assert twins(lower(four(cluster=same))).tolist() == [0, 1, 2]  # the costs differ
+    free = four(cluster=same, include_compute=False)
+    assert twins(lower(free)).tolist() == [0, 0, 2]
+    assert twins(lower(four(cluster=same, include_compute=False, device_order=["a", "b", "c"]))).tolist() == [0, 1, 2]
+    pinned = four(cluster=same, include_compute=False, constraints=[ow.Pin(op="P", device="a")])
+    assert twins(lower(pinned)).tolist() == [0, 1, 2]
+
+
+def wireless(model: str, seed: int, **changes: object) -> Pipeline:
+    """A Keras model on 50 devices around a router, as in the paper's evaluation."""
+    rng = random.Random(seed)
+    memory = int(changes.pop("megabytes", 64)) * 2**20
+    rates = [math.log2(1 + 283230 / sum(rng.uniform(1, 150) ** 2 for _ in range(2))) * 1e6 / 8 for _ in range(50)]
+    devices = [ow.Device(name=f"d{i}", memory_bytes=memory) for i in range(50)]
+    graph = ow.load(KERAS / f"{model}.json.gz")
+    fields = {"cluster": ow.Cluster(devices=devices, rates=rates), "compression": PAPER_COMPRESSION} | changes
+    return Pipeline(graph=graph, include_compute=False, **fields)
+
+
+def test_bound_and_plan_meet_on_a_real_model() -> None:
+    problem = wireless("InceptionResNetV2", 2)
+    result = ow.solve(problem, time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+    assert len(result.solution.stages) >= fewest_stages(lower(problem)) >= 6
+    for floor in ("kpath_8", "greedy", "random", "by_memory", "sorting"):
+        other = ow.solve(problem, solver=floor).objective
+        assert other is None or result.objective <= other
+
+
+MODELS = sorted(path.name.removesuffix(".json.gz") for path in KERAS.glob("*.json.gz"))
+
+
+def largest_piece(problem: Pipeline) -> int:
+    """Bytes of the largest piece that cannot be cut."""
+    return int(np.diff(lower(problem).memory).max())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_can_be_cut(model: str) -> None:
+    """The paper: all but the NASNets. VGG16's first dense layer alone needs more than 256 MB."""
+    dominators, prefix = wireless(model, 0), wireless(model, 0, cuts="prefix")
+    inner = [point.position for point in dominators.cut_points]
+    assert len(inner) >= (5 if model == "NASNetMobile" else 21)
+    if model == "NASNetMobile":  # stem and classifier only: nothing between a twentieth and the end of the model
+        assert not [point for point in inner if len(problem_order(dominators)) // 20 < point < 760]
+        assert largest_piece(dominators) > 64 * 2**20 >= largest_piece(prefix)
+    elif model == "VGG16":
+        assert largest_piece(prefix) == largest_piece(dominators) > 256 * 2**20
+    else:
+        assert largest_piece(dominators) <= 64 * 2**20
+
+
+def problem_order(problem: Pipeline) -> tuple[str, ...]:
+    return problem.running_order
+
+
+def test_a_time_limit_keeps_plan_and_bound() -> None:
+    problem = wireless("InceptionResNetV2", 0, cuts="prefix", megabytes=32)
+    result = ow.solve(problem, time_limit=0.3)
+    if result.solution is not None and result.bound is not None:
+        assert result.bound <= result.objective
+
+
+def test_a_start_is_kept() -> None:
+    problem = wireless("ResNet50", 1)
+    start = ow.solve(problem, solver="greedy").solution
+    result = ow.solve(problem, start=start)
+    assert result.status is ow.Status.OPTIMAL
+
+
+def test_identical_devices_do_not_slow_the_proof_down() -> None:
+    """Thirty equal devices on one channel: without an order among twins the labels would multiply."""
+    problem = wireless("InceptionResNetV2", 0)
+    devices = [ow.Device(name=f"d{i}", memory_bytes=(64 - 8 * (i % 2)) * 2**20) for i in range(30)]
+    cluster = ow.Cluster(devices=devices, shared=1e6)
+    data = problem.model_dump() | {"cluster": cluster, "channel": "shared"}
+    result = ow.solve(Pipeline.model_validate(data), time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+
+
+def test_search_without_a_plan_says_so() -> None:
+    problem = four(device_order=["c", "b"], min_stages=2)  # nothing leads from c to b
+    instance = lower(problem)
+    run = Run()
+    outcome = BottleneckSearch(problem, instance, net_of(instance), run, Best(instance, run)).search()
+    assert outcome.infeasible == (ow.solve(problem, solver="highs").status is ow.Status.INFEASIBLE)

@@ -1,0 +1,137 @@
+"""The paper's method and the simple splits."""
+
+from __future__ import annotations
+
+import itertools
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opweave as ow
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
+from opweave.problems.pipeline import Pipeline
+from opweave.solvers.pipeline.color_coding import find_path
+from opweave.solvers.pipeline.kpath import CLASSES
+from opweave.solvers.pipeline.partition_graph import classes_of, partition_graph, smallest_sum_cuts
+from opweave.solvers.pipeline.plans import NoPlanError
+from opweave.solvers.pipeline.sorting import device_rates
+from tests.brute_force_pipeline import best_pipeline
+from tests.problems.test_pipeline import four
+from tests.strategies_pipeline import pipelines
+
+RULES = (
+    "one_device",
+    "random",
+    "greedy",
+    "by_memory",
+    "sorting",
+    "kpath",
+    *(f"kpath_{count}" for count in CLASSES[-2:]),
+)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@settings(max_examples=25)
+@given(problem=pipelines())
+def test_a_rule_gives_a_valid_plan_or_none(rule: str, problem: Pipeline) -> None:
+    result = ow.solve(problem, solver=rule)
+    optimum = best_pipeline(problem)[0]
+    if result.solution is None:
+        assert result.reason
+    else:
+        assert result.verified
+        assert result.objective >= optimum * (1 - 1e-9)
+
+
+def instance_or_none(problem: Pipeline) -> PipelineInstance | None:
+    try:
+        return lower_unless_short(problem)
+    except ContradictionError:
+        return None
+
+
+@settings(max_examples=60)
+@given(problem=pipelines(plain=True))
+def test_the_cuts_have_the_smallest_sum(problem: Pipeline) -> None:
+    instance = instance_or_none(problem)
+    if instance is None or not instance.last:
+        return
+    graph = partition_graph(instance, instance.sent)
+    try:
+        cuts = smallest_sum_cuts(instance)
+    except NoPlanError:
+        paths = nx.has_path(graph, 0, instance.last)
+        assert not paths or len(nx.shortest_path(graph, 0, instance.last)) - 1 <= 7
+        return
+    sums = [sum(instance.sent[point] for point in path[1:-1]) for path in nx.all_simple_paths(graph, 0, instance.last)]
+    assert sum(instance.sent[list(cuts)]) <= min(sums) + 1e-6
+
+
+def test_classes() -> None:
+    assert classes_of(np.array([5.0, 1.0, 9.0, 1.0]), 2) == (1, 0, 1, 0)
+    assert classes_of(np.array([5.0, 1.0, 9.0]), 3) == (1, 0, 2)
+    assert classes_of(np.array([2.0, 2.0]), 20) == (0, 0)
+
+
+@given(
+    size=st.integers(2, 7), length=st.integers(1, 5), share=st.floats(0.1, 0.9), seed=st.integers(0, 99), data=st.data()
+)
+def test_colour_coding_finds_paths(size: int, length: int, share: float, seed: int, data: st.DataObject) -> None:
+    random = np.random.default_rng(seed)
+    joined = random.random((size, size)) < share
+    np.fill_diagonal(joined, False)
+    begin = data.draw(st.none() | st.integers(0, size - 1))
+    end = data.draw(st.none() | st.integers(0, size - 1).filter(lambda v: v != begin)) if length > 1 else None
+    path = find_path(joined, length, begin, end, random)
+    exists = any(
+        len(found) == length
+        for a in ([begin] if begin is not None else range(size))
+        for b in ([end] if end is not None else range(size))
+        for found in (
+            [[a]] if length == 1 and (a == b or end is None) else nx.all_simple_paths(nx.DiGraph(joined), a, b)
+        )
+    )
+    if path is not None:
+        assert len(set(path)) == len(path) == length
+        assert all(joined[a, b] for a, b in itertools.pairwise(path))
+        assert begin in (None, path[0])
+        assert end in (None, path[-1])
+    else:
+        assert not exists or length > 3  # a trial may miss a long path, seldom a short one
+
+
+def test_device_rates_are_recognised() -> None:
+    def rates(cluster: ow.Cluster) -> list[float] | None:
+        found = device_rates(lower_unless_short(four(cluster=cluster)))
+        return None if found is None else found.tolist()
+
+    devices = [ow.Device(name=name) for name in "abc"]
+    assert rates(ow.Cluster(devices=devices, rates=[1.0, 5.0, 3.0])) == [1.0, 3.0, 3.0]
+    assert rates(ow.Cluster(devices=devices, shared=2.0)) == [2.0, 2.0, 2.0]
+    assert rates(ow.Cluster(devices=devices, bandwidth=[[0, 1, 2], [1, 0, 3], [2, 2, 0]])) is None
+
+
+def test_memory_is_shared_out_in_the_order_given() -> None:
+    operators = [
+        ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(8)
+    ]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=1) for i in range(9)],
+        operators=operators,
+        parameters=[ow.Parameter(id=f"w{i}", bytes=10) for i in range(8)],
+        outputs=["t8"],
+    )
+    devices = [
+        ow.Device(name="a", memory_bytes=30),
+        ow.Device(name="b", memory_bytes=60),
+        ow.Device(name="c", memory_bytes=30),
+    ]
+    problem = Pipeline(
+        graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False, memory="parameters"
+    )
+    plan = ow.solve(problem, solver="by_memory").solution
+    assert [(stage.device, len(stage.operators)) for stage in plan.stages] == [("a", 2), ("b", 4), ("c", 2)]
