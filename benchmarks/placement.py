@@ -4,7 +4,8 @@ Run ``python -m benchmarks.placement`` for everything, or name parts: ``real mea
 takes a few small graphs only. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators are
 rooflines: of the devices' data sheets in single precision ("sheet"), or of what is reached of them
 (:data:`REACHED`), which Table IV is planned with; measured profiles keep their times. Neither is the easy choice: the
-second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of the solve with the referee's check; graphs are built and loops compiled before.
+second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of the solve with
+the referee's check; graphs are built and loops compiled before.
 """
 
 from __future__ import annotations
