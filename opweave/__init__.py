@@ -17,9 +17,23 @@ Examples
 from __future__ import annotations
 
 from opweave.adapters import clusters
-from opweave.adapters.load import load, load_problem, load_result
+from opweave.adapters.calibrate import calibrate
+from opweave.adapters.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
+from opweave.adapters.load import load, load_costs, load_problem, load_result
+from opweave.adapters.onnx_out.in_place import onnx_runtime_problem
+from opweave.adapters.onnx_out.pieces import Piece, split_onnx
+from opweave.adapters.onnx_out.reorder import reorder_onnx
+from opweave.adapters.onnx_out.runner import PieceRunner
+from opweave.adapters.onnx_out.session import onnx_session_options
+from opweave.adapters.torch_dispatch import trace_step, trace_training
+from opweave.adapters.torch_out.points import split_points
+from opweave.adapters.torch_out.stages import split_torch
+from opweave.adapters.verify import verify
+from opweave.adapters.verify_report import Verification
 from opweave.adapters.views import explain
 from opweave.formulations.expressions import express
+from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
+from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
     Colocate,
@@ -31,7 +45,7 @@ from opweave.problems.constraints import (
     Precede,
     Separate,
 )
-from opweave.problems.costs import Costs
+from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
     InvalidInputError,
@@ -45,9 +59,12 @@ from opweave.problems.errors import (
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.pipeline import Pipeline, Stage, Stages
 from opweave.problems.placement import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.share import Share
+from opweave.problems.slicing import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Evaluation, Solution, Violation
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress
@@ -56,14 +73,22 @@ from opweave.solvers.solve import solve
 __version__ = "0.1.0"
 
 __all__ = [
+    "Batch",
+    "BatchTransfer",
+    "BatchedMapping",
+    "BatchedSchedule",
+    "Calibration",
     "Cluster",
     "Colocate",
     "Constraint",
     "Costs",
     "Device",
+    "Efficiency",
     "EngineError",
     "Evaluation",
     "Forbid",
+    "Geometry",
+    "Group",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
@@ -76,7 +101,10 @@ __all__ = [
     "OpweaveError",
     "Ordering",
     "Parameter",
+    "Piece",
+    "PieceRunner",
     "Pin",
+    "Pipeline",
     "Placement",
     "Precede",
     "Problem",
@@ -84,9 +112,15 @@ __all__ = [
     "Result",
     "Schedule",
     "Separate",
+    "Share",
+    "Slice",
+    "Slices",
+    "Slicing",
     "Solution",
     "SolverInfo",
     "SolverNotAvailableError",
+    "Stage",
+    "Stages",
     "Status",
     "Tensor",
     "Termination",
@@ -94,14 +128,30 @@ __all__ = [
     "UnknownSolverError",
     "UnsupportedConstraintError",
     "UnsupportedFeatureError",
+    "Verification",
     "Violation",
     "__version__",
+    "calibrate",
     "clusters",
     "explain",
     "express",
+    "layer_counts",
     "load",
+    "load_costs",
     "load_problem",
     "load_result",
+    "onnx_runtime_problem",
+    "onnx_session_options",
+    "reorder_onnx",
+    "schedule_groups",
     "solve",
     "solvers",
+    "split_onnx",
+    "split_points",
+    "split_torch",
+    "tensor_split",
+    "trace_step",
+    "trace_training",
+    "verify",
+    "vllm_partition",
 ]

@@ -12,10 +12,16 @@ from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
 from tests.brute_force import best_ordering_by_states
+from tests.brute_force_batched_mapping import best_batched_mapping
+from tests.brute_force_pipeline import best_pipeline
 from tests.brute_force_placement import best_placement
+from tests.brute_force_slicing import best_slicing
 from tests.strategies import memory_orderings, placements
+from tests.strategies_batched_mapping import batched_mappings
+from tests.strategies_pipeline import pipelines
+from tests.strategies_slicing import slicings
 
-ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat"}
+ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
 
 RELATIVE = 1e-6
@@ -46,6 +52,24 @@ SUBJECTS = {
             placements(4, precedes=True),
             lambda problem: best_placement(problem)[0],
             ("one_device", "fill", "heft", "cpop", "peft", "etf", "msct", "getf", "local"),
+        ),
+        Subject(
+            "batched_mapping",
+            batched_mappings(3, 2, 3, precedes=True),
+            lambda problem: best_batched_mapping(problem)[0],
+            ("best_device", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole"),
+        ),
+        Subject(
+            "pipeline",
+            pipelines(5, 4),
+            lambda problem: best_pipeline(problem)[0],
+            ("one_device", "by_memory", "greedy", "random", "sorting", "kpath"),
+        ),
+        Subject(
+            "slicing",
+            slicings(2, 2),
+            lambda problem: best_slicing(problem)[0],
+            ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory"),
         ),
     )
 }

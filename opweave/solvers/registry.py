@@ -109,7 +109,13 @@ class Solver:
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_HOMES = ("opweave.solvers.memory_ordering", "opweave.solvers.placement")
+_HOMES = (
+    "opweave.solvers.memory_ordering",
+    "opweave.solvers.placement",
+    "opweave.solvers.batched_mapping",
+    "opweave.solvers.pipeline",
+    "opweave.solvers.slicing",
+)
 """Modules that register solvers; imported on first use, so that ``import opweave`` stays light."""
 
 

@@ -11,11 +11,12 @@ from opweave.adapters.figures import BEST, BOUND, MUTED, SENT, new_figure, new_p
 from opweave.adapters.units import precise_seconds, readable_bytes
 from opweave.problems.result import Result
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
-from opweave.solvers.slicing.pareto import Compromise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from opweave.solvers.slicing.pareto import Compromise
 
 DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 """Okabe and Ito's palette; devices beyond it begin again."""

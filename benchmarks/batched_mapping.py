@@ -1,0 +1,334 @@
+"""Batched mapping, measured: Tables I, III, IV, V and Figure 7 of "DiviML", with synthetic costs, beside its numbers.
+
+Run ``python -m benchmarks.batched_mapping`` for everything, or name parts: ``latency speed throughput wires servers
+symmetry sizes decoder progress``; ``--smoke`` takes small networks and short limits. The paper's graphs and profiles
+are not public, so absolute values differ; ratios are what can be compared. Seconds are wall time of the solve with the
+referee's check; loops are compiled before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+import opweave as ow
+from benchmarks.servers import data_parallel, on_servers
+from benchmarks.stacked import Stack, stacked
+from benchmarks.tables import milliseconds, percent, run_parts, show, timed
+
+ROWS = (
+    Stack(),
+    *(Stack(channels=c, dependency="sdep") for c in (2, 3, 4)),
+    *(Stack(channels=c, dependency="wdep") for c in (2, 3, 4)),
+)
+TABLE_I = {
+    "1-chan": "211.7 209.9 104.4 99.9 97.5 98.9 80.1 80.1",
+    "sdep, 2-chan": "234.9 219.3 111.8 109.3 103.8 106.2 79.1 73.7",
+    "sdep, 3-chan": "236.5 235.4 114.2 108.5 104.7 106.1 80.3 68.1",
+    "sdep, 4-chan": "250.5 249.1 116.3 111.3 107.6 109.5 79.4 61.3",
+    "wdep, 2-chan": "225.2 223.8 103.7 101.7 97.3 98.1 77.6 73.3",
+    "wdep, 3-chan": "229.9 229.3 107.4 104.3 100.9 103.1 78.7 71.8",
+    "wdep, 4-chan": "242.9 240.7 106.8 104.4 102.0 103.6 77.0 62.1",
+}
+TABLE_III = {("sdep", 5): "83 2.26", ("sdep", 10): "232 4.83", ("sdep", 20): "1907 13.5", ("wdep", 5): "129 2.45",
+             ("wdep", 10): "272 5.00", ("wdep", 20): "5850 14.8"}  # fmt: skip
+TABLE_IV = {
+    "1-chan": "54 56 74 75 84 87 135 164",
+    "sdep, 2-chan": "48 50 67 66 75 78 119 180",
+    "sdep, 3-chan": "49 51 68 70 78 81 129 196",
+    "sdep, 4-chan": "47 48 65 67 76 79 126 209",
+    "wdep, 2-chan": "51 53 76 75 86 87 137 182",
+    "wdep, 3-chan": "49 52 73 73 82 85 137 181",
+    "wdep, 4-chan": "47 50 72 74 82 84 138 207",
+}
+LISTS = ("best_device", "met", "greedy", "heft")
+SEARCHES = ("ea", "anneal")
+
+
+def small(stack: Stack, *, smoke: bool) -> Stack:
+    """The stack, or a small one of its kind."""
+    if not smoke:
+        return stack
+    return Stack(2, stack.channels, stack.dependency, stack.wires, 4, stack.seed)
+
+
+def warm_up() -> None:
+    """Load or compile every loop, so that the tables show solving only."""
+    for batch in (1, 8):
+        problem = stacked(Stack(modules=2, nodes=8), batch)
+        for name in (*LISTS, *SEARCHES, "local", "auto"):
+            ow.solve(problem, solver=name, time_limit=0.5)
+
+
+def lower_bound_of(problem: ow.BatchedMapping, channels: int) -> float:
+    """DiviML's LBound, modules solved exactly where one input runs."""
+    from opweave.formulations.batched_mapping.instance import lower
+    from opweave.solvers.batched_mapping.bounds.best import nothing_known, searched
+    from opweave.solvers.batched_mapping.bounds.modules import lbound
+    from opweave.solvers.batched_mapping.modules import modules_of
+    from opweave.solvers.run import Run
+
+    instance = lower(problem)
+    known = searched(problem, instance, Run()) if instance.granules == 1 else nothing_known
+    return lbound(instance, modules_of(instance, channels, least=8), known, lambda: True)
+
+
+def value(problem: ow.BatchedMapping, solver: str, seconds: float | None = None, **options: object) -> float | None:
+    """Objective of one solver."""
+    return ow.solve(problem, solver=solver, time_limit=seconds, **options).objective
+
+
+def latency_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """One input: every baseline, the plan, its bound and LBound."""
+    limit = 0.5 if smoke else 60.0
+    for stack in ROWS[:2] if smoke else ROWS:
+        problem = stacked(small(stack, smoke=smoke))
+        cells = [value(problem, name) for name in LISTS]
+        cells += [value(problem, name, limit / 12) for name in SEARCHES]
+        with timed() as clock:
+            result = ow.solve(problem, time_limit=limit)
+        base = lower_bound_of(problem, stack.channels)
+        assert result.bound is not None
+        contained = cells[: -len(SEARCHES)] if smoke else cells
+        assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in contained)
+        assert result.bound >= base * (1 - 1e-6) or result.objective == result.bound
+        yield (
+            stack.label,
+            " ".join(np.array(TABLE_I[stack.label].split())[[3, 4, 6, 7]]),
+            *map(milliseconds, (*cells, result.objective, result.bound, base)),
+            percent(result.gap),
+            (result.bound_source or "-")[:16],
+            f"{clock.seconds:.1f}",
+        )
+
+
+def latency(*, smoke: bool) -> None:
+    """Table I."""
+    show(
+        "Table I again, one input, 10 modules ER(0.2): ms",
+        ("network", "paper: HEFT EA SPLIT LB", "BD", "MET", "Greedy", "HEFT", "EA", "SA", "auto", "bound",
+         "LBound", "gap", "proof", "seconds"),
+        latency_rows(smoke=smoke),
+        note="EA and SA: 5 s; auto: 60 s at most.",
+    )  # fmt: skip
+
+
+def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """SPLIT against the whole program."""
+    limit = 2.0 if smoke else 120.0
+    cases = [("sdep", 2)] if smoke else [("sdep", 5), ("sdep", 10), ("sdep", 20)]
+    for dependency, modules in cases:
+        problem = stacked(Stack(modules=modules, dependency=dependency, nodes=4 if smoke else 10))
+        with timed() as clock:
+            split = ow.solve(problem, solver="split")
+        with timed() as whole_clock:
+            whole = ow.solve(problem, solver="highs", time_limit=limit, options={"head_start": False})
+        yield (
+            f"{dependency}, {modules} modules",
+            TABLE_III.get((dependency, modules), "-"),
+            milliseconds(split.objective),
+            split.status.value,
+            f"{clock.seconds:.1f}",
+            milliseconds(whole.objective),
+            percent(whole.gap),
+            f"{whole_clock.seconds:.0f}",
+            f"> {whole_clock.seconds / clock.seconds:.0f}",
+        )
+
+
+def speed(*, smoke: bool) -> None:
+    """Table III."""
+    show(
+        "Table III again: SPLIT against the whole program in HiGHS, one input, one channel: ms, seconds",
+        ("network", "paper: MILP, SPLIT s", "SPLIT", "status", "seconds", "HiGHS", "gap", "seconds", "factor"),
+        speed_rows(smoke=smoke),
+    )
+
+
+def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Iterator[tuple[object, ...]]:
+    """Sixteen inputs: inputs a second of every baseline, split and whole, of the plan, and what no plan exceeds."""
+    limit = 2.0 if smoke else 60.0
+    for stack in rows:
+        problem = stacked(small(stack, smoke=smoke), 16, growth)
+        cells = [value(problem, name) for name in (*LISTS, "greedy_whole", "heft_whole")]
+        cells += [value(problem, name, limit / 12) for name in SEARCHES]
+        result = ow.solve(problem, time_limit=limit)
+        assert result.bound is not None
+        contained = cells[: -len(SEARCHES)] if smoke else cells  # two seconds are too few to beat every search
+        assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in contained)
+        rates = ["-" if cell is None else f"{16 / cell:.1f}" for cell in (*cells, result.objective, result.bound)]
+        name = (
+            stack.label if stack.wires == "ER" and stack.nodes == 10 else f"{stack.wires}({stack.nodes}), {stack.label}"
+        )
+        yield (
+            f"{name}, {growth}",
+            " ".join(np.array(TABLE_IV[name].split())[[3, 5, 6, 7]]) if name in TABLE_IV else "-",
+            *rates,
+            f"{result.bound / result.objective:.3f}",
+            (result.bound_source or "-")[:12],
+        )
+
+
+COLUMNS = (
+    "BD",
+    "bMET",
+    "bGreedy",
+    "bHEFT",
+    "Greedy 1dev",
+    "HEFT 1dev",
+    "EA",
+    "SA",
+    "auto",
+    "at most",
+    "bound/best",
+    "proof",
+)
+
+
+def throughput(*, smoke: bool) -> None:
+    """Table IV."""
+    for growth in "A" if smoke else "AC":
+        show(
+            "Table IV again, 16 inputs in batches of 4, 8, 12, 16, 10 modules ER(0.2): inputs per second",
+            ("network, costs", "paper: bHEFT SA SPLIT UB", *COLUMNS),
+            throughput_rows(growth, ROWS[:1] if smoke else ROWS, smoke=smoke),
+            note="A: time grows almost with the batch; C: mostly launch. EA and SA: 5 s; auto: 60 s.",
+        )
+
+
+def wires(*, smoke: bool) -> None:
+    """Other random graphs, and modules of 32 nodes."""
+    cases = [Stack(5, c, d, w, n) for w in ("WS", "BA") for n in (10, 32) for c, d in ((1, "sdep"), (2, "wdep"))]
+    cases += [Stack(5, 1, "sdep", "ER", 32)]
+    show(
+        "Other wires, 5 modules, 16 inputs: inputs per second",
+        ("network, costs", "paper", *COLUMNS),
+        throughput_rows("A", tuple(cases[:1] if smoke else cases), smoke=smoke),
+    )
+
+
+def servers(*, smoke: bool) -> None:
+    """Table V: several servers with identical devices."""
+    layers, count, devices, batch = (2, 2, 2, 4) if smoke else (6, 6, 4, 12)
+    problem = on_servers(layers, count, devices, batch)
+    limit = 2.0 if smoke else 60.0
+    part = on_servers(max(1, layers // count), 1, devices, batch)
+    by_layers = ow.solve(part, time_limit=limit / 2).objective
+    result = ow.solve(problem, time_limit=limit)
+    rows = [
+        ("pure data parallelism", "-", data_parallel(problem)),
+        ("one server's plan, a share of the layers each", "5.7", count * by_layers if by_layers else None),
+        ("one server's plan, a share of the inputs each", "-", value(problem, "replicated")),
+        ("list schedule, HEFT", "-", value(problem, "heft")),
+        ("auto, all servers", "6.3", result.objective),
+        ("no plan exceeds", "9.9", result.bound),
+    ]
+    show(
+        f"Table V again: {problem.graph.name} on {count} servers of {devices} devices, {batch} inputs",
+        ("plan", "paper: inputs/s", "ms", "inputs/s"),
+        [(name, paper, milliseconds(took), f"{batch / took:.1f}") for name, paper, took in rows if took],
+        note=f"bound by {result.bound_source}",
+    )
+
+
+def symmetry(*, smoke: bool) -> None:
+    """Section VI: orders of identical devices in the program, time to the proof."""
+    names = ("identities", "tasks", "batches", "busy", "first_use")
+    problem = on_servers(1, 2, 2, 2)
+    limit = 3.0 if smoke else 60.0
+    rows = []
+    for name in names[: 2 if smoke else None]:
+        with timed() as clock:
+            result = ow.solve(problem, solver="highs", formulation=name, time_limit=limit)
+        rows.append(
+            (name, milliseconds(result.objective), milliseconds(result.bound), result.status.value, clock.seconds)
+        )
+    show(
+        "Orders of identical devices: one layer on 2 servers of 2 devices, 2 inputs, HiGHS",
+        ("formulation", "ms", "bound", "status", "seconds"),
+        [(*row[:-1], f"{row[-1]:.1f}") for row in rows],
+    )
+
+
+def sizes(*, smoke: bool) -> None:
+    """One channel, one input: 120 and 340 tasks."""
+    cases = ((Stack(2, nodes=4), 2.0),) if smoke else ((Stack(), 10.0), (Stack(10, nodes=32), 120.0))
+    rows = []
+    for stack, limit in cases:
+        problem = stacked(stack)
+        with timed() as clock:
+            result = ow.solve(problem, time_limit=limit)
+        cells = (milliseconds(result.objective), milliseconds(result.bound), percent(result.gap))
+        rows.append((len(problem.graph.operators), *cells, result.status.value, f"{clock.seconds:.1f}"))
+    show("One input over one channel", ("tasks", "ms", "bound", "gap", "status", "seconds"), rows)
+
+
+def decoder(*, smoke: bool) -> None:
+    """Plans a second that the decoder judges."""
+    from opweave.formulations.batched_mapping.instance import lower
+    from opweave.solvers.batched_mapping.net import decode_many, natural_order, net_of
+
+    problem = stacked(small(Stack(), smoke=smoke), 16)
+    instance = lower(problem)
+    net = net_of(instance)
+    where = np.random.default_rng(0).integers(0, 3, (instance.operators, instance.granules))
+    times = 2_000 if smoke else 300_000
+    decode_many.compiled(net, where, natural_order(instance), 10)
+    with timed() as clock:
+        decode_many.compiled(net, where, natural_order(instance), times)
+    rows = [(f"{instance.operators} tasks x 3, 4 granules", f"{times / clock.seconds:,.0f}")]
+    show("Decoder: whole plans a second on one core", ("instance", "plans/s"), rows)
+
+
+def progress(*, smoke: bool) -> None:
+    """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
+    from opweave.adapters.batched_mapping.figure import progress_figure, throughput_figure
+    from opweave.adapters.figures import save_figure
+
+    limit = 1.0 if smoke else 60.0
+    stack = small(Stack(channels=2, dependency="wdep"), smoke=smoke)
+    problem = stacked(stack, 16)
+    names = ("auto", "anneal") if smoke else ("auto", "local", "anneal", "ea", "highs")
+    runs = {name: ow.solve(problem, solver=name, time_limit=limit) for name in names}
+    figure = progress_figure(
+        {name: result.incumbents for name, result in runs.items()},
+        batch=16,
+        seconds=limit,
+        headline=f"{problem.graph.name}, 16 inputs: the best plan over time",
+    )
+    save_figure(figure, Path("batched-progress.png"))
+    curves: dict[str, list[tuple[int, float]]] = {"auto": [], "HEFT": [], "best device": [], "upper bound": []}
+    for batch in (4, 8) if smoke else (4, 8, 16, 32, 64):
+        sized = stacked(stack, batch)
+        result = ow.solve(sized, time_limit=limit / 6)
+        found = (result.objective, value(sized, "heft"), value(sized, "best_device"), result.bound)
+        for points, took in zip(curves.values(), found, strict=True):
+            if took:
+                points.append((batch, batch / took))
+    save_figure(
+        throughput_figure(curves, f"{problem.graph.name}: throughput against the batch"), Path("batched-throughput.png")
+    )
+    rows = [(name, f"{16 / result.objective:.1f}") for name, result in runs.items() if result.objective]
+    show("Figure 7 again", ("solver", "inputs/s at the end"), rows, note="drawn to batched-progress.png")
+
+
+def main() -> None:
+    """Run the parts that are named on the command line."""
+    parts = {
+        "latency": latency,
+        "speed": speed,
+        "throughput": throughput,
+        "wires": wires,
+        "servers": servers,
+        "symmetry": symmetry,
+        "sizes": sizes,
+        "decoder": decoder,
+        "progress": progress,
+    }
+    run_parts(__doc__, parts, warm_up)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Batched mapping shown to people: its plan, trace, pictures and explanation."""

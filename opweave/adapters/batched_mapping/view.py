@@ -1,0 +1,120 @@
+"""Batched mapping as the command line and the reports show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
+
+from opweave.adapters.batched_mapping.explain import AloneBatch, best_alone, sentences, unplanned
+from opweave.adapters.batched_mapping.figure import batched_figure
+from opweave.adapters.batched_mapping.plan import (
+    BatchedUse,
+    details_of,
+    device_table,
+    device_uses,
+    plan_json,
+    run_order,
+    spans,
+)
+from opweave.adapters.batched_mapping.trace import trace_json
+from opweave.adapters.units import precise_seconds
+from opweave.adapters.views import Row, Section, View
+from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
+from opweave.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from typing import Any
+
+    from matplotlib.figure import Figure
+
+
+class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
+    """Which inputs run where and when, and how many of them a second."""
+
+    word: ClassVar[str] = "batched"
+    problem_type: ClassVar[type[Problem[Any, Any]]] = BatchedMapping
+    floors: ClassVar[tuple[str, ...]] = ("best_device", "met", "greedy", "heft", "greedy_whole", "heft_whole")
+    plan_file: ClassVar[str] = "batches.json"
+    figure_file: ClassVar[str] = "batches.png"
+
+    @cached_property
+    def details(self) -> BatchedDetails:
+        """What the result's schedule does to the devices."""
+        return details_of(self.problem, self.solution)
+
+    @cached_property
+    def uses(self) -> list[BatchedUse]:
+        """A row for each device."""
+        return device_uses(self.problem, self.solution, self.details)
+
+    @cached_property
+    def alone(self) -> AloneBatch | None:
+        """The whole batch on a single device."""
+        return best_alone(self.problem)
+
+    def rows(self) -> list[Row]:
+        """Throughput, best single device, and the gain against it."""
+        rows: list[Row] = [("inputs", f"{self.problem.batch:,}")]
+        if self.alone is not None:
+            rows.append(("best single device", f"{precise_seconds(self.alone.seconds)} on {self.alone.device}"))
+        if self.result.solution is not None:
+            if self.details.inputs_per_second is not None:
+                rows.append(("inputs per second", f"{self.details.inputs_per_second:.4g}"))
+            if self.result.bound:
+                rows.append(("at most", f"{self.problem.batch / self.result.bound:.4g} inputs per second"))
+            rows.append(("devices used", f"{sum(use.batches > 0 for use in self.uses)} of {len(self.uses)}"))
+            if self.alone is not None and self.details.makespan > 0:
+                rows.append(("speed-up by splitting", f"{self.alone.seconds / self.details.makespan:.2f}"))
+        return rows
+
+    def explain(self) -> str:
+        """Say what limits the throughput, what splitting gains, and what is proved; or why there is no plan."""
+        if self.result.solution is None:
+            return unplanned(self.problem, self.result)
+        return " ".join(sentences(self.problem, self.result, self.details, self.uses, self.alone))
+
+    def sections(self) -> list[Section]:
+        """Add a table of the devices."""
+        return [] if self.result.solution is None else [Section("Devices", *device_table(self.uses))]
+
+    def plan(self) -> dict[str, object]:
+        """Write every batch and transfer with its times."""
+        return plan_json(self.problem, self.solution, self.details)
+
+    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
+        """List the batches by start, with device, inputs and times."""
+        return ("operator", "device", "inputs", "start", "end"), [
+            (
+                batch.operator,
+                batch.device,
+                spans(batch.inputs),
+                precise_seconds(batch.start),
+                precise_seconds(batch.end),
+            )
+            for batch in run_order(self.solution)
+        ]
+
+    def trace(self) -> dict[str, object]:
+        """Draw a track for each device and what it sends, with arrows along the data."""
+        return trace_json(self.problem, self.solution, self.details)
+
+    def figure(self) -> Figure:
+        """Draw what every device runs when, in batches of which size."""
+        return batched_figure(
+            self.problem,
+            self.solution,
+            self.details,
+            uses=self.uses,
+            bound=self.result.bound,
+            headline=self._headline(),
+        )
+
+    def _headline(self) -> str:
+        name, rate = self.problem.graph.name[:40], self.details.inputs_per_second
+        text = f"{name}: {self.problem.batch:,} inputs in {precise_seconds(self.details.makespan)}"
+        text += "" if rate is None else f", {rate:.4g} a second"
+        if self.alone is None or self.details.makespan <= 0:
+            return text
+        gain = self.alone.seconds / self.details.makespan
+        return f"{text}, {gain:.2f} times the best single device" if gain > 1.0 + 1e-6 else text

@@ -1,0 +1,397 @@
+"""Batched mapping with intervals, for constraint-programming engines: a batch of some size is there or not.
+
+Every operator has an optional interval on each device for each batch size; those on a device do not overlap. Two
+models share them. :class:`BatchIntervals` gives every input its device. :class:`BatchCounts` only counts how many
+inputs pass along each edge between two devices: the optimum over counts never exceeds that over inputs, and they differ
+only where edges close circles (a count plan need not be realisable there). So its bounds hold, and its plans are given
+their inputs afterwards, at their real length.
+
+Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
+:mod:`opweave.formulations.placement.cp`. Rows of your own use ``model.on(op, device)`` (0/1) and ``model.inputs(op,
+device)``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.milp import Identities
+from opweave.formulations.batched_mapping.program import instance_of, serial_length
+from opweave.formulations.batched_mapping.retime import counts_of, identified, retimed
+from opweave.formulations.bulk import check_rows
+from opweave.formulations.expressions import express
+from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
+from opweave.formulations.placement.cp import WHOLE, fine_tick
+from opweave.formulations.placement.instance import NO_LIMIT
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.constraints import Colocate, MaxDevices, Separate
+from opweave.problems.graph_arrays import IntArray
+
+Arc = tuple[int, int, int]
+"""Edge, device that it leaves, device that it enters."""
+
+
+@dataclass(eq=False)
+class BatchedIntervals(IntervalModel):
+    """The model and what it was written from; its handles take names.
+
+    Attributes
+    ----------
+    tick
+        Seconds.
+    z
+        Column of "the batch of operator i on device u has c granules".
+    starts_at
+        Column of the start of i's batch on u, in ticks.
+    x
+        Column of "input l of i runs on u"; empty in the model of counts.
+    passes, flow
+        Columns of "any input passes along this arc", and of how many do.
+    """
+
+    problem: BatchedMapping = None  # type: ignore[assignment]  # set by the formulation
+    instance: BatchedInstance = None  # type: ignore[assignment]
+    tick: float = 1.0
+    z: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    starts_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    x: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    both: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    passes: dict[Arc, int] = field(default_factory=dict)
+    flow: dict[Arc, int] = field(default_factory=dict)
+    held: dict[tuple[int, int], int] = field(default_factory=dict)
+    used: dict[int, int] = field(default_factory=dict)
+
+    def ticks(self, seconds: float) -> int:
+        """Whole ticks in a duration, rounded down; a little less than a whole one counts as one."""
+        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
+
+    def length(self, i: int, u: int) -> dict[int, int]:
+        """Run time of i's batch on u in ticks, by column."""
+        seconds = self.instance.seconds[i, u]
+        return {self.z[i, u, c]: self.ticks(float(seconds[c])) for c in self.instance.sizes(i, u)}
+
+    def taken(self, i: int, u: int) -> dict[int, int]:
+        """Inputs of i on u, by column."""
+        return {self.z[i, u, c]: c * self.instance.granule for c in self.instance.sizes(i, u)}
+
+    def present(self, i: int, u: int) -> dict[int, int]:
+        """1 when i has a batch on u."""
+        return dict.fromkeys(self.taken(i, u), 1)
+
+    def _place(self, op: str, device: str) -> tuple[int, int]:
+        return self.problem.graph.operator_index[op], self.problem.cluster.device_index[device]
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 when a batch of operator ``op`` runs on ``device``, else 0."""
+        return Linear(0.0, dict.fromkeys(self.present(*self._place(op, device)), 1.0))
+
+    def inputs(self, op: str, device: str) -> Linear:
+        """Inputs of operator ``op`` that run on ``device``."""
+        return Linear(0.0, {column: float(n) for column, n in self.taken(*self._place(op, device)).items()})
+
+
+class BatchIntervals(Identities):
+    """Optional intervals, with the device of every input."""
+
+    name: ClassVar[str] = "batch_intervals"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
+
+    def build(self, problem: BatchedMapping) -> Any:
+        """Write the model, families in the paper's order."""
+        instance = instance_of(problem)
+        devices = len(instance.devices)
+        arcs = len(instance.source) * devices**2
+        check_rows(arcs * (problem.batch + 2), self.name, self.circumstances.limits)
+        horizon = self._horizon(instance)
+        tick = fine_tick(instance.operators * devices, horizon)
+        model = BatchedIntervals(problem=problem, instance=instance, tick=tick)
+        self._unit = tick
+        self._interval_columns(model, horizon)
+        for write in (self._batches, self._flows, self._arrive, self._fit, self._wait, self._finish):
+            write(model)
+        self.add_constraints(model, problem)
+        return model
+
+    def _interval_columns(self, model: BatchedIntervals, horizon: float) -> None:
+        """z, s, C and the intervals of every device, which do not overlap: (7)."""
+        instance = model.instance
+        most = model.ticks(horizon) + 1
+        model.objective = model.whole(0, most)
+        for u in range(len(instance.devices)):
+            runs = []
+            for i in range(instance.operators):
+                model.starts_at[i, u] = model.whole(0, most)
+                for c in instance.sizes(i, u):
+                    model.z[i, u, c] = model.binary()
+                    lasts = model.ticks(float(instance.seconds[i, u, c]))
+                    runs.append(Interval(model.starts_at[i, u], lasts, model.z[i, u, c]))
+            if len(runs) > 1:
+                model.apart.append(runs)
+
+    def _batches(self, model: BatchedIntervals) -> None:
+        """(4), (5) at most one batch on a device, and all inputs in batches."""
+        instance = model.instance
+        for i in range(instance.operators):
+            total: dict[int, int] = {}
+            for u in range(len(instance.devices)):
+                least = 1 if np.isinf(instance.seconds[i, u, 0]) else 0
+                if model.present(i, u) or least:
+                    model.row(model.present(i, u), least, 1)
+                total |= model.taken(i, u)
+            model.row(total, instance.batch, instance.batch)
+
+    def _flows(self, model: BatchedIntervals) -> None:
+        """(1) x[i, u, l], and what passes: both[e, u, v, l] where l runs at both ends."""
+        instance, batch = model.instance, model.instance.batch
+        for i in range(instance.operators):
+            devices = [u for u in range(len(instance.devices)) if instance.sizes(i, u)]
+            for u in devices:
+                for inputs in range(batch):
+                    model.x[i, u, inputs] = model.binary()
+                counted = {model.x[i, u, inputs]: -1 for inputs in range(batch)}
+                model.row({**model.taken(i, u), **counted}, 0, 0)
+            for inputs in range(batch):
+                model.row({model.x[i, u, inputs]: 1 for u in devices}, 1, 1)
+        for e, u, v in self._arcs(model):
+            i, j = int(instance.source[e]), int(instance.target[e])
+            passes = self._linked(model, (e, u, v))
+            for inputs in range(batch):
+                ends = {model.x[i, u, inputs]: 1, model.x[j, v, inputs]: 1}
+                if passes is None:
+                    model.row(ends, None, 1)
+                elif u == v or not instance.grows:
+                    model.row({**ends, passes: -1}, None, 1)
+                else:
+                    model.both[e, u, v, inputs] = model.binary()
+                    model.row({**ends, model.both[e, u, v, inputs]: -1}, None, 1)
+                    model.row({model.both[e, u, v, inputs]: 1, passes: -1}, None, 0)
+        self._sorted_inputs(model)
+
+    def _sorted_inputs(self, model: BatchedIntervals) -> None:
+        """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
+        instance = model.instance
+        if not instance.operators or self.circumstances.extended:
+            return
+        first = int(instance.order[0])
+        devices = [u for u in range(len(instance.devices)) if instance.sizes(first, u)]
+        for inputs in range(instance.batch - 1):
+            terms = {model.x[first, u, inputs]: u for u in devices}
+            model.row(terms | {model.x[first, u, inputs + 1]: -u for u in devices}, None, 0)
+
+    def _arcs(self, model: BatchedIntervals) -> list[Arc]:
+        instance, devices = model.instance, range(len(model.instance.devices))
+        return [
+            (e, u, v)
+            for e in range(len(instance.source))
+            for u in devices
+            for v in devices
+            if instance.sizes(int(instance.source[e]), u) and instance.sizes(int(instance.target[e]), v)
+        ]
+
+    def _linked(self, model: BatchedIntervals, arc: Arc) -> int | None:
+        """Add the column of "any input passes"; None where no link leads."""
+        e, u, v = arc
+        if u != v and not math.isfinite(model.instance.latency[u, v]):
+            return None
+        model.passes[e, u, v] = model.binary()
+        return model.passes[e, u, v]
+
+    def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
+        """Columns that count what passes along an arc."""
+        e, u, v = arc
+        return {
+            model.both[e, u, v, number]: 1 for number in range(model.instance.batch) if (e, u, v, number) in model.both
+        }
+
+    def _arrive(self, model: BatchedIntervals) -> None:
+        """(3) mended: where any input passes, the reading batch waits for the other and the way."""
+        instance = model.instance
+        for (e, u, v), passes in model.passes.items():
+            i, j = int(instance.source[e]), int(instance.target[e])
+            fixed = instance.delay(e, u, v, 0 if instance.grows else 1)
+            each = instance.delay(e, u, v, 1) - fixed if instance.grows else 0.0
+            terms = {model.starts_at[j, v]: 1, model.starts_at[i, u]: -1}
+            for column, lasts in model.length(i, u).items():
+                terms[column] = terms.get(column, 0) - lasts
+            per_input = model.ticks(each)
+            if per_input:
+                for column in self._moved(model, (e, u, v)):
+                    terms[column] = terms.get(column, 0) - per_input
+            model.row(terms, model.ticks(fixed), None, (passes,))
+
+    def _fit(self, model: BatchedIntervals) -> None:
+        """(6) What every device holds fits."""
+        instance = model.instance
+        users = instance.parameters.reversed(len(instance.parameter_bytes))
+        for u, capacity in enumerate(instance.capacity.tolist()):
+            if capacity == NO_LIMIT:
+                continue
+            terms = {
+                column: count * int(instance.memory[i])
+                for i in range(instance.operators)
+                for column, count in model.taken(i, u).items()
+            }
+            for p, size in enumerate(instance.parameter_bytes.tolist()):
+                if len(users[p]) and size:
+                    model.held[p, u] = model.binary()
+                    terms[model.held[p, u]] = size
+                    for i in users[p].tolist():
+                        if instance.sizes(i, u):
+                            model.row({**model.present(i, u), model.held[p, u]: -1}, None, 0)
+            if sum(terms.values()) > capacity:
+                model.row(terms, None, capacity)
+
+    def _wait(self, model: BatchedIntervals) -> None:
+        """Order arcs of side constraints: all batches of the one end before any of the other starts."""
+        instance = model.instance
+        for i in range(instance.operators):
+            for h in instance.waits[i].tolist():
+                for u in range(len(instance.devices)):
+                    for v in range(len(instance.devices)):
+                        for c in instance.sizes(h, u):
+                            for b in instance.sizes(i, v):
+                                lasts = model.ticks(float(instance.seconds[h, u, c]))
+                                terms = {model.starts_at[i, v]: 1, model.starts_at[h, u]: -1}
+                                model.row(terms, lasts, None, (model.z[h, u, c], model.z[i, v, b]))
+
+    def _finish(self, model: BatchedIntervals) -> None:
+        """(2) Every batch ends by C, and the work of each device fits into it."""
+        for u in range(len(model.instance.devices)):
+            work: dict[int, int] = {model.objective: 1}
+            for i in range(model.instance.operators):
+                lasts = model.length(i, u)
+                less = {column: -ticks for column, ticks in lasts.items()}
+                for column in lasts:
+                    ends = {model.objective: 1, model.starts_at[i, u]: -1, column: -lasts[column]}
+                    model.row(ends, 0, None, (column,))
+                work |= less
+            model.row(work, 0, None)
+
+    def extract_values(self, model: BatchedIntervals, values: list[int]) -> BatchedSchedule:
+        """The schedule of an engine's values."""
+        instance = model.instance
+        where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
+        for (i, u, inputs), column in model.x.items():
+            if values[column]:
+                where[i, inputs] = u
+        return self._timed(model, values, where)
+
+    def _timed(self, model: BatchedIntervals, values: list[int], where: IntArray) -> BatchedSchedule:
+        start = np.zeros((model.instance.operators, len(model.instance.devices)))
+        for (i, u), column in model.starts_at.items():
+            start[i, u] = values[column] * model.tick
+        return retimed(model.instance, where, start)
+
+    def start(self, model: Any, solution: BatchedSchedule) -> None:
+        """Hint every column."""
+        instance = model.instance
+        where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
+        hint = dict.fromkeys(model.starts_at.values(), 0)
+        for batch in solution.batches:
+            i, u = model._place(batch.operator, batch.device)
+            where[i, list(batch.inputs)] = u
+            hint[model.starts_at[i, u]] = model.ticks(batch.start)
+        if instance.operators and not self.circumstances.extended:
+            where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
+        count = counts_of(where, len(instance.devices))
+        hint |= {column: int(count[i, u] == c * instance.granule) for (i, u, c), column in model.z.items()}
+        hint |= {column: int(where[i, number] == u) for (i, u, number), column in model.x.items()}
+        source, target = instance.source, instance.target
+        for (e, u, v, inputs), column in model.both.items():
+            hint[column] = int(where[source[e], inputs] == u and where[target[e], inputs] == v)
+        for (e, u, v), column in model.passes.items():
+            moved = int(((where[source[e]] == u) & (where[target[e]] == v)).sum())
+            hint[column] = int(moved > 0)
+            if (e, u, v) in model.flow:
+                hint[model.flow[e, u, v]] = moved
+        users = instance.parameters.reversed(len(instance.parameter_bytes))
+        hint |= {column: int((count[users[p], u] > 0).any()) for (p, u), column in model.held.items()}
+        hint |= {column: int((count[:, u] > 0).any()) for u, column in model.used.items()}
+        hint[model.objective] = model.ticks(max((batch.end for batch in solution.batches), default=0.0))
+        model.hint = hint
+
+    def _horizon(self, instance: BatchedInstance) -> float:
+        return serial_length(instance) if self.circumstances.extended else super()._horizon(instance)
+
+    def objective_bound(self, problem: BatchedMapping, value: float) -> float:
+        """Ticks as seconds, less what counts as a whole tick though it is not."""
+        return max(0.0, value * self._unit * (1 - 2 * WHOLE))
+
+    def add_row(self, model: Any, row: Any) -> None:
+        """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
+        assert isinstance(row, Comparison)
+        model.rows.append(whole_row(model, row, model.tick, frozenset((*model.starts_at.values(), model.objective))))
+
+
+class BatchCounts(BatchIntervals):
+    """Optional intervals, with how many inputs pass along every arc: a relaxation."""
+
+    name: ClassVar[str] = "batch_counts"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_counts")
+
+    def _flows(self, model: BatchedIntervals) -> None:
+        """Flows f[e, u, v] that leave and enter every batch in full."""
+        instance, batch = model.instance, model.instance.batch
+        leaves: dict[tuple[int, int], dict[int, int]] = {}
+        enters: dict[tuple[int, int], dict[int, int]] = {}
+        for e, u, v in self._arcs(model):
+            passes = self._linked(model, (e, u, v))
+            if passes is None:
+                continue
+            flow = model.flow[e, u, v] = model.whole(0, batch)
+            model.row({flow: 1, passes: -batch}, None, 0)
+            model.row({flow: 1, passes: -1}, 0, None)
+            leaves.setdefault((e, u), {})[flow] = 1
+            enters.setdefault((e, v), {})[flow] = 1
+        for e in range(len(instance.source)):
+            for u in range(len(instance.devices)):
+                for i, flows in ((int(instance.source[e]), leaves), (int(instance.target[e]), enters)):
+                    less = {column: -count for column, count in model.taken(i, u).items()}
+                    if less:
+                        model.row({**flows.get((e, u), {}), **less}, 0, 0)
+
+    def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
+        return {model.flow[arc]: 1} if arc in model.flow and arc[1] != arc[2] else {}
+
+    def extract_values(self, model: BatchedIntervals, values: list[int]) -> BatchedSchedule:
+        """The counts with inputs that realise them as nearly as they can, timed anew."""
+        instance = model.instance
+        devices = len(instance.devices)
+        count = np.zeros((instance.operators, devices), dtype=np.int64)
+        for (i, u, c), column in model.z.items():
+            count[i, u] += values[column] * c * instance.granule
+        flow = np.zeros((len(instance.source), devices, devices), dtype=np.int64)
+        for arc, column in model.flow.items():
+            flow[arc] = values[column]
+        return self._timed(model, values, identified(instance, count, flow))
+
+
+def _colocate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Colocate) -> None:
+    for device in model.instance.devices:
+        for other in constraint.ops[1:]:
+            formulation.add_row(model, model.on(constraint.ops[0], device) == model.on(other, device))
+
+
+def _max_devices(_formulation: BatchIntervals, model: BatchedIntervals, constraint: MaxDevices) -> None:
+    if not model.used:
+        model.used = {u: model.binary() for u in range(len(model.instance.devices))}
+        for (_, u, _), column in model.z.items():
+            model.row({column: 1, model.used[u]: -1}, None, 0)
+    model.row(dict.fromkeys(model.used.values(), 1), None, constraint.count)
+
+
+def _separate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Separate) -> None:
+    for device in model.instance.devices:
+        total = sum((model.on(op, device) for op in dict.fromkeys(constraint.ops)), Linear(0.0, {}))
+        formulation.add_row(model, total <= 1)
+
+
+for _kind in (BatchIntervals, BatchCounts):
+    express(Colocate, _kind.name)(_colocate)
+    express(Separate, _kind.name)(_separate)
+    express(MaxDevices, _kind.name)(_max_devices)

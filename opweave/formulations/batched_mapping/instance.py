@@ -1,0 +1,185 @@
+"""Batched mapping as arrays over operators, devices, edges and granules: what searches, bounds and models work on.
+
+A *granule* is the largest number of inputs that measures all batch sizes: whatever happens, whole granules move through
+the devices of an operator, though two operators may cut the batch differently. An *edge* is a pair of operators
+(i, j) with data between them; of several tensors the largest sets the delay. Moving f inputs of edge e from device a to
+device b takes ``latency[a, b] + size[e] * f * seconds_per_byte[a, b]`` seconds (f = 1 for ``"delay_per_input"``).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.unsplit import placement_with
+from opweave.formulations.expressions import express
+from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
+from opweave.formulations.placement.instance import lower as lower_placement
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.batched_mapping_shortage import shortage
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
+from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.problems.share import Share
+
+TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
+"""Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchedInstance:
+    """Arrays indexed by operator i, device u, granules c, edge e.
+
+    Attributes
+    ----------
+    names, devices
+        Operator ids and device names.
+    batch, granule, granules
+        Inputs, inputs of a granule, granules of the whole batch (G).
+    seconds
+        Run time of c granules, inf where that cannot or may not be; 0 for none. Shape (operators, devices, G + 1).
+    source, target, size
+        Producer, consumer and bytes (of one input) of every edge.
+    incoming, outgoing
+        Edges into and out of every operator.
+    waits
+        Operators that side constraints ask every operator to wait for, all batches of them.
+    order
+        Operators, predecessors and those waited for first.
+    latency, seconds_per_byte
+        Shape (devices, devices); zero on the diagonal. The latency is inf where nothing can be sent.
+    grows
+        Whether the delay grows with the inputs that move together.
+    memory
+        Bytes that each input of an operator takes.
+    parameters, parameter_bytes
+        Parameters of every operator, counted once per device; their sizes.
+    capacity
+        Bytes of every device, ``NO_LIMIT`` where there is none.
+    """
+
+    names: tuple[str, ...]
+    devices: tuple[str, ...]
+    batch: int
+    granule: int
+    granules: int
+    seconds: FloatArray
+    source: IntArray
+    target: IntArray
+    size: IntArray
+    incoming: Adjacency
+    outgoing: Adjacency
+    waits: Adjacency
+    order: IntArray
+    latency: FloatArray
+    seconds_per_byte: FloatArray
+    grows: bool
+    memory: IntArray
+    parameters: Adjacency
+    parameter_bytes: IntArray
+    capacity: IntArray
+
+    @property
+    def operators(self) -> int:
+        """Number of operators."""
+        return len(self.names)
+
+    @property
+    def limited(self) -> bool:
+        """Whether any device's memory is limited."""
+        return bool((self.capacity != NO_LIMIT).any())
+
+    def delay(self, e: int, a: int, b: int, inputs: int) -> float:
+        """Seconds that ``inputs`` inputs of edge e take from device a to device b."""
+        moved = int(self.size[e]) * (inputs if self.grows else 1)
+        return 0.0 if a == b else float(self.latency[a, b] + moved * self.seconds_per_byte[a, b])
+
+    def sizes(self, i: int, u: int) -> list[int]:
+        """Granules that operator i can run on device u, at least one."""
+        return [c for c in range(1, self.granules + 1) if np.isfinite(self.seconds[i, u, c])]
+
+
+def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
+    """As :func:`lower`, after the cheap proofs that nothing fits.
+
+    Raises
+    ------
+    ContradictionError
+        When there is no mapping; the message says why, and what the largest batch would be.
+    """
+    reason = shortage(problem)
+    if reason is not None:
+        raise ContradictionError(reason)
+    return lower(problem)
+
+
+def lower(problem: BatchedMapping) -> BatchedInstance:
+    """Write a problem as arrays; Pin, Forbid, MemoryCap, Share and order arcs are taken in.
+
+    Raises
+    ------
+    ContradictionError
+        When these leave an operator no device, or close a cycle.
+    """
+    known = problem.known_seconds
+    devices = [device.name for device in problem.cluster.devices]
+    least = [[min(known[op.id].get(name, {0: np.nan}).values()) for name in devices] for op in problem.graph.operators]
+    cheapest = np.asarray(least, dtype=np.float64).reshape(len(least), len(devices))
+    plain = lower_placement(placement_with(problem, problem.graph, cheapest))
+    sizes = {size for by_device in known.values() for by_size in by_device.values() for size in by_size}
+    granule = math.gcd(problem.batch, *sizes)
+    pairs, edge_of = np.unique(np.stack([plain.source, plain.target]), axis=1, return_inverse=True)
+    size = np.zeros(pairs.shape[1], dtype=np.int64)
+    np.maximum.at(size, np.ravel(edge_of), plain.size)
+    count = plain.operators
+    return BatchedInstance(
+        names=plain.names,
+        devices=plain.devices,
+        batch=problem.batch,
+        granule=granule,
+        granules=problem.batch // granule,
+        seconds=_seconds(problem, np.isfinite(plain.seconds), granule),
+        source=np.ascontiguousarray(pairs[0]),
+        target=np.ascontiguousarray(pairs[1]),
+        size=size,
+        incoming=Adjacency.from_pairs(count, pairs[1], np.arange(pairs.shape[1])),
+        outgoing=Adjacency.from_pairs(count, pairs[0], np.arange(pairs.shape[1])),
+        waits=with_order_arcs(problem, Adjacency.from_lists([[]] * count)),
+        order=topological_order(plain.after),
+        latency=plain.latency,
+        seconds_per_byte=plain.seconds_per_byte,
+        grows=problem.transfers == "delay",
+        memory=np.asarray([problem.bytes_per_input[name] for name in plain.names], dtype=np.int64),
+        parameters=plain.parameters,
+        parameter_bytes=plain.parameter_bytes,
+        capacity=plain.capacity,
+    )
+
+
+def _seconds(problem: BatchedMapping, allowed: FloatArray, granule: int) -> FloatArray:
+    """Run times by granules, where Pin, Forbid and Share let an operator run."""
+    graph, devices = problem.graph, [device.name for device in problem.cluster.devices]
+    seconds = np.full((len(graph.operators), len(devices), problem.batch // granule + 1), np.inf)
+    seconds[:, :, 0] = 0.0
+    for i, op in enumerate(graph.operators):
+        for u, name in enumerate(devices):
+            if allowed[i, u]:
+                for size, lasts in problem.known_seconds[op.id].get(name, {}).items():
+                    seconds[i, u, size // granule] = lasts
+    for share in problem.constraints:
+        if isinstance(share, Share):
+            row = seconds[graph.operator_index[share.op], devices.index(share.device)]
+            kept = row[share.inputs // granule] if share.inputs % granule == 0 else np.inf
+            row[:] = np.inf
+            if share.inputs % granule == 0:
+                row[share.inputs // granule] = kept
+    return seconds
+
+
+for _kind in TAKEN_IN:
+
+    @express(_kind, "batched_arrays")
+    def _taken_in(_problem: BatchedMapping, _constraint: Constraint) -> None:
+        """Nothing to add: :func:`lower` has written the constraint into the arrays."""

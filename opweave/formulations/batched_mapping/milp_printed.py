@@ -1,0 +1,55 @@
+"""The program with equation (3) of "DiviML" as it is printed, beside the mended one."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.milp import Identities
+from opweave.formulations.batched_mapping.program import BatchedModel, serial_length, understand
+from opweave.formulations.bulk import Rows
+from opweave.formulations.formulation import register_formulation
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedSchedule
+from opweave.problems.graph_arrays import IntArray
+
+
+@register_formulation
+class Printed(Identities):
+    """(3) as the paper prints it, in addition: batches wait for each other even where no input passes.
+
+    Its optimum is that of the paper's model, which can lie above the problem's; so its bounds prove nothing.
+    """
+
+    name: ClassVar[str] = "printed"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
+    restricts: ClassVar[bool] = True
+
+    def _more_rows(self, written: BatchedModel) -> None:
+        """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, l] + x[i, u, l] - 1) <= s[j, v] for all l."""
+        rows, instance = Rows(), written.instance
+        for e, u, v in written.p:
+            if u != v and not math.isfinite(instance.latency[u, v]):
+                continue
+            i, j = int(instance.source[e]), int(instance.target[e])
+            sent = instance.delay(e, u, v, 1) / written.unit
+            for inputs in range(instance.batch if sent > 0 else 1):
+                terms = {int(written.start[i, u]): 1.0, int(written.start[j, v]): -1.0, **written.length(i, u)}
+                if sent > 0:
+                    terms |= {int(written.x[i, u, inputs]): sent, int(written.x[j, v, inputs]): sent}
+                rows.at_most(terms, sent)
+        written.add_rows("printed", rows)
+
+    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+        """A known schedule gives no starts here: its batches may run earlier than these rows allow."""
+        where, start = super().settled(written, solution)
+        return where, np.full_like(start, np.nan)
+
+    def _horizon(self, instance: BatchedInstance) -> float:
+        return serial_length(instance)
+
+
+understand(Printed.name)

@@ -1,0 +1,154 @@
+"""The program with identical devices in order: section VI of "DiviML", and first use.
+
+Sound because identical devices can be renamed in any schedule; no two of these orders are used together. Where side
+constraints or added rows may tell devices apart, nothing is ordered.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.milp import Identities
+from opweave.formulations.batched_mapping.program import BatchedModel, understand
+from opweave.formulations.bulk import Rows, Terms
+from opweave.formulations.formulation import register_formulation
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedSchedule
+from opweave.problems.graph_arrays import IntArray
+
+
+class Twins(Identities):
+    """Identical devices in the order of some measure of their use, the most used first."""
+
+    def measure(self, written: BatchedModel, u: int) -> Terms:
+        """What orders them; nothing where the rows are others."""
+        return {}
+
+    def _more_rows(self, written: BatchedModel) -> None:
+        rows = Rows()
+        for group in twins_of(written):
+            for first, second in pairwise(group):
+                terms = {column: -value for column, value in self.measure(written, first).items()}
+                rows.at_most({**terms, **self.measure(written, second)}, 0.0)
+        written.add_rows("twins", rows)
+
+    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+        """The same schedule with identical devices renamed so that the rows hold."""
+        where, start = super().settled(written, solution)
+        for group in twins_of(written):
+            ranked = sorted(group, key=lambda u: self._turn(written, where, u))
+            renamed = np.arange(start.shape[1])
+            renamed[ranked] = group
+            start[:, group] = start[:, ranked]
+            where = renamed[where]
+        order = np.argsort(where[written.instance.order[0]], kind="stable") if len(where) else np.arange(where.shape[1])
+        return where[:, order], start
+
+    def _turn(self, written: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
+        count = (where == u).sum(axis=1)
+        total = 0.0
+        for i in np.flatnonzero(count).tolist():
+            total += self._part(written.instance, i, u, int(count[i]))
+        return (-total,)
+
+    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
+        """What a batch adds to the measure."""
+        return 0.0
+
+
+@register_formulation
+class ByTasks(Twins):
+    """Section VI: identical devices by the number of inputs that they run over all operators."""
+
+    name: ClassVar[str] = "tasks"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
+
+    def measure(self, written: BatchedModel, u: int) -> Terms:
+        return dict.fromkeys(written.x[:, u].ravel().tolist(), 1.0)
+
+    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
+        return float(inputs)
+
+
+@register_formulation
+class ByBatches(Twins):
+    """Section VI: identical devices by the number of batches that they run."""
+
+    name: ClassVar[str] = "batches"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
+
+    def measure(self, written: BatchedModel, u: int) -> Terms:
+        terms: Terms = {}
+        for i in range(written.instance.operators):
+            terms |= written.present(i, u)
+        return terms
+
+    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
+        return 1.0
+
+
+@register_formulation
+class ByBusyTime(Twins):
+    """Section VI: identical devices by the time that they are busy."""
+
+    name: ClassVar[str] = "busy"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
+
+    def measure(self, written: BatchedModel, u: int) -> Terms:
+        terms: Terms = {}
+        for i in range(written.instance.operators):
+            terms |= written.length(i, u)
+        return terms
+
+    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
+        return float(instance.seconds[i, u, inputs // instance.granule])
+
+
+@register_formulation
+class FirstUse(Twins):
+    """Identical devices by first use: operator i may use one only if its twin in front is used by some k <= i."""
+
+    name: ClassVar[str] = "first_use"
+    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
+
+    def _more_rows(self, written: BatchedModel) -> None:
+        rows = Rows()
+        for group in twins_of(written):
+            for first, second in pairwise(group):
+                before: Terms = {}
+                for i in written.instance.order.tolist():
+                    before |= dict.fromkeys(written.present(i, first), -1.0)
+                    rows.at_most({**before, **written.present(i, second)}, 0.0)
+        written.add_rows("twins", rows)
+
+    def _turn(self, written: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
+        used = (where == u).any(axis=1)[written.instance.order]
+        return (float(used.argmax()) if used.any() else math.inf,)
+
+
+def twins_of(written: BatchedModel) -> list[list[int]]:
+    """Groups of devices that can be swapped: alike in the cluster, in their costs, and in all side constraints."""
+    if written.problem.constraints or written.extended:
+        return []
+    index = written.problem.cluster.device_index
+    groups = []
+    for names in written.problem.cluster.identical_groups:
+        group: list[list[int]] = []
+        for u in (index[name] for name in names):
+            for alike in group:
+                if np.array_equal(written.instance.seconds[:, u], written.instance.seconds[:, alike[0]]):
+                    alike.append(u)
+                    break
+            else:
+                group.append([u])
+        groups += [alike for alike in group if len(alike) > 1]
+    return groups
+
+
+for _kind in (ByTasks, ByBatches, ByBusyTime, FirstUse):
+    understand(_kind.name)

@@ -1,0 +1,115 @@
+"""The whole batch on one device for each operator: a placement, so that everything known of placement serves.
+
+With a batch of one input nothing else is possible, and the two problems are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule
+from opweave.problems.constraints import Constraint, Forbid, Pin
+from opweave.problems.costs import Costs
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import MAX_BYTES
+from opweave.problems.placement import Placement, Schedule
+from opweave.problems.share import Share
+from opweave.problems.spec import FrozenDict
+
+
+def seconds_of(problem: BatchedMapping, size: int) -> FloatArray:
+    """Seconds of a batch of ``size`` for every operator on every device, NaN where it cannot run."""
+    known = problem.known_seconds
+    rows = [
+        [known[op.id].get(device.name, {}).get(size, np.nan) for device in problem.cluster.devices]
+        for op in problem.graph.operators
+    ]
+    return np.asarray(rows, dtype=np.float64).reshape(len(rows), len(problem.cluster.devices))
+
+
+def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray) -> Placement:
+    """A placement on the same cluster under the same constraints; NaN where an operator cannot run."""
+    table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
+    costs = Costs(
+        operators=tuple(op.id for op in graph.operators),
+        devices=tuple(device.name for device in problem.cluster.devices),
+        table=table,
+    )
+    return Placement(
+        graph=graph,
+        cluster=problem.cluster,
+        costs=costs,
+        constraints=tuple(_plain(problem)),
+        transfers="delay",
+        memory="parameters" if problem.memory == "parameters" else "additive",
+    )
+
+
+def _plain(problem: BatchedMapping) -> Iterator[Constraint]:
+    """The side constraints in placement's words; shares of a part of the batch have none."""
+    for constraint in problem.constraints:
+        if not isinstance(constraint, Share):
+            yield constraint
+        elif constraint.inputs == 0:
+            yield Forbid(op=constraint.op, device=constraint.device)
+        elif constraint.inputs == problem.batch:
+            yield Pin(op=constraint.op, device=constraint.device)
+
+
+def unsplit(problem: BatchedMapping) -> Placement | None:
+    """The placement that runs every operator with the whole batch on one device.
+
+    Returns
+    -------
+    Placement or None
+        Tensors and workspaces are those of the whole batch. None where an operator has no device that takes the whole
+        batch, or sizes would leave the range of bytes.
+    """
+    seconds = seconds_of(problem, problem.batch)
+    shares = [each.inputs for each in problem.constraints if isinstance(each, Share)]
+    if np.isnan(seconds).all(axis=1).any() or any(0 < inputs < problem.batch for inputs in shares):
+        return None
+    graph, batch = problem.graph, problem.batch
+    moved = batch if problem.transfers == "delay" else 1
+    held = {name: batch * size for name, size in problem.bytes_per_input.items()}
+    sizes = {tensor.id: moved * tensor.bytes for tensor in graph.tensors}
+    if max([*sizes.values(), *held.values()], default=0) > MAX_BYTES:
+        return None
+    owned = {tensor.id: sizes[tensor.id] for tensor in graph.tensors if tensor.alias_of is None}
+    scaled = OpGraph(
+        name=graph.name,
+        tensors=tuple(tensor.model_copy(update={"bytes": sizes[tensor.id]}) for tensor in graph.tensors),
+        operators=tuple(
+            op.model_copy(
+                update={"workspace_bytes": max(0, held[op.id] - sum(owned.get(name, 0) for name in op.outputs))}
+            )
+            for op in graph.operators
+        ),
+        parameters=graph.parameters,
+        outputs=graph.outputs,
+    )
+    return placement_with(problem, scaled, seconds)
+
+
+def whole(problem: BatchedMapping, schedule: Schedule) -> BatchedSchedule:
+    """A schedule of the unsplit problem in the words of batched mapping."""
+    inputs = tuple(range(problem.batch))
+    batches = []
+    for op in problem.graph.operators:
+        device, start = schedule.device[op.id], schedule.start[op.id]
+        lasts = problem.known_seconds[op.id][device][problem.batch]
+        batches.append(Batch(operator=op.id, device=device, inputs=inputs, start=start, end=start + lasts))
+    return BatchedSchedule(batches=tuple(batches))
+
+
+def single(problem: BatchedMapping, solution: BatchedSchedule) -> Schedule | None:
+    """The same, backwards; None where some operator's batch is split."""
+    if any(len(batch.inputs) != problem.batch for batch in solution.batches):
+        return None
+    return Schedule(
+        device=FrozenDict({batch.operator: batch.device for batch in solution.batches}),
+        start=FrozenDict({batch.operator: batch.start for batch in solution.batches}),
+    )

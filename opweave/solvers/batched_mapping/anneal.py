@@ -1,0 +1,233 @@
+"""Simulated annealing over strings and order, compiled.
+
+Moves put one granule on another device, swap two granules of an operator, put a block of them on one device, copy the
+string of a neighbour or of a list of candidates, or shift a node in the order. The acceptance threshold is drawn before
+the move is judged, so that decoding can stop as soon as an end and what must follow it exceed it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.net import (
+    BatchNet,
+    Strings,
+    can_run,
+    move_granule,
+    new_strings,
+    overfull,
+    play,
+)
+from opweave.solvers.compiled import inlined, kernel
+
+DRAWS = 6
+"""Random numbers that a move takes."""
+
+REACH = 12
+"""How many times the number of devices a node is shifted at most."""
+
+SEARCH_MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
+"""Cumulated shares of the five moves, in the order of the module's first paragraph."""
+
+PAPER_MOVES = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
+"""Single granules only, in a fixed order: the paper's simulated annealing."""
+
+
+class Window(NamedTuple):
+    """What a search may change.
+
+    Attributes
+    ----------
+    operators
+        Those whose strings may change.
+    low, high
+        Places of the order that are decoded; all nodes of ``operators`` and nothing else.
+    free, end
+        Devices and batches as the places before left them. Shapes (devices,), (operators, devices).
+    tail
+        Least time after the end of a batch. Shape (operators, devices, G + 1).
+    """
+
+    operators: IntArray
+    low: int
+    high: int
+    free: FloatArray
+    end: FloatArray
+    tail: FloatArray
+
+
+@inlined
+def _judge(
+    net: BatchNet, strings: Strings, order: IntArray, window: Window, free: FloatArray, threshold: float
+) -> float:
+    devices = len(free)
+    free[:] = window.free
+    for p in range(window.low, window.high):
+        node = order[p]
+        window.end[node // devices, node % devices] = -1.0
+    return play(net, strings, order, window.low, window.high, free, window.end, window.tail, threshold)
+
+
+@inlined
+def _slide(order: IntArray, at: int, to: int) -> None:
+    node = order[at]
+    step = 1 if to > at else -1
+    p = at
+    while p != to:
+        order[p] = order[p + step]
+        p += step
+    order[to] = node
+
+
+@inlined
+def _spell(net: BatchNet, strings: Strings, i: int, string: IntArray) -> None:
+    for g in range(len(string)):
+        move_granule(net, strings, i, g, string[g])
+
+
+@inlined
+def _new_string(
+    net: BatchNet, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
+) -> None:
+    """Write what a move makes of operator i's string."""
+    granules, devices = len(string), net.seconds.shape[1]
+    string[:] = strings.where[i]
+    if kind == 0:
+        string[int(draw[2] * granules)] = int(draw[3] * devices)
+    elif kind == 1:
+        a, b = int(draw[2] * granules), int(draw[3] * granules)
+        string[a], string[b] = string[b], string[a]
+    elif kind == 2:
+        size = 1 + int(draw[2] * granules)
+        first = int(draw[3] * granules)
+        u = int(draw[5] * devices)
+        for g in range(size):
+            string[(first + g) % granules] = u
+    else:
+        before = net.in_start[i + 1] - net.in_start[i]
+        neighbours = before + net.out_start[i + 1] - net.out_start[i]
+        pick = int(draw[2] * (neighbours + 1))
+        if pick < before:
+            string[:] = strings.where[net.source[net.incoming[net.in_start[i] + pick]]]
+        elif pick < neighbours:
+            string[:] = strings.where[net.target[net.outgoing[net.out_start[i] + pick - before]]]
+        else:
+            string[:] = candidates[int(draw[3] * len(candidates))]
+
+
+@kernel
+def anneal(
+    net: BatchNet,
+    where: IntArray,
+    order: IntArray,
+    window: Window,
+    moves: FloatArray,
+    candidates: IntArray,
+    draws: FloatArray,
+    heat: FloatArray,
+    best_where: IntArray,
+    best_order: IntArray,
+) -> tuple[float, float]:
+    """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
+
+    ``where`` and ``order`` are left as the last move left them; the best plan met goes to ``best_where`` and
+    ``best_order``. Returns its largest end + tail and that of the last.
+    """
+    strings = new_strings(net, where)
+    devices = net.seconds.shape[1]
+    free = np.empty(devices)
+    current = _judge(net, strings, order, window, free, np.inf)
+    best = current
+    best_where[:] = where
+    best_order[:] = order
+    position = np.empty(len(order), dtype=np.int64)
+    for p in range(len(order)):
+        position[order[p]] = p
+    string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
+    for m in range(len(draws)):
+        draw = draws[m]
+        i = window.operators[int(draw[0] * len(window.operators))]
+        kind = 0
+        while draw[1] >= moves[kind]:
+            kind += 1
+        threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
+        at, to = 0, 0
+        if kind == 4:
+            node = i * devices + strings.where[i, int(draw[2] * where.shape[1])]
+            at = window.low
+            at = position[node]
+            to = at + int((2.0 * draw[3] - 1.0) * REACH * devices)
+            to = max(window.low, min(window.high - 1, to))
+            if to == at:
+                continue
+            _slide(order, at, to)
+        else:
+            _new_string(net, strings, i, kind, draw, candidates, string)
+            old[:] = strings.where[i]
+            if (string == old).all():
+                continue
+            _spell(net, strings, i, string)
+        value = np.inf
+        if kind == 4 or (can_run(net, strings, i) and not overfull(net, strings)):
+            value = _judge(net, strings, order, window, free, threshold)
+        if value <= threshold and value < np.inf:
+            current = value
+            if kind == 4:
+                for p in range(min(at, to), max(at, to) + 1):
+                    position[order[p]] = p
+            if value < best:
+                best = value
+                best_where[:] = strings.where
+                best_order[:] = order
+            continue
+        if kind == 4:
+            _slide(order, to, at)
+        else:
+            _spell(net, strings, i, old)
+    where[:] = strings.where
+    return best, current
+
+
+@kernel
+def climb(
+    net: BatchNet, where: IntArray, order: IntArray, window: Window, draws: FloatArray, best_where: IntArray
+) -> float:
+    """The (1+1) EA: each row of ``draws`` (steps, operators x G, 2) flips every granule with probability 1 / (n G).
+
+    Accepts what is no worse. Returns the best value; its strings are in ``best_where``.
+    """
+    strings = new_strings(net, where)
+    operators, granules = where.shape
+    devices = net.seconds.shape[1]
+    free = np.empty(devices)
+    current = _judge(net, strings, order, window, free, np.inf)
+    flips = draws.shape[1]
+    touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
+    for m in range(len(draws)):
+        count, possible = 0, True
+        for x in range(flips):
+            # the number of flips is binomial with mean 1: near enough to a Poisson draw by its gaps
+            if draws[m, x, 0] >= 1.0:
+                break
+            cell = int(draws[m, x, 0] * operators * granules)
+            i, g = cell // granules, cell % granules
+            touched[count], old[count] = cell, strings.where[i, g]
+            count += 1
+            move_granule(net, strings, i, g, int(draws[m, x, 1] * devices))
+            possible = possible and True
+        for x in range(count):
+            possible = possible and can_run(net, strings, touched[x] // granules)
+        value = np.inf
+        if possible and not overfull(net, strings):
+            value = _judge(net, strings, order, window, free, current)
+        if value <= current:
+            current = value
+            continue
+        for x in range(count - 1, -1, -1):
+            move_granule(net, strings, touched[x] // granules, touched[x] % granules, old[x])
+    best_where[:] = strings.where
+    return current

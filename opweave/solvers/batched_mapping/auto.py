@@ -1,0 +1,158 @@
+"""The default plan for batched mapping: floors and list schedules, split and whole; bounds; windows; local search.
+
+It contains every list scheduler, so it is never worse than any of them, and the best device alone is the first. Where
+the batch cannot be split, the problem is a placement and goes to placement's own plan.
+"""
+
+from __future__ import annotations
+
+from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.expressions import expressible
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
+from opweave.solvers.batched_mapping.lists import TARGETS
+from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
+from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.batched_mapping.replicate import replicated
+from opweave.solvers.batched_mapping.rolling import roll
+from opweave.solvers.batched_mapping.split import EXACT_SECONDS, Split, split
+from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
+from opweave.solvers.placement.auto import solve_auto as solve_placement
+from opweave.solvers.placement.local import solve_local as search_placement
+from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
+from opweave.solvers.run import Outcome, Run
+
+ENGINE = "highs"
+ENGINE_CELLS = 40
+"""Operators x devices x inputs up to which the integer program runs when nothing else has closed the gap."""
+
+UNTIMED_SECONDS = 20.0
+"""Most seconds of a stage when there is no time limit."""
+
+BOUND_SHARE = 0.15
+"""Of the time: lower bounds by modules, at most; they mostly take less."""
+
+PLACEMENT_SHARE = 0.3
+MODULE_ENGINE = "cp-sat"
+SMALL_MODULE = 20
+"""Of the time: placement's plan before modules of more operators than this go to an engine."""
+
+WHOLE_SHARE = 0.12
+"""Of the time: plans that do not split the batch, by placement's local search."""
+
+ROLLS = 2
+
+
+def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
+    """Put the solvers of batched mapping together."""
+    instance = lower_unless_short(problem)
+    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+        return find_solver(problem, ENGINE).run(problem, run)
+    if not instance.operators:
+        run.proved(0.0, "trivial")
+        run.found(BatchedSchedule(batches=()), 0.0)
+        return Outcome(run.termination())
+    search = new_search(problem, instance, run)
+    begin(search)
+    for plan in replicated(problem, instance, search.net, run):
+        search.consider(plan)
+    best = quick_bounds(instance, search.reach, run)
+    if not run.should_stop():
+        with run.at_most(_share(run, BOUND_SHARE)):
+            module_bounds(problem, instance, best, run)
+    if never_splits(instance):
+        return _whole(search)
+    _improve(search, modules_of(instance, CHANNELS, least=WIDE))
+    cells = instance.operators * len(instance.devices) * instance.batch
+    if cells <= ENGINE_CELLS and not run.should_stop():
+        with run.at_most(_share(run, 1.0)):
+            outcome = find_solver(problem, ENGINE).run(problem, run)
+        if outcome.infeasible:
+            return outcome
+    return _finish(search)
+
+
+def _whole(search: BatchSearch) -> Outcome:
+    """The batch cannot be split: placement's plan, then modules by a constraint program where one channel joins them.
+
+    Placement's own decomposition closes small modules at once; of larger ones the constraint program proves more.
+    """
+    run, problem = search.run, search.problem
+    if run.should_stop():
+        return Outcome(run.termination())
+    cut = Split(search, 1)
+    largest = max(len(module.operators) for module in cut.modules)
+    modular = len(cut.modules) > 1 and largest > SMALL_MODULE and cut.separates() and _available(problem, MODULE_ENGINE)
+    if run.time_limit is None or not modular:
+        return solve_whole(solve_placement, problem, run)
+    with run.at_most(PLACEMENT_SHARE * _share(run, 1.0)):
+        outcome = solve_whole(solve_placement, problem, run)
+    if outcome.infeasible or run.closed() or run.should_stop():
+        return outcome
+    begin_again(search)
+    split(search, channels=1, solver=MODULE_ENGINE, seconds=EXACT_SECONDS)
+    return outcome if run.should_stop() or run.closed() else solve_whole(solve_placement, problem, run)
+
+
+def _available(problem: BatchedMapping, solver: str) -> bool:
+    return any(row.name == solver and row.available for row in solvers(problem))
+
+
+def _improve(search: BatchSearch, modules: list[Module]) -> None:
+    """Plans that do not split, then windows and annealing in turn."""
+    run = search.run
+    if not run.should_stop():
+        with run.at_most(WHOLE_SHARE * _share(run, 1.0)):
+            solve_whole(search_placement, search.problem, run)
+        begin_again(search)
+    rounds = 0
+    timed = run.time_limit is not None
+    while search.best is not None and not run.should_stop() and (timed or rounds < UNTIMED_ROUNDS):
+        if rounds < ROLLS and len(modules) > 1:
+            roll(search, modules, rounds)
+        search.anneal_round(rounds)
+        rounds += 1
+
+
+def begin_again(search: BatchSearch) -> None:
+    """Take in the run's best plan, if it is not the search's own."""
+    from opweave.solvers.batched_mapping.schedule import granules_of
+
+    if isinstance(search.run.best, BatchedSchedule) and (search.run.objective or 0.0) < search.makespan:
+        plan = granules_of(search.instance, search.run.best)
+        if plan is not None:
+            search.consider(plan)
+
+
+def _finish(search: BatchSearch) -> Outcome:
+    """Use what time is left, and say how it ended."""
+    run = search.run
+    number = 100
+    while run.time_limit is not None and search.best is not None and not run.should_stop():
+        search.anneal_round(number)
+        number += 1
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
+    if run.time_limit is None and not run.closed():
+        return Outcome(Termination.BUDGET)
+    return Outcome(run.termination())
+
+
+def _share(run: Run, share: float) -> float:
+    left = run.remaining()
+    return UNTIMED_SECONDS * share if left is None else share * left
+
+
+register(
+    Solver(
+        name="auto",
+        problem=BatchedMapping.kind,
+        kind="plan",
+        run=solve_auto,
+        about="one device, list schedules split and whole, bounds, rolling windows and local search",
+        proves="bound",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=(*TARGETS, "identities"),
+    )
+)

@@ -1,0 +1,1 @@
+"""Lower bounds on the makespan of batched mapping, each with its proof; :mod:`.best` takes the largest."""

@@ -1,0 +1,133 @@
+"""The largest of the lower bounds, from the cheap to the dear, and which one it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.bounds.energetic import energetic
+from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
+from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
+from opweave.solvers.batched_mapping.fan_out import Work, solve_part
+from opweave.solvers.batched_mapping.module_problems import module_problem
+from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.run import Run
+
+ROUNDING = 1e-9
+"""Relative allowance for the rounding of sums of seconds."""
+
+LARGEST_SEARCHED = 24
+SEARCH_SECONDS = 2.0
+"""Most operators of a set that is searched for LBound, and most seconds for it."""
+
+WIDE = 8
+"""Fewest operators of a module."""
+
+CHANNELS = 4
+"""Most channels of the modules that LBound is computed over."""
+
+
+class Best:
+    """The best bound so far; lifts the run's bound as it grows."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.value = 0.0
+
+    def report(self, value: float, source: str) -> None:
+        """Take note of a bound."""
+        safe, known = value * (1.0 - ROUNDING), self.run.objective
+        if known is not None and known * (1.0 - 10.0 * ROUNDING) <= safe < known:
+            safe = float(known)  # they differ by rounding only
+        if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
+            self.value = max(safe, self.value)
+            self.run.proved(self.value, source)
+
+
+def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
+    """Critical path, area and energetic bound: a second or two at most, whatever the size.
+
+    Raises
+    ------
+    ContradictionError
+        When links leave some operator no way to run, which makes its path infinite.
+    """
+    best = Best(run)
+    if not instance.operators:
+        best.report(0.0, "critical path")
+        return best
+    run.enter("bounds")
+    path = critical_path(reach)
+    if not np.isfinite(path):
+        raise ContradictionError(_severed(instance, reach))
+    best.report(path, "critical path with batches")
+    if run.should_stop():
+        return best
+    whole = area(instance.seconds, np.zeros(len(instance.devices)), instance.granules)
+    best.report(whole.value, "area")
+    keep_going = _patience(run)
+    best.report(energetic(instance, reach, whole.price, max(best.value, 0.0), keep_going), "energetic")
+    return best
+
+
+def _severed(instance: BatchedInstance, reach: Reach) -> str:
+    """Name an operator that no path of finite length passes."""
+    through = (reach.heads + reach.seconds + reach.tails)[:, :, 1].min(axis=1)
+    stuck = np.flatnonzero(~np.isfinite(through))
+    if len(stuck):
+        return (
+            f"operator {instance.names[stuck[0]]!r} cannot run anywhere: no links join the devices that it and the "
+            "operators around it may run on"
+        )
+    return "batch sizes and links together leave no way to send the whole batch through every operator"
+
+
+def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
+    """LBound over modules with one to several channels."""
+    if run.should_stop():
+        return
+    run.enter("bounds by modules")
+    known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
+    tried: set[tuple[int, ...]] = set()
+    for channels in range(1, CHANNELS + 1):
+        modules = modules_of(instance, channels, least=WIDE)
+        cuts = tuple(len(module.operators) for module in modules)
+        if cuts not in tried and not run.should_stop():
+            best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
+        tried.add(cuts)
+
+
+def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Known:
+    """What a search proves of operators of one module by themselves, one granule through them; each set once."""
+    found: dict[bytes, float] = {}
+    nothing = np.zeros(0, dtype=np.int64)
+
+    def known(operators: IntArray) -> float:
+        members = np.sort(operators)
+        key = members.tobytes()
+        if key not in found:
+            found[key] = 0.0
+            if len(members) <= LARGEST_SEARCHED and not problem.constraints and not run.should_stop():
+                rank = np.argsort(np.argsort(instance.order))
+                part = module_problem(
+                    problem, instance, Module(members[np.argsort(rank[members])], nothing, nothing), None, None
+                )
+                found[key] = solve_part(Work(part.problem, "search", SEARCH_SECONDS, run.seed)).bound or 0.0
+        return found[key]
+
+    return known
+
+
+def nothing_known(_operators: IntArray) -> float:
+    """Nothing is proved of modules by themselves."""
+    return 0.0
+
+
+def _patience(run: Run) -> Callable[[], bool]:
+    return lambda: not run.should_stop()

@@ -1,0 +1,93 @@
+"""Energetic bound: operators with late heads and long tails share what is left of the time between.
+
+Proof: let S be the operators whose least head is >= h and least tail >= t, and h[u], t[u] the least ones that
+operators of S have on device u. If device u runs some of S, that work lies between h[u] and C - t[u]; if it runs none,
+C >= floor for any known bound. So C >= min(h[u] + t[u], floor) + work on u in both cases, the rows of the area
+bound with these idle times.
+
+Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules";
+Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.placement.instance import FloatArray
+from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.bounds.reach import Reach
+from opweave.solvers.compiled import kernel
+
+THRESHOLDS = 60
+"""Heads and tails that are tried as thresholds, each."""
+
+REFINED = 6
+"""Most promising pairs of thresholds whose areas are computed."""
+
+
+def energetic(
+    instance: BatchedInstance, reach: Reach, price: FloatArray, floor: float, keep_going: Callable[[], bool]
+) -> float:
+    """The largest energetic bound that a search over thresholds finds.
+
+    Parameters
+    ----------
+    price
+        Prices of the devices' time at which pairs of thresholds are compared.
+    floor
+        Any lower bound on the makespan.
+    """
+    if not instance.operators:
+        return floor
+    able = np.isfinite(reach.seconds[:, :, 1])
+    heads = np.where(able, reach.heads[:, :, 1], np.inf)
+    tails = np.where(able, reach.tails[:, :, 1], np.inf)
+    early, late = heads.min(axis=1), tails.min(axis=1)
+    work = _least_work(instance, price)
+    found = []
+    for h in _spread(early):
+        for t in _spread(late):
+            inside = (early >= h) & (late >= t)
+            if inside.any():
+                found.append((h + t + float(work[inside].sum()), h, t))
+    best = floor
+    for _, h, t in sorted(found, reverse=True)[:REFINED]:
+        if not keep_going():
+            break
+        inside = (early >= h) & (late >= t)
+        ends = heads[inside].min(axis=0) + tails[inside].min(axis=0)
+        idle = np.minimum(ends, best)
+        best = max(best, area(np.ascontiguousarray(instance.seconds[inside]), idle, instance.granules).value)
+    return best
+
+
+def _spread(values: FloatArray) -> list[float]:
+    unique = np.unique(values[np.isfinite(values)])
+    return [float(v) for v in unique[np.unique(np.linspace(0, len(unique) - 1, THRESHOLDS).astype(np.int64))]]
+
+
+def _least_work(instance: BatchedInstance, price: FloatArray) -> FloatArray:
+    """Priced seconds of every operator's cheapest cut. Shape (operators,)."""
+    return priced.sized(instance.seconds.size * (instance.granules + 1))(instance.seconds, price)
+
+
+@kernel
+def priced(seconds: FloatArray, price: FloatArray) -> FloatArray:
+    """See :func:`_least_work`."""
+    operators, devices, columns = seconds.shape
+    total = np.zeros(operators)
+    for i in range(operators):
+        cost = np.full(columns, np.inf)
+        cost[0] = 0.0
+        for u in range(devices):
+            after = np.full(columns, np.inf)
+            for made in range(columns):
+                for c in range(made + 1):
+                    if seconds[i, u, c] < np.inf:
+                        after[made] = min(after[made], cost[made - c] + price[u] * seconds[i, u, c])
+            cost = after
+        total[i] = cost[columns - 1]
+    return total

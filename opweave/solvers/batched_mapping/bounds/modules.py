@@ -1,0 +1,171 @@
+"""Lower bounds module by module: DiviML's LBound, recursive and batched, repaired for several channels.
+
+Let M be the first module, G the rest, g the granule. *n granules* are at least (n - 1) g + 1 inputs.
+
+* Before LB_b(M) at most (b - 1) g inputs are through all of M, for any b <= n. So more than (n - b) g inputs have still
+  something of M before them, hence one of M's channels, if every operator of M leads to a channel. Deal each of these
+  inputs to a channel that it has yet to pass: then channel t still has n_t granules before it, and the n_t add up to
+  n - b + 1 at least. All that depends on channel t has to run for those inputs, after that moment. So
+
+      OPT_n(M, G) >= LB_b(M) + least over n_1 + ... + n_c >= n - b + 1 of max_t LB_{n_t}(what depends on t in G).
+
+* The paper takes the largest n_t to be the whole rest; that is no bound with two channels or more, since inputs may
+lack
+  different channels. With one channel the two agree.
+* The same holds with time reversed: for the last module and what leads to it.
+
+Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. LB of a set of operators is its area for so many granules, or
+what was proved of a module by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.modules import Module
+
+Known = Callable[[IntArray], float]
+"""What is proved of one granule through some operators of one module by themselves, in seconds; 0 for nothing."""
+
+MOST_GRANULES = 32
+"""Beyond so many granules of a batch the recursion is left out: it costs their square."""
+
+
+class ModuleBound:
+    """The recursion over one direction of time; what it has found is kept by operator set.
+
+    Parameters
+    ----------
+    instance, modules
+        The problem; its modules in the order of time.
+    known
+        See :data:`Known`.
+    keep_going
+        Asked now and then; False makes the rest count as 0, which is valid.
+    """
+
+    def __init__(
+        self, instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]
+    ) -> None:
+        self._instance, self._known, self._keep_going = instance, known, keep_going
+        self._number = np.empty(instance.operators, dtype=np.int64)
+        for index, module in enumerate(modules):
+            self._number[module.operators] = index
+        self._leads = [self._leading(module) for module in modules]
+        self._after = {int(t): self._reached(int(t)) for module in modules for t in module.leaves}
+        self._modules = modules
+        self._kept: dict[tuple[int, bytes], FloatArray] = {}
+
+    def value(self) -> float:
+        """The bound for the whole batch; 0 when it was cut short."""
+        everything = np.ones(self._instance.operators, dtype=bool)
+        return float(self._bounds(0, everything)[-1])
+
+    def _reached(self, start: int) -> IntArray:
+        """Operators of later modules that depend on a channel."""
+        mark = np.zeros(self._instance.operators, dtype=bool)
+        mark[start] = True
+        for i in self._instance.order.tolist():
+            before = self._instance.source[self._instance.incoming[i]]
+            mark[i] = mark[i] or bool(mark[before].any())
+        return np.flatnonzero(mark & (self._number > self._number[start]))
+
+    def _leading(self, module: Module) -> bool:
+        """Whether every operator of a module leads to one of its channels."""
+        mark = np.zeros(self._instance.operators, dtype=bool)
+        mark[module.leaves] = True
+        for i in module.operators[::-1].tolist():
+            after = self._instance.target[self._instance.outgoing[i]]
+            mark[i] = mark[i] or bool(mark[after].any())
+        return bool(mark[module.operators].all())
+
+    def _bounds(self, first: int, inside: np.ndarray) -> FloatArray:
+        """LB_n for n = 0 to G of the operators ``inside``, all in modules from ``first`` on."""
+        granules = self._instance.granules
+        while first < len(self._modules) and not inside[self._modules[first].operators].any():
+            first += 1
+        values = np.zeros(granules + 1)
+        if first == len(self._modules) or not self._keep_going():
+            return values
+        key = (first, np.packbits(inside).tobytes())
+        if key in self._kept:
+            return self._kept[key]
+        here = self._modules[first].operators
+        here = here[inside[here]]
+        own = np.asarray([self._own(here, b) for b in range(granules + 1)])
+        rest = inside.copy()
+        rest[here] = False
+        values = np.maximum(own, self._bounds(first + 1, rest) if rest.any() else 0.0)
+        if rest.any() and self._leads[first]:
+            channels = [t for t in self._modules[first].leaves.tolist() if inside[t]]
+            later = np.asarray([self._behind(first, t, inside) for t in channels])
+            shared = _least_largest(later)
+            for n in range(1, granules + 1):
+                values[n] = max(values[n], *(own[b] + shared[n - b + 1] for b in range(1, n + 1)))
+        self._kept[key] = np.asarray(values, dtype=np.float64)
+        return self._kept[key]
+
+    def _behind(self, first: int, channel: int, inside: np.ndarray) -> FloatArray:
+        mark = np.zeros_like(inside)
+        mark[self._after[channel]] = True
+        return self._bounds(first + 1, mark & inside)
+
+    def _own(self, operators: IntArray, granules: int) -> float:
+        if granules == 0 or not len(operators):
+            return 0.0
+        seconds = np.ascontiguousarray(self._instance.seconds[operators])
+        value = area(seconds, np.zeros(seconds.shape[1]), granules).value
+        return max(value, self._known(operators)) if np.isfinite(value) else 0.0
+
+
+def _least_largest(later: FloatArray) -> FloatArray:
+    """For m granules in all, dealt to the channels, the least possible largest bound. Shape (G + 2,)."""
+    channels, columns = later.shape
+    least = np.zeros(columns + 1)
+    given = np.zeros(channels, dtype=np.int64)
+    largest = 0.0
+    for m in range(1, columns):
+        following = [later[t, given[t] + 1] if given[t] + 1 < columns else np.inf for t in range(channels)]
+        t = int(np.argmin(following))
+        given[t] += 1
+        largest = max(largest, float(following[t]))
+        least[m] = largest
+    least[columns] = largest
+    return least
+
+
+def lbound(instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]) -> float:
+    """The larger of the bounds over both directions of time; 0 for one module or very many granules."""
+    if len(modules) < 2 or instance.granules > MOST_GRANULES or len(instance.waits.items):
+        return 0.0
+    forward = ModuleBound(instance, modules, known, keep_going).value()
+    turned, backwards = reversed_in_time(instance, modules)
+    return max(forward, ModuleBound(turned, backwards, known, keep_going).value())
+
+
+def reversed_in_time(instance: BatchedInstance, modules: list[Module]) -> tuple[BatchedInstance, list[Module]]:
+    """The same problem run backwards: edges turned, the last module first."""
+    turned = replace(
+        instance,
+        source=instance.target,
+        target=instance.source,
+        incoming=instance.outgoing,
+        outgoing=instance.incoming,
+        order=instance.order[::-1].copy(),
+    )
+    number = np.empty(instance.operators, dtype=np.int64)
+    for index, module in enumerate(modules):
+        number[module.operators] = index
+    across = number[instance.source] != number[instance.target]
+    found = []
+    for index in range(len(modules) - 1, -1, -1):
+        leaves = np.unique(instance.target[across & (number[instance.target] == index)])
+        found.append(Module(modules[index].operators[::-1].copy(), np.zeros(0, dtype=np.int64), leaves))
+    return turned, found

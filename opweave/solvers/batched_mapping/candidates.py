@@ -1,0 +1,88 @@
+"""Ways to spread one operator's granules over the devices: which strings list schedulers try.
+
+All of them where they are few. Else the whole batch on each device, equal runs over the fastest devices, over each
+group of identical ones and over all of them, and, while scheduling, whatever the neighbours chose.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph_arrays import IntArray
+
+MOST_STRINGS = 1296
+"""Up to so many strings all are tried; beyond, the structured ones."""
+
+MOST_CUTS = 600
+"""Most ways to cut the batch into runs that are added to the structured strings."""
+
+
+def constant_strings(instance: BatchedInstance) -> IntArray:
+    """The whole batch on one device. Shape (devices, G)."""
+    return np.repeat(np.arange(len(instance.devices))[:, None], instance.granules, axis=1).astype(np.int64)
+
+
+def all_strings(problem: BatchedMapping, instance: BatchedInstance) -> IntArray:
+    """Every string, or the structured ones where there are too many. Shape (strings, G)."""
+    devices, granules = len(instance.devices), instance.granules
+    if devices**granules <= MOST_STRINGS:
+        found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
+        return found.reshape(-1, granules)
+    rows = [*constant_strings(instance).tolist(), *_equal_runs(problem, instance), *_cuts(devices, granules)]
+    return np.asarray(list(dict.fromkeys(map(tuple, rows))), dtype=np.int64)
+
+
+def _equal_runs(problem: BatchedMapping, instance: BatchedInstance) -> list[list[int]]:
+    """The batch in equal runs over the fastest devices and over groups of identical ones."""
+    granules = instance.granules
+    speed = np.where(np.isfinite(instance.seconds[:, :, 1:]), instance.seconds[:, :, 1:], 0.0).sum(axis=(0, 2))
+    fastest = np.argsort(speed, kind="stable").tolist()
+    index = problem.cluster.device_index
+    groups = [[index[name] for name in group] for group in problem.cluster.identical_groups]
+    linked = servers_of(problem)
+    found = []
+    for devices in (fastest, *groups, *linked):
+        for width in range(2, min(len(devices), granules) + 1):
+            for first in range(0, len(devices) - width + 1, width):
+                chosen = devices[first : first + width]
+                found.append([chosen[g * width // granules] for g in range(granules)])
+    return found
+
+
+def servers_of(problem: BatchedMapping) -> list[list[int]]:
+    """Devices that are joined by links faster than the slowest: machines of a larger cluster."""
+    rate = problem.cluster.effective_bandwidth
+    inner = rate[~np.eye(len(rate), dtype=bool)]
+    finite = inner[np.isfinite(inner) & (inner > 0)]
+    if not len(finite) or finite.min() == finite.max():
+        return []
+    near = rate > finite.min()
+    found, seen = [], set[int]()
+    for device in range(len(rate)):
+        if device not in seen:
+            members = [other for other in range(len(rate)) if other == device or near[device, other]]
+            seen.update(members)
+            found.append(members)
+    return found
+
+
+def _cuts(devices: int, granules: int) -> list[list[int]]:
+    """Runs in the order of the devices, by every cut of the batch, while these are few."""
+    found: list[list[int]] = []
+
+    def extend(prefix: list[int], device: int) -> None:
+        left = granules - len(prefix)
+        if len(found) > MOST_CUTS:
+            return
+        if device == devices - 1:
+            found.append(prefix + [device] * left)
+            return
+        for count in range(left + 1):
+            extend(prefix + [device] * count, device + 1)
+
+    extend([], 0)
+    return found if len(found) <= MOST_CUTS else []

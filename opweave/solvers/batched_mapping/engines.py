@@ -1,0 +1,71 @@
+"""Engines that run a formulation of batched mapping, with list schedules and a path bound as a head start."""
+
+from __future__ import annotations
+
+from opweave.formulations.batched_mapping import milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
+from opweave.formulations.batched_mapping.cp import BatchCounts, BatchIntervals
+from opweave.formulations.batched_mapping.instance import lower
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
+from opweave.solvers.batched_mapping.lists import attempts
+from opweave.solvers.batched_mapping.net import net_of
+from opweave.solvers.batched_mapping.schedule import solution_of
+from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+
+def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
+    """The best of the list schedules that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    if not instance.operators:
+        return BatchedSchedule(batches=())
+    for plan in sorted(attempts(problem, instance, net_of(instance)), key=lambda plan: plan.makespan):
+        schedule = solution_of(instance, plan)
+        if problem.evaluate(schedule).feasible:
+            return schedule
+    return None
+
+
+def floor(problem: BatchedMapping) -> float | None:
+    """The longest path, aware of devices, batch sizes and transfers."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    length = critical_path(reach_of(instance, net_of(instance)))
+    return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
+
+
+AIDS = Aids(initial=best_list_schedule, floor=floor)
+
+
+def _count(problem: BatchedMapping, run: Run) -> Outcome:
+    outcome = CpSat().run(problem, run, BatchCounts, AIDS)
+    return Outcome(outcome.termination, outcome.infeasible, outcome.reason)
+
+
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", AIDS)
+register_cp_sat(BatchedMapping, BatchIntervals, "intervals of batches, the device of every input", AIDS)
+register(
+    Solver(
+        name="counts",
+        problem=BatchedMapping.kind,
+        kind="engine",
+        run=_count,
+        about="CP-SAT in a child process: counts of inputs only, a relaxation whose plans are realised afterwards",
+        proves="bound",
+        features=frozenset({Feature.START, Feature.GAP, Feature.THREADS, Feature.CALLBACK}),
+        targets=BatchCounts.targets,
+        missing=CpSat().missing,
+        version=CpSat().version,
+    )
+)
+
+__all__ = ["AIDS", "best_list_schedule", "floor"]

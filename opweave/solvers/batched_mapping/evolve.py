@@ -1,0 +1,123 @@
+"""The paper's two random searches, on strings alone: layer by layer order, from every operator's fastest string.
+
+Sources: S. Droste, T. Jansen, I. Wegener, "On the analysis of the (1+1) evolutionary algorithm", 2002; S. Kirkpatrick
+et al., "Optimization by simulated annealing", 1983; both as in "DiviML", section V-A.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, anneal, climb
+from opweave.solvers.batched_mapping.insertion import NoPlanError
+from opweave.solvers.batched_mapping.lists import TARGETS, best_device, met
+from opweave.solvers.batched_mapping.local import BatchSearch, new_search
+from opweave.solvers.batched_mapping.ranks import breadth_first
+from opweave.solvers.batched_mapping.schedule import BatchPlan, plan_of, report
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+STEPS = 4000
+CHUNKS = 25
+"""Chunks of so many steps when there is no time limit."""
+
+FIRST, LAST = 0.01, 0.0001
+"""Temperatures of the annealing, as shares of the first makespan."""
+
+MOST_FLIPS = 8
+
+
+def layer_order(search: BatchSearch) -> IntArray:
+    """All nodes, operators layer by layer."""
+    devices = len(search.instance.devices)
+    return np.ascontiguousarray((breadth_first(search.instance)[:, None] * devices + np.arange(devices)).ravel())
+
+
+def first_plan(search: BatchSearch) -> BatchPlan | None:
+    """Every operator by its fastest string; or one device for all where that does not fit."""
+    for rule in (met, best_device):
+        try:
+            return plan_of(search.net, rule(search.instance, search.net, search.strings).where, layer_order(search))
+        except NoPlanError:
+            continue
+    return None
+
+
+def evolve(search: BatchSearch, plan: BatchPlan) -> None:
+    """(1+1) EA: flip every granule with probability 1 / (granules in all), keep what is no worse."""
+    rng = np.random.default_rng(search.run.seed)
+    where = plan.where
+    done = 0
+    while not search.run.should_stop() and (search.run.time_limit is not None or done < CHUNKS):
+        best = where.copy()
+        climb.sized(STEPS * where.size)(
+            search.net, where.copy(), plan.order.copy(), search.everything(), _flips(rng, where), best
+        )
+        where, done = best, done + 1
+        report(search.instance, plan_of(search.net, where, plan.order), search.run)
+
+
+def _flips(rng: np.random.Generator, where: IntArray) -> FloatArray:
+    """Cells to flip and new devices; the number of flips is binomial, beyond it the cell is 1 (none)."""
+    count = np.minimum(rng.binomial(where.size, 1.0 / where.size, STEPS), MOST_FLIPS)
+    draws = rng.random((STEPS, MOST_FLIPS, 2))
+    draws[np.arange(MOST_FLIPS)[None, :] >= count[:, None], 0] = 1.0
+    return draws
+
+
+def cool(search: BatchSearch, plan: BatchPlan) -> None:
+    """Simulated annealing of single granules; with a time limit the temperature falls with the time."""
+    rng = np.random.default_rng(search.run.seed)
+    where, order = plan.where.copy(), plan.order.copy()
+    scale, done = plan.makespan, 0
+    began = search.run.elapsed()
+    while not search.run.should_stop() and (search.run.time_limit is not None or done < CHUNKS):
+        left = search.run.remaining()
+        share = done / CHUNKS if left is None else 1.0 - left / max(1e-9, left + search.run.elapsed() - began)
+        heat = scale * FIRST * (LAST / FIRST) ** min(1.0, share)
+        best_where, best_order = where.copy(), order.copy()
+        anneal.sized(STEPS * where.size)(
+            search.net, where, order, search.everything(), PAPER_MOVES, search.strings, rng.random((STEPS, DRAWS)),
+            np.full(STEPS, heat), best_where, best_order,
+        )  # fmt: skip
+        done += 1
+        report(search.instance, plan_of(search.net, best_where, best_order), search.run)
+
+
+def solve_by(improve: Callable[[BatchSearch, BatchPlan], None], problem: BatchedMapping, run: Run) -> Outcome:
+    """Run one of the two from the first plan."""
+    search = new_search(problem, lower_unless_short(problem), run)
+    if not search.instance.operators:
+        run.found(BatchedSchedule(batches=()), 0.0)
+        return Outcome(run.termination())
+    plan = first_plan(search)
+    if plan is None or not np.isfinite(plan.makespan):
+        return Outcome(run.termination(), reason="no plan to begin from was found: sizes, memory or links do not fit")
+    report(search.instance, plan, run)
+    improve(search, plan)
+    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+
+
+for _name, _improve, _about in (
+    ("ea", evolve, "(1+1) evolutionary algorithm on strings, from every operator's fastest"),
+    ("anneal", cool, "simulated annealing of single granules in layer order, from every operator's fastest"),
+):
+    register(
+        Solver(
+            name=_name,
+            problem=BatchedMapping.kind,
+            kind="algorithm",
+            run=partial(solve_by, _improve),
+            about=_about,
+            features=frozenset({Feature.GAP, Feature.CALLBACK}),
+            targets=TARGETS,
+        )
+    )

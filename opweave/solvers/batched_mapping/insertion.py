@@ -1,0 +1,169 @@
+"""List scheduling of batches: operator by operator, the string whose last batch ends first.
+
+Batches go behind what their device runs already (greedy), or into the first gap that is long enough (HEFT). Memory and
+links are respected throughout.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.net import BatchNet
+from opweave.solvers.batched_mapping.schedule import BatchPlan, order_by_start, plan_of
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.timeline import first_fit, new_timeline, occupy
+
+
+class NoPlanError(Exception):
+    """A heuristic found no plan; the message says where it got stuck."""
+
+
+def inserted(
+    instance: BatchedInstance,
+    net: BatchNet,
+    order: IntArray,
+    strings: IntArray,
+    *,
+    tail: FloatArray,
+    busy_price: float = 0.0,
+    gaps: bool = True,
+) -> BatchPlan:
+    """Schedule operators in an order, each by the string with the least score.
+
+    Parameters
+    ----------
+    order
+        Operators, predecessors first.
+    strings
+        Candidates for every operator, shape (strings, G); the strings of its predecessors are tried, too.
+    tail
+        Added to the end of a batch of c granules in the score: shape (operators, devices, G + 1).
+    busy_price
+        Weight of the device seconds that a string takes.
+    gaps
+        Whether batches may go into gaps.
+
+    Raises
+    ------
+    NoPlanError
+        When an operator finds no string with run times, room and links.
+    """
+    operators, devices = net.seconds.shape[:2]
+    where = np.zeros((operators, instance.granules), dtype=np.int64)
+    end = np.full((operators, devices), -1.0)
+    work = 8 * len(strings) * instance.granules * (operators + len(net.source))
+    stuck = insert_all.sized(work)(net, order, strings, tail, busy_price, gaps, where, end)
+    if stuck >= 0:
+        raise NoPlanError(
+            f"no way was left to spread operator {instance.names[stuck]!r}: none had batch sizes, memory and links "
+            "after the operators before it were placed"
+        )
+    plan = plan_of(net, where, order_by_start(instance, where, end))  # the same order, each batch as soon as it can
+    makespan = float(end.max(initial=0.0))
+    return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
+
+
+@kernel
+def insert_all(
+    net: BatchNet,
+    order: IntArray,
+    strings: IntArray,
+    tail: FloatArray,
+    busy_price: float,
+    gaps: bool,
+    where: IntArray,
+    end: FloatArray,
+) -> int:
+    """Fill strings and ends; returns the operator that found no string, or -1."""
+    operators, devices = net.seconds.shape[:2]
+    granules = strings.shape[1]
+    timeline = new_timeline(devices, operators)
+    free = np.zeros(devices)
+    used = np.zeros(devices, dtype=np.int64)
+    holds = np.zeros((len(net.parameter_bytes), devices), dtype=np.bool_)
+    ready = np.zeros(devices)
+    count, best_count = np.zeros(devices, dtype=np.int64), np.zeros(devices, dtype=np.int64)
+    flow = np.zeros((devices, devices), dtype=np.int64)
+    for i in order:
+        least, least_end = np.inf, np.inf
+        own = net.in_start[i + 1] - net.in_start[i]
+        for s in range(len(strings) + own):
+            string = (
+                strings[s] if s < len(strings) else where[net.source[net.incoming[net.in_start[i] + s - len(strings)]]]
+            )
+            count[:] = 0
+            for g in range(granules):
+                count[string[g]] += 1
+            if not _fits(net, i, count, used, holds):
+                continue
+            _arrivals(net, i, string, where, end, flow, ready)
+            score, busy, last = 0.0, 0.0, 0.0
+            for u in range(devices):
+                if count[u] > 0:
+                    lasts = net.seconds[i, u, count[u]]
+                    start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
+                    score = max(score, start + lasts + tail[i, u, count[u]])
+                    last = max(last, start + lasts)
+                    busy += lasts
+            score += busy_price * busy
+            if score < least or (score == least and last < least_end):
+                least, least_end = score, last
+                where[i] = string
+                best_count[:] = count
+        if least == np.inf:
+            return int(i)
+        _arrivals(net, i, where[i], where, end, flow, ready)
+        for u in range(devices):
+            if best_count[u] > 0:
+                lasts = net.seconds[i, u, best_count[u]]
+                start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
+                occupy(timeline, u, start, start + lasts)
+                end[i, u] = start + lasts
+                free[u] = max(free[u], start + lasts)
+                used[u] += net.memory[i] * best_count[u]
+                for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
+                    p = net.parameters[x]
+                    if not holds[p, u]:
+                        holds[p, u] = True
+                        used[u] += net.parameter_bytes[p]
+    return -1
+
+
+@inlined
+def _fits(net: BatchNet, i: int, count: IntArray, used: IntArray, holds: BoolArray) -> bool:
+    """Whether the counts are batches that can run and that memory has room for."""
+    for u in range(len(count)):
+        if net.seconds[i, u, count[u]] == np.inf:
+            return False
+        if net.limited and count[u] > 0:
+            needed = used[u] + net.memory[i] * count[u]
+            for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
+                if not holds[net.parameters[x], u]:
+                    needed += net.parameter_bytes[net.parameters[x]]
+            if needed > net.capacity[u]:
+                return False
+    return True
+
+
+@inlined
+def _arrivals(
+    net: BatchNet, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
+) -> None:
+    """When the data of an operator's granules is on every device, into ``ready``."""
+    ready[:] = 0.0
+    for x in range(net.in_start[i], net.in_start[i + 1]):
+        e = net.incoming[x]
+        h = net.source[e]
+        for g in range(len(string)):
+            flow[where[h, g], string[g]] += 1
+        for g in range(len(string)):
+            w, u = where[h, g], string[g]
+            if flow[w, u] > 0:
+                sent = 0.0 if w == u else net.base[e, w, u] + net.slope[e, w, u] * flow[w, u]
+                ready[u] = max(ready[u], end[h, w] + sent)
+                flow[w, u] = 0
+    for x in range(net.waits_start[i], net.waits_start[i + 1]):
+        ready[:] = np.maximum(ready, end[net.waits[x]].max())

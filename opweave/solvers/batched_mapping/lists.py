@@ -1,0 +1,134 @@
+"""List schedulers and floors of batched mapping by name; each exists for split batches and for whole ones.
+
+Sources: MET and Greedy as Ghannane and Abdelfattah describe them ("DiviML", section V-A); HEFT: H. Topcuoglu, S.
+Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Either splitting or not splitting can be 30 % better, so
+plans that combine solvers run both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings
+from opweave.solvers.batched_mapping.insertion import NoPlanError, inserted
+from opweave.solvers.batched_mapping.net import BatchNet, natural_order, net_of
+from opweave.solvers.batched_mapping.ranks import breadth_first, order_by, upward_rank
+from opweave.solvers.batched_mapping.schedule import BatchPlan, plan_of, report
+from opweave.solvers.registry import Solver, register
+from opweave.solvers.run import Outcome, Run
+
+Rule = Callable[[BatchedInstance, BatchNet, IntArray], BatchPlan]
+"""Builds a plan from an instance and candidate strings, or raises :class:`NoPlanError`."""
+
+TARGETS = ("batched_arrays", "order_arcs")
+"""Expressions of side constraints that :func:`~opweave.formulations.batched_mapping.instance.lower` takes in."""
+
+
+def best_device(instance: BatchedInstance, net: BatchNet, _strings: IntArray) -> BatchPlan:
+    """The whole batch on the one device that is fastest alone."""
+    plans = [
+        plan_of(net, np.full((instance.operators, instance.granules), u, dtype=np.int64), natural_order(instance))
+        for u in range(len(instance.devices))
+    ]
+    best = min(plans, key=lambda plan: plan.makespan)
+    if not np.isfinite(best.makespan):
+        raise NoPlanError("no single device can run and hold the whole batch of every operator")
+    return best
+
+
+def met(instance: BatchedInstance, net: BatchNet, strings: IntArray) -> BatchPlan:
+    """Every operator by the string that takes least time by itself, whatever runs beside it."""
+    where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
+    devices = len(instance.devices)
+    count = np.stack([(strings == u).sum(axis=1) for u in range(devices)], axis=1)
+    for i in range(instance.operators):
+        seconds = instance.seconds[i][np.arange(devices), count]
+        longest = seconds.max(axis=1)
+        tied = np.where(longest == longest.min(), np.where(np.isfinite(seconds), seconds, 0.0).sum(axis=1), np.inf)
+        where[i] = strings[int(tied.argmin())]
+    plan = plan_of(net, where, natural_order(instance))
+    if not np.isfinite(plan.makespan):
+        raise NoPlanError("the fastest devices of all operators do not have the memory, links or batch sizes together")
+    return plan
+
+
+def greedy(instance: BatchedInstance, net: BatchNet, strings: IntArray) -> BatchPlan:
+    """Layer by layer, each operator by the string whose last batch ends first behind what runs already."""
+    none = np.zeros(instance.seconds.shape)
+    return inserted(instance, net, breadth_first(instance), strings, tail=none, gaps=False)
+
+
+def heft(instance: BatchedInstance, net: BatchNet, strings: IntArray) -> BatchPlan:
+    """Longest way to go first, each operator by the string whose last batch ends first, gaps included."""
+    order = order_by(instance, upward_rank(instance, net))
+    return inserted(instance, net, order, strings, tail=np.zeros(instance.seconds.shape))
+
+
+def thrifty(price: float, instance: BatchedInstance, net: BatchNet, strings: IntArray) -> BatchPlan:
+    """HEFT that pays for device time, too."""
+    order = order_by(instance, upward_rank(instance, net))
+    return inserted(instance, net, order, strings, tail=np.zeros(instance.seconds.shape), busy_price=price)
+
+
+RULES: dict[str, Rule] = {"met": met, "greedy": greedy, "heft": heft}
+PRICES = (0.1, 0.3, 1.0)
+
+ABOUT = {
+    "met": "every operator where it takes least time by itself",
+    "greedy": "layer by layer, each operator where it ends soonest",
+    "heft": "longest remaining path first, each operator where it ends soonest, gaps included",
+}
+
+
+def attempts(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet) -> list[BatchPlan]:
+    """The plans of all floors and list schedulers that find one, split and whole."""
+    whole = constant_strings(instance)
+    split = all_strings(problem, instance)
+    tries: list[Callable[[], BatchPlan]] = [partial(best_device, instance, net, whole)]
+    rules: list[Rule] = [*RULES.values(), *(partial(thrifty, price) for price in PRICES)]
+    for rule in rules:
+        tries += [partial(rule, instance, net, strings) for strings in (split, whole)]
+    plans = []
+    for attempt in tries:
+        try:
+            plans.append(attempt())
+        except NoPlanError:
+            continue
+    return plans
+
+
+def solve_by(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> Outcome:
+    """Report the plan that a rule builds."""
+    instance = lower_unless_short(problem)
+    net = net_of(instance)
+    try:
+        plan = rule(instance, net, constant_strings(instance) if whole else all_strings(problem, instance))
+    except NoPlanError as error:
+        return Outcome(reason=str(error))
+    report(instance, plan, run)
+    return Outcome(run.termination())
+
+
+def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
+    register(
+        Solver(
+            name=name,
+            problem=BatchedMapping.kind,
+            kind="algorithm",
+            run=partial(solve_by, rule, whole),
+            about=about,
+            targets=TARGETS,
+        )
+    )
+
+
+_register("best_device", best_device, "the whole batch on the best single device", whole=True)
+for _name, _rule in RULES.items():
+    _register(_name, _rule, f"{ABOUT[_name]}; the batch split as it suits", whole=False)
+    _register(f"{_name}_whole", _rule, f"{ABOUT[_name]}; the whole batch on one device", whole=True)

@@ -1,0 +1,176 @@
+"""Local search over plans: annealing in rounds from the best list schedule.
+
+A round cools down from a share of the makespan and starts from the best plan so far, warmer and cooler in turn. The
+number of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless
+the time limit cuts it short.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
+from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
+from opweave.solvers.batched_mapping.candidates import all_strings
+from opweave.solvers.batched_mapping.lists import TARGETS, attempts
+from opweave.solvers.batched_mapping.net import BatchNet, net_of
+from opweave.solvers.batched_mapping.schedule import (
+    BatchPlan,
+    granules_of,
+    order_by_start,
+    plan_of,
+    report,
+)
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+ROUND_WORK = 90_000_000
+"""Nodes and flows judged in one round of annealing; about a second."""
+
+CHUNK_WORK = 9_000_000
+MOST_MOVES = 400
+"""Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
+
+FIRST_HEAT = 0.002
+LAST_HEAT = 0.00001
+HEATS = (1.0, 3.0, 0.5, 8.0)
+"""Where rounds begin, in turn, as multiples of the first: warm ones leave a valley, cool ones go to its ground."""
+
+UNTIMED_ROUNDS = 4
+
+
+@dataclass(eq=False)
+class BatchSearch:
+    """The best plan of one instance and the ways to improve it."""
+
+    problem: BatchedMapping
+    instance: BatchedInstance
+    net: BatchNet
+    reach: Reach
+    run: Run
+    strings: IntArray
+    best: BatchPlan | None = None
+    tail: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+
+    @property
+    def makespan(self) -> float:
+        """Of the best plan; inf without one."""
+        return math.inf if self.best is None else self.best.makespan
+
+    def consider(self, plan: BatchPlan) -> bool:
+        """Keep a plan if it is the best so far, after decoding it once more by its own starts."""
+        if not math.isfinite(plan.makespan):
+            return False
+        again = plan_of(self.net, plan.where, order_by_start(self.instance, plan.where, plan.end))
+        better = again if again.makespan <= plan.makespan else plan
+        if better.makespan >= self.makespan:
+            return False
+        self.best = better
+        report(self.instance, better, self.run)
+        return True
+
+    def everything(self) -> Window:
+        """The whole plan."""
+        operators, devices = self.net.seconds.shape[:2]
+        return Window(
+            operators=np.arange(operators),
+            low=0,
+            high=operators * devices,
+            free=np.zeros(devices),
+            end=np.full((operators, devices), -1.0),
+            tail=self.tail,
+        )
+
+    def moves(self, window: Window) -> int:
+        """Moves of one chunk."""
+        effort = max(1, (window.high - window.low) + len(self.net.source) * len(window.free))
+        return max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(window.operators)))
+
+    def anneal_round(self, number: int, window: Window | None = None, heat: float = FIRST_HEAT) -> None:
+        """One round of annealing from the best plan, in a window or everywhere."""
+        assert self.best is not None
+        window = self.everything() if window is None else window
+        rng = np.random.default_rng((self.run.seed, number))
+        chunks, moves = ROUND_WORK // CHUNK_WORK, self.moves(window)
+        first = heat * HEATS[number % len(HEATS)]
+        shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves) * self.makespan
+        where, order = self.best.where.copy(), self.best.order.copy()
+        for chunk in range(chunks):
+            if self.run.should_stop():
+                return
+            best_where, best_order = where.copy(), order.copy()
+            anneal.sized(CHUNK_WORK)(
+                self.net,
+                where,
+                order,
+                window,
+                SEARCH_MOVES,
+                self.strings,
+                rng.random((moves, DRAWS)),
+                shares[chunk * moves : (chunk + 1) * moves],
+                best_where,
+                best_order,
+            )
+            self.consider(plan_of(self.net, best_where, best_order))
+
+
+def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> BatchSearch:
+    """A local search without a plan yet."""
+    net = net_of(instance)
+    reach = reach_of(instance, net)
+    strings = all_strings(problem, instance)
+    return BatchSearch(problem, instance, net, reach, run, strings, tail=granule_tails(instance, reach))
+
+
+def begin(search: BatchSearch) -> None:
+    """Take in the start and the list schedules, split and whole."""
+    if isinstance(search.run.start, BatchedSchedule):
+        plan = granules_of(search.instance, search.run.start)
+        if plan is not None:
+            search.consider(plan)
+    search.run.enter("list schedulers")
+    for plan in attempts(search.problem, search.instance, search.net):
+        search.consider(plan)
+
+
+def search_from(search: BatchSearch, *, rounds: int | None) -> None:
+    """Rounds of annealing from the best plan (None: until stopped)."""
+    search.run.enter("annealing")
+    number = 0
+    while search.best is not None and (rounds is None or number < rounds) and not search.run.should_stop():
+        search.anneal_round(number)
+        number += 1
+
+
+def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
+    """Local search from the start and from the list schedules; solver "local"."""
+    search = new_search(problem, lower_unless_short(problem), run)
+    if not search.instance.operators:
+        run.found(BatchedSchedule(batches=()), 0.0)
+        return Outcome(run.termination())
+    begin(search)
+    search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
+    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+
+
+register(
+    Solver(
+        name="local",
+        problem=BatchedMapping.kind,
+        kind="algorithm",
+        run=solve_local,
+        about="simulated annealing over strings of devices and order, from the best list schedule",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        targets=TARGETS,
+    )
+)

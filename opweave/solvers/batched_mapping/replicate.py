@@ -1,0 +1,154 @@
+"""One server's plan on every server: the batch in equal shares, each server running its share as the first one does.
+
+What is done by hand where several like servers run a model. A floor for plans over all servers, and often a good start.
+Servers are groups of devices that are nearer to each other than to all others, alike in their devices, costs and links.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.bounds.reach import granule_tails, reach_of
+from opweave.solvers.batched_mapping.candidates import MOST_STRINGS, constant_strings, servers_of
+from opweave.solvers.batched_mapping.insertion import NoPlanError
+from opweave.solvers.batched_mapping.lists import TARGETS, greedy, heft, met
+from opweave.solvers.batched_mapping.local import BatchSearch
+from opweave.solvers.batched_mapping.net import BatchNet, net_of
+from opweave.solvers.batched_mapping.schedule import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.registry import Solver, register
+from opweave.solvers.run import Outcome, Run
+
+ROUNDS = 2
+"""Rounds of annealing on the one server."""
+
+
+def replicated(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet, run: Run) -> list[BatchPlan]:
+    """Plan one server for a share of the batch, and run that plan on every server.
+
+    Parameters
+    ----------
+    problem, instance, net
+        The problem in its three forms.
+    run
+        Only for the seed and the time.
+
+    Returns
+    -------
+    list
+        The plans, with and without annealing the one server's; empty where servers are not alike or it has no plan.
+    """
+    servers = servers_of(problem)
+    if len(servers) < 2 or not _alike(instance, servers) or len(instance.waits.items):
+        return []
+    share = -(-instance.granules // len(servers))
+    one = _on_server(instance, servers[0], share)
+    if not np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
+        return []
+    search = _search(problem, one, run)
+    plans = []
+    for number in range(-1, ROUNDS):
+        if search.best is None:
+            break
+        if number >= 0:
+            if run.should_stop():
+                break
+            search.anneal_round(number)
+        plans.append(_spread(instance, net, search.best, servers))
+    return plans
+
+
+def _alike(instance: BatchedInstance, servers: list[list[int]]) -> bool:
+    first = servers[0]
+    return all(
+        len(server) == len(first)
+        and np.array_equal(instance.seconds[:, server], instance.seconds[:, first])
+        and np.array_equal(instance.latency[np.ix_(server, server)], instance.latency[np.ix_(first, first)])
+        and np.array_equal(instance.capacity[server], instance.capacity[first])
+        for server in servers[1:]
+    )
+
+
+def _on_server(instance: BatchedInstance, server: list[int], share: int) -> BatchedInstance:
+    """The instance on one server for a share of the granules."""
+    grid = np.ix_(server, server)
+    return replace(
+        instance,
+        devices=tuple(instance.devices[u] for u in server),
+        batch=share * instance.granule,
+        granules=share,
+        seconds=np.ascontiguousarray(instance.seconds[:, server, : share + 1]),
+        latency=np.ascontiguousarray(instance.latency[grid]),
+        seconds_per_byte=np.ascontiguousarray(instance.seconds_per_byte[grid]),
+        capacity=instance.capacity[server],
+    )
+
+
+def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSearch:
+    """A search on the one server, begun with its list schedules."""
+    net = net_of(one)
+    reach = reach_of(one, net)
+    devices, share = len(one.devices), one.granules
+    strings = constant_strings(one)
+    if devices**share <= MOST_STRINGS:
+        strings = np.asarray(list(product(range(devices), repeat=share)), dtype=np.int64).reshape(-1, share)
+    else:
+        runs = [[g * width // share for g in range(share)] for width in range(2, min(devices, share) + 1)]
+        strings = np.concatenate([strings, np.asarray(runs, dtype=np.int64).reshape(-1, share)])
+    inner = Run(time_limit=run.remaining(), seed=run.seed, callback=lambda _: run.should_stop())
+    search = BatchSearch(problem, one, net, reach, inner, strings, tail=granule_tails(one, reach))
+    for rule in (met, greedy, heft):
+        for candidates in (strings, constant_strings(one)):
+            try:
+                search.consider(rule(one, net, candidates))
+            except NoPlanError:
+                continue
+    return search
+
+
+def _spread(instance: BatchedInstance, net: BatchNet, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
+    """The one server's plan on all servers; the last may get a smaller share."""
+    inner, share = plan.end.shape[1], plan.where.shape[1]
+    where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
+    end = np.full((instance.operators, len(instance.devices)), -1.0)
+    for number, server in enumerate(servers):
+        place = np.asarray(server, dtype=np.int64)
+        first = min(instance.granules, number * share)
+        last = min(instance.granules, first + share)
+        where[:, first:last] = place[plan.where[:, : last - first]]
+        if last > first:
+            end[:, place[:inner]] = plan.end
+    return plan_of(net, where, _order(instance, where, end))
+
+
+def _order(instance: BatchedInstance, where: IntArray, end: np.ndarray) -> IntArray:
+    known = np.where(end >= 0, end, 0.0)
+    return order_by_start(instance, where, known)
+
+
+def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
+    """Solver "replicated"."""
+    instance = lower_unless_short(problem)
+    plans = replicated(problem, instance, net_of(instance), run)
+    for plan in plans:
+        report(instance, plan, run)
+    if run.best is None:
+        return Outcome(run.termination(), reason="the cluster is not made of like servers, or one of them has no plan")
+    return Outcome(run.termination())
+
+
+register(
+    Solver(
+        name="replicated",
+        problem=BatchedMapping.kind,
+        kind="algorithm",
+        run=solve_replicated,
+        about="one server's plan for an equal share of the batch, on every server",
+        targets=TARGETS,
+    )
+)

@@ -1,0 +1,296 @@
+"""MILP-SPLIT: modules solved for every spread of their ends, joined by dynamic programming.
+
+dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q say how the channels before and after module t are
+spread over the devices, and the way between modules is part of OPT. Exact where the batch is not split, every cut has
+one channel that all operators before lead to and all after depend on, memory is unlimited, and every module was solved
+to its end; with bounds in place of OPT the same sum is a lower bound there. Else a heuristic: the joined plan is run
+again without the barriers between modules, and polished. Like modules are solved once; all problems of a kind go to the
+executor together.
+
+Source: Ghannane and Abdelfattah, "DiviML", section IV-B.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise, product
+from typing import Literal
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.graph_arrays import IntArray
+from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
+from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
+from opweave.solvers.batched_mapping.lists import TARGETS
+from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
+from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
+from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.batched_mapping.net import net_of
+from opweave.solvers.batched_mapping.schedule import inputs_of, order_by_start, plan_of, report
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run
+
+MOST_STATES = 9
+"""Most spreads of the channels of a cut; where there would be more, one device for all, and the best plan's."""
+
+EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
+"""Most seconds for one module: for solvers that end by themselves, and for local search, which does not."""
+
+LEAST_SECONDS = 0.02
+TIME_SHARE = 0.7
+"""Of the time limit: what all modules together may take."""
+
+POLISH = 2
+"""Rounds of local search over the joined plan, where it is not proved to be the best."""
+
+ROUNDING = 1e-9
+"""Relative allowance for the rounding of sums of seconds."""
+
+CHANNELS = "channels"
+MODULE_SOLVER = "module_solver"
+MODULE_SECONDS = "module_seconds"
+
+Ends = tuple[int, int, int]
+"""Module, spread before it, spread after it."""
+
+
+class Split:
+    """One instance cut into modules, the spreads at its cuts, and what is known of every module between them."""
+
+    def __init__(self, search: BatchSearch, channels: int) -> None:
+        self.search, self.problem, self.instance = search, search.problem, search.instance
+        self.modules = modules_of(self.instance, channels)
+        self.states: list[list[IntArray | None]] = [[None], *(self._spreads(m) for m in self.modules[:-1]), [None]]
+        self.parts: dict[Ends, ModuleProblem] = {}
+        self.answers: dict[str, Answer] = {}
+        self.floors: dict[str, float] = {}
+
+    def _spreads(self, module: Module) -> list[IntArray | None]:
+        """Strings of a module's channels: rows for its leaving operators."""
+        granules, devices, count = self.instance.granules, len(self.instance.devices), len(module.leaves)
+        found: list[IntArray] = []
+        if granules == 1 and devices**count <= MOST_STATES:
+            found = [np.asarray(row, dtype=np.int64)[:, None] for row in product(range(devices), repeat=count)]
+        else:
+            found = [np.full((count, granules), u, dtype=np.int64) for u in range(devices)]
+            if self.search.best is not None:
+                found.append(self.search.best.where[module.leaves])
+        able = [rows for rows in found if self._can_run(module, rows)]
+        keys = {rows.tobytes(): rows for rows in able}
+        return list(keys.values())
+
+    def _can_run(self, module: Module, rows: IntArray) -> bool:
+        devices = np.arange(len(self.instance.devices))
+        for i, row in zip(module.leaves.tolist(), rows, strict=True):
+            count = (row[None, :] == devices[:, None]).sum(axis=1)
+            if not np.isfinite(self.instance.seconds[i, devices, count]).all():
+                return False
+        return True
+
+    def write(self) -> None:
+        """Write every module between every two spreads of its ends."""
+        for t, module in enumerate(self.modules):
+            for a, before in enumerate(self.states[t]):
+                for q, after in enumerate(self.states[t + 1]):
+                    if self._joins(module, before):
+                        self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
+
+    def _joins(self, module: Module, before: IntArray | None) -> bool:
+        """Whether what enters comes from the cut right before: else the spread says nothing of it."""
+        entering = np.unique(self.instance.source[module.enters])
+        return len(entering) == (0 if before is None else len(before))
+
+    def solve(self, solver: str, seconds: float) -> None:
+        """Solve parts through the run's executor: those on the shortest way first, until all of it is solved.
+
+        What is not solved counts by a quick bound, so that a way which stays shortest once all its parts are solved is
+        the shortest of all.
+        """
+        run = self.search.run
+        for part in self.parts.values():
+            if part.key not in self.floors:
+                self.floors[part.key] = _floor(part)
+        while not run.should_stop():
+            _, ends = self.join("hope")
+            way = [self.parts.get((t, a, q)) for t, (a, q) in enumerate(pairwise(ends))]
+            todo = {part.key: part for part in way if part is not None and part.key not in self.answers}
+            if not todo:
+                return
+            run.enter(f"{len(todo)} problems of {len(self.modules)} modules")
+            left = run.remaining()
+            limit = seconds if left is None else min(seconds, max(LEAST_SECONDS, TIME_SHARE * left / len(todo)))
+            works = [Work(part.problem, solver, limit, run.seed) for part in todo.values()]
+            answers = solve_all(works, run.executor, run.should_stop)
+            self.answers |= {key: answer for key, answer in zip(todo, answers, strict=True) if answer is not None}
+
+    def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
+        """The shortest way through all modules, by objectives or by bounds: its length and the spreads on it."""
+        values = np.zeros(1)
+        froms: list[IntArray] = []
+        for t in range(len(self.modules)):
+            table = np.full((len(self.states[t]), len(self.states[t + 1])), np.inf)
+            for a in range(table.shape[0]):
+                for q in range(table.shape[1]):
+                    table[a, q] = self._length((t, a, q), which)
+            sums = values[:, None] + table
+            froms.append(sums.argmin(axis=0))
+            values = sums.min(axis=0)
+        ends = [int(values.argmin())]
+        for origin in reversed(froms):
+            ends.append(int(origin[ends[-1]]))
+        return float(values.min()), ends[::-1]
+
+    def _length(self, ends: Ends, which: Literal["objective", "bound", "hope"]) -> float:
+        """Length of a part: as solved (inf before), as proved, or as solved and else as proved."""
+        part = self.parts.get(ends)
+        if part is None:
+            return 0.0 if which == "bound" else np.inf
+        answer, floor = self.answers.get(part.key), self.floors.get(part.key, 0.0)
+        if answer is not None and answer.infeasible:
+            return np.inf
+        if which == "bound" or (which == "hope" and answer is None):
+            return floor if answer is None or answer.bound is None else max(floor, answer.bound)
+        return np.inf if answer is None or answer.objective is None else answer.objective
+
+    def plan(self, ends: list[int]) -> tuple[IntArray, FloatArray]:
+        """Device of every input, and ends of all batches, module after module; inputs renumbered to fit together."""
+        where = np.zeros((self.instance.operators, self.instance.batch), dtype=np.int64)
+        end = np.full((self.instance.operators, len(self.instance.devices)), -1.0)
+        now = 0.0
+        for t in range(len(self.modules)):
+            part = self.parts[t, ends[t], ends[t + 1]]
+            answer = self.answers[part.key]
+            assert answer.solution is not None and answer.objective is not None
+            rows, stops = _of_module(part, answer.solution)
+            if part.entering:
+                wanted = where[part.operators[: part.entering]]
+                rows = rows[:, _matched(rows[: part.entering], wanted)]
+            inner = part.operators[part.entering :]
+            where[inner] = rows[part.entering :]
+            end[inner] = np.where(stops[part.entering :] >= 0, now + stops[part.entering :], -1.0)
+            now += answer.objective
+        return where, end
+
+    def separates(self) -> bool:
+        """Whether nothing passes a cut but its one channel, so that joined bounds are a bound of the whole."""
+        instance = self.instance
+        if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
+            return False
+        last = None
+        for module in self.modules:
+            if last is not None and not _all_descend(instance, module, last):
+                return False
+            last = int(module.leaves[0]) if len(module.leaves) == 1 else None
+            if module is not self.modules[-1] and (last is None or not _all_lead(instance, module, last)):
+                return False
+        return True
+
+
+def _floor(part: ModuleProblem) -> float:
+    """A quick lower bound of a part; inf where nothing can run."""
+    try:
+        instance = lower(part.problem)
+    except ContradictionError:
+        return np.inf
+    return critical_path(reach_of(instance, net_of(instance)))
+
+
+def _of_module(part: ModuleProblem, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    """Device of every input of every operator of a part (as listed), and the ends of its batches."""
+    return inputs_of(lower(part.problem), solution)
+
+
+def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
+    """An order of the inputs in which ``rows`` look like ``wanted``, as nearly as they can."""
+    chosen = np.empty(wanted.shape[1], dtype=np.int64)
+    free = list(range(rows.shape[1]))
+    for column in range(wanted.shape[1]):
+        best = max(free, key=lambda other: int((rows[:, other] == wanted[:, column]).sum()))
+        free.remove(best)
+        chosen[column] = best
+    return chosen
+
+
+def _all_descend(instance: BatchedInstance, module: Module, channel: int) -> bool:
+    mark = np.zeros(instance.operators, dtype=bool)
+    mark[channel] = True
+    for i in module.operators.tolist():
+        mark[i] = bool(mark[instance.source[instance.incoming[i]]].any())
+    return bool(mark[module.operators].all())
+
+
+def _all_lead(instance: BatchedInstance, module: Module, channel: int) -> bool:
+    mark = np.zeros(instance.operators, dtype=bool)
+    mark[channel] = True
+    for i in module.operators[::-1].tolist():
+        mark[i] = mark[i] or bool(mark[instance.target[instance.outgoing[i]]].any())
+    return bool(mark[module.operators].all())
+
+
+def split(search: BatchSearch, *, channels: int, solver: str, seconds: float) -> bool:
+    """Cut, solve, join, and report; whether the result was proved to be optimal by the cut alone.
+
+    Parameters
+    ----------
+    channels
+        Most channels of a cut.
+    solver, seconds
+        What solves the modules, and its time limit for each.
+    """
+    work = Split(search, channels)
+    work.write()
+    work.solve(solver, seconds)
+    bound, _ = work.join("bound")
+    if work.separates() and np.isfinite(bound):
+        search.run.proved(bound * (1.0 - ROUNDING), f"split ({solver})")
+    length, ends = work.join("objective")
+    if not np.isfinite(length):
+        return False
+    where, end = work.plan(ends)
+    granule = search.instance.granule
+    if granule == 1 or (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():
+        strings = np.ascontiguousarray(where[:, ::granule])
+        order = order_by_start(search.instance, strings, end)
+        plan = plan_of(search.net, strings, order)
+        search.consider(plan)
+        report(search.instance, plan, search.run)
+    return work.separates() and length <= bound * (1 + 1e-9)
+
+
+def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
+    """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
+    search = new_search(problem, lower_unless_short(problem), run)
+    if not search.instance.operators:
+        run.found(BatchedSchedule(batches=()), 0.0)
+        return Outcome(run.termination())
+    begin(search)
+    channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "auto")
+    assert isinstance(channels, int) and isinstance(solver, str)
+    if solver == "auto":
+        solver = "search" if search.instance.granules == 1 else "local"
+    seconds = run.option(MODULE_SECONDS, SEARCH_SECONDS if solver == "local" else EXACT_SECONDS)
+    assert isinstance(seconds, float)
+    if not split(search, channels=max(1, channels), solver=solver, seconds=seconds):
+        search_from(search, rounds=POLISH)
+    if run.best is None:
+        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
+    return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+
+
+register(
+    Solver(
+        name="split",
+        problem=BatchedMapping.kind,
+        kind="algorithm",
+        run=solve_split,
+        about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
+        proves="bound",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
+        targets=TARGETS,
+        options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
+    )
+)

@@ -1,0 +1,163 @@
+"""The programs of batched mapping against brute force and each other, and what each family of rows is there for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+
+import opweave as ow
+from tests.brute_force_batched_mapping import best_batched_mapping
+from tests.strategies_batched_mapping import batched_mappings
+
+needs_cp = pytest.mark.skipif(
+    not any(row.name == "cp-sat" and row.available for row in ow.solvers("batched_mapping")), reason="no ortools"
+)
+
+
+def twins(operators: int = 3, batch: int = 2, devices: int = 2) -> ow.BatchedMapping:
+    """A chain on identical devices."""
+    names = [f"o{i}" for i in range(operators)]
+    sizes = {size: 1.0 + size for size in range(1, batch + 1)}
+    return ow.BatchedMapping(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=f"t{i}", bytes=2 * i) for i in range(operators)],
+            operators=[
+                ow.Operator(id=name, inputs=[f"t{i - 1}"] if i else [], outputs=[f"t{i}"])
+                for i, name in enumerate(names)
+            ],
+        ),
+        cluster=ow.Cluster(
+            devices=[ow.Device(name=f"d{k}") for k in range(devices)], bandwidth=[[4.0] * devices] * devices
+        ),
+        costs=ow.Costs.from_table({name: {f"d{k}": sizes for k in range(devices)} for name in names}),
+        batch=batch,
+    )
+
+
+def check(problem: ow.BatchedMapping, result: ow.Result, optimum: float | None) -> None:
+    if optimum is None:
+        assert result.status is ow.Status.INFEASIBLE
+        assert result.reason
+    else:
+        assert result.status is ow.Status.OPTIMAL, result.reason
+        assert result.objective == pytest.approx(optimum, rel=1e-6)
+
+
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 2, 3, precedes=True))
+def test_identities_against_brute_force(problem):
+    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
+
+
+@settings(max_examples=6, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(2, 3, 4))
+def test_four_inputs_on_three_devices(problem):
+    check(problem, ow.solve(problem, solver="highs"), best_batched_mapping(problem)[0])
+
+
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 2, 3))
+def test_printed_rows_never_help_and_prove_nothing(problem):
+    optimum = best_batched_mapping(problem)[0]
+    assume(optimum is not None)
+    result = ow.solve(problem, solver="highs", formulation="printed", options={"head_start": False})
+    assert result.objective >= optimum * (1 - 1e-6)
+    assert result.bound is None or result.bound <= optimum * (1 + 1e-6)
+
+
+def test_printed_rows_make_batches_wait_for_nothing():
+    """p is slow on a, q slow on b. Mended, b starts q on its own inputs at once; printed, it waits for a, too."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="y", bytes=1)],
+        operators=[ow.Operator(id="p", outputs=["y"]), ow.Operator(id="q", inputs=["y"])],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 1], [1, 0]])
+    costs = ow.Costs.from_table({"p": {"a": {1: 9.0}, "b": {1: 1.0}}, "q": {"a": {1: 1.0}, "b": {1: 9.0}}})
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2)
+    mended = ow.solve(problem, solver="highs")
+    printed = ow.solve(problem, solver="highs", formulation="printed", options={"head_start": False})
+    assert mended.objective == best_batched_mapping(problem)[0] == 10.0
+    assert printed.objective == pytest.approx(10.0)  # the referee's objective: real data flow only
+    assert printed.status is not ow.Status.OPTIMAL or printed.bound <= 10.0
+
+
+@pytest.mark.parametrize("formulation", ["identities", "tasks", "batches", "busy", "first_use"])
+def test_orders_of_identical_devices_keep_the_optimum(formulation):
+    problem = twins()
+    optimum = best_batched_mapping(problem)[0]
+    for options in ({}, {"head_start": False}):
+        check(problem, ow.solve(problem, solver="highs", formulation=formulation, options=options), optimum)
+
+
+@pytest.mark.parametrize("formulation", ["tasks", "batches", "busy", "first_use"])
+def test_a_start_is_renamed_to_fit_the_order(formulation):
+    """Everything on the second of two twins: legal, and taken as a start although the order wants the first."""
+    problem = twins()
+    plan = ow.solve(problem, solver="heft_whole").solution
+    swapped = [each.model_copy(update={"device": {"d0": "d1", "d1": "d0"}[each.device]}) for each in plan.batches]
+    start = ow.BatchedSchedule(batches=swapped)
+    result = ow.solve(problem, solver="highs", formulation=formulation, start=start)
+    check(problem, result, best_batched_mapping(problem)[0])
+
+
+def test_own_rows():
+    problem = twins()
+
+    def extend(model, _):
+        import pyomo.environ as pyo
+
+        model.few = pyo.Constraint(expr=model.inputs("o0", "d0") == 1)
+        model.late = pyo.Constraint(expr=model.starts("o2", "d1") >= 3.0 * model.on("o2", "d1"))
+
+    result = ow.solve(problem, solver="highs", extend=extend)
+    assert result.solution.inputs_by_device()["o0", "d0"] == 1
+
+
+@needs_cp
+@settings(max_examples=5, deadline=None, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 2, 3, precedes=True))
+def test_intervals_and_counts_against_brute_force(problem):
+    optimum = best_batched_mapping(problem)[0]
+    check(problem, ow.solve(problem, solver="cp-sat"), optimum)
+    counts = ow.solve(problem, solver="counts")
+    assert counts.bound is None or optimum is None or counts.bound <= optimum * (1 + 1e-6)
+    assert counts.objective is None or counts.objective >= optimum * (1 - 1e-6)
+
+
+@needs_cp
+def test_counts_do_not_see_circles_and_their_plans_are_made_real():
+    """Slow links and a diamond: counts pair each input with itself where no input can; the plan is timed as it is."""
+    names = ["a", "b", "c", "d"]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=100) for name in ("ab", "ac", "bd", "cd")],
+        operators=[
+            ow.Operator(id="a", outputs=["ab", "ac"]),
+            ow.Operator(id="b", inputs=["ab"], outputs=["bd"]),
+            ow.Operator(id="c", inputs=["ac"], outputs=["cd"]),
+            ow.Operator(id="d", inputs=["bd", "cd"]),
+        ],
+    )
+    devices = ["a1", "a2", "b1", "b2", "c1", "c2", "d1", "d2"]
+    fast = {
+        ("a1", "b1"),
+        ("b1", "d1"),
+        ("a2", "b2"),
+        ("b2", "d2"),
+        ("a1", "c1"),
+        ("c1", "d2"),
+        ("a2", "c2"),
+        ("c2", "d1"),
+    }
+    links = [[1e9 if (s, t) in fast or (t, s) in fast else 1.0 for t in devices] for s in devices]
+    table = {name: {f"{name}{k}": {1: 3.0} for k in (1, 2)} for name in names}
+    problem = ow.BatchedMapping(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in devices], bandwidth=links),
+        costs=ow.Costs.from_table(table),
+        batch=2,
+    )
+    counts, exact = ow.solve(problem, solver="counts"), ow.solve(problem, solver="cp-sat")
+    assert exact.status is ow.Status.OPTIMAL
+    assert exact.objective == pytest.approx(109.0, rel=1e-3)
+    assert counts.bound == pytest.approx(9.0, rel=1e-3)
+    assert counts.objective >= exact.objective * (1 - 1e-6)

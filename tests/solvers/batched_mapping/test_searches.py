@@ -1,0 +1,216 @@
+"""Decoder, list schedules, searches and splitting: plans are what they claim, and no worse than what they contain."""
+
+from __future__ import annotations
+
+import os
+import signal
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import opweave as ow
+from benchmarks.servers import on_servers
+from benchmarks.stacked import Stack, stacked
+from opweave.formulations.batched_mapping.instance import lower
+from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
+from opweave.solvers.batched_mapping.lists import attempts
+from opweave.solvers.batched_mapping.modules import modules_of
+from opweave.solvers.batched_mapping.net import net_of
+from opweave.solvers.batched_mapping.schedule import granules_of, order_by_start, plan_of, solution_of
+from tests.strategies_batched_mapping import batched_mappings, planned_batched_mappings
+
+LISTS = ("best_device", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
+SMALL = Stack(modules=3, nodes=4)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(planned_batched_mappings())
+def test_decoding_a_plan_in_its_own_order_is_no_later(planned):
+    problem, plan = planned
+    instance = lower(problem)
+    read = granules_of(instance, plan)
+    if read is None:
+        return  # inputs of one granule went different ways
+    again = plan_of(net_of(instance), read.where, order_by_start(instance, read.where, read.end))
+    judged = problem.evaluate(solution_of(instance, again))
+    assert judged.feasible, judged.violations
+    assert judged.objective == pytest.approx(again.makespan)
+    assert again.makespan <= problem.evaluate(plan).objective * (1 + 1e-9)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 3, 4))
+def test_list_schedules_are_valid_by_their_own_account(problem):
+    try:
+        instance = lower(problem)
+    except Exception:
+        return
+    for plan in attempts(problem, instance, net_of(instance)):
+        judged = problem.evaluate(solution_of(instance, plan))
+        others = {violation.rule for violation in judged.violations} - {"colocate", "separate", "max_devices"}
+        assert not others
+        assert judged.objective == pytest.approx(plan.makespan)
+
+
+@pytest.mark.parametrize("growth", ["A", "C"])
+def test_auto_is_never_worse_than_any_list_schedule(growth):
+    problem = stacked(SMALL, 8, growth)
+    best = ow.solve(problem, time_limit=1.5)
+    assert best.verified
+    assert best.bound <= best.objective
+    for name in LISTS:
+        assert best.objective <= ow.solve(problem, solver=name).objective
+
+
+@pytest.mark.parametrize("solver", ["ea", "anneal", "local"])
+def test_searches_improve_and_repeat(solver):
+    problem = stacked(Stack(modules=1, nodes=5), 4)
+    first, second = (ow.solve(problem, solver=solver, seed=3) for _ in range(2))
+    assert first.verified
+    assert first.solution == second.solution
+    assert first.objective <= ow.solve(problem, solver="met").objective
+
+
+def test_searches_keep_within_memory():
+    problem = stacked(SMALL, 4)
+    free = ow.solve(problem, solver="local").solution
+    used = problem.memory_by_device(free)
+    devices = [
+        device.model_copy(update={"memory_bytes": int(0.9 * used[device.name])})
+        for device in problem.cluster.devices[:1]
+    ]
+    cluster = problem.cluster.model_copy(update={"devices": (*devices, *problem.cluster.devices[1:])})
+    tight = problem.model_copy(update={"cluster": cluster})
+    result = ow.solve(tight, solver="local")
+    assert result.verified
+    assert tight.memory_by_device(result.solution)["cpu"] <= devices[0].memory_bytes
+
+
+def test_modules_of_stacked_networks():
+    instance = lower(stacked(Stack(modules=4, nodes=6)))
+    modules = modules_of(instance, 1)
+    assert sum(len(module.operators) for module in modules) == instance.operators
+    assert len(modules) >= 4
+    assert all(len(module.leaves) == 1 for module in modules[:-1])
+    wide = lower(stacked(Stack(modules=4, nodes=6, channels=2, dependency="wdep")))
+    assert all(len(module.leaves) <= 2 for module in modules_of(wide, 2))
+
+
+def test_one_input_over_one_channel_is_split_exactly():
+    problem = stacked(SMALL)
+    split, whole = ow.solve(problem, solver="split"), ow.solve(problem, solver="decompose")
+    assert split.status is ow.Status.OPTIMAL
+    assert "split" in split.bound_source
+    assert split.objective == pytest.approx(whole.objective)
+
+
+def test_any_engine_solves_the_modules():
+    problem = stacked(Stack(modules=2, nodes=3))
+    exact = ow.solve(problem, solver="split")
+    highs = ow.solve(problem, solver="split", options={"module_solver": "highs"})
+    assert highs.objective == pytest.approx(exact.objective)
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+def test_split_over_several_channels_is_valid(batch):
+    problem = stacked(Stack(modules=3, nodes=4, channels=2, dependency="wdep"), batch)
+    result = ow.solve(problem, solver="split", options={"channels": 2, "module_seconds": 0.02})
+    assert result.verified
+    assert result.objective <= ow.solve(problem, solver="heft").objective
+
+
+def test_split_through_a_thread_pool():
+    problem = stacked(SMALL)
+    with ThreadPoolExecutor(2) as pool:
+        result = ow.solve(problem, solver="split", executor=pool)
+    assert result.objective == pytest.approx(ow.solve(problem, solver="split").objective)
+
+
+def test_equal_modules_are_solved_once():
+    asked = []
+
+    class Counting(Executor):
+        def submit(self, function, work):
+            asked.append(work)
+            future: Future = Future()
+            future.set_result(function(work))
+            return future
+
+    names = [f"o{i}" for i in range(24)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=8) for i in range(24)],
+        operators=[
+            ow.Operator(id=name, inputs=[f"t{i - 1}"] if i else [], outputs=[f"t{i}"]) for i, name in enumerate(names)
+        ],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 8], [8, 0]])
+    costs = ow.Costs.from_table({name: {"a": 1.0, "b": 2.0} for name in names})
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs)
+    result = ow.solve(problem, solver="split", executor=Counting())
+    assert result.objective == 24.0
+    assert len(asked) <= 4 + 2 + 2  # inner modules, the first and the last, between two devices
+
+
+def dies_once(work: Work) -> Answer:
+    """Kills its worker when it is first asked for a problem (the file says whether it was)."""
+    marker = Path(work.solver)
+    if not marker.exists():
+        marker.write_text("was here")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return Answer(None, float(work.seed), None)
+
+
+def test_a_killed_worker_costs_a_retry_not_the_plan(tmp_path):
+    works = [Work(None, str(tmp_path / "marker"), None, seed) for seed in range(4)]
+    with ProcessPoolExecutor(1) as pool:
+        answers = solve_all(works, pool, lambda: False, dies_once)
+    assert [answer.objective for answer in answers] == [0.0, 1.0, 2.0, 3.0]
+
+
+@pytest.mark.frameworks
+def test_split_through_dask():
+    """Two worker processes; one of them is killed on the way."""
+    distributed = pytest.importorskip("distributed")
+    problem = stacked(SMALL)
+    expected = ow.solve(problem, solver="split").objective
+    with (
+        distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        pids = list(client.run(os.getpid).values())
+        assert len(set(pids)) == 2
+        result = ow.solve(problem, solver="split", executor=client.get_executor())
+        assert result.objective == pytest.approx(expected)
+        os.kill(pids[0], signal.SIGKILL)
+        again = ow.solve(problem, solver="split", executor=client.get_executor())
+        assert again.objective == pytest.approx(expected)
+
+
+def test_where_a_batch_cannot_be_split_placement_proves_it():
+    problem = stacked(SMALL)
+    result = ow.solve(problem, time_limit=20)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(ow.solve(problem, solver="whole").objective)
+
+
+def test_identities_stay_right_where_edges_close_circles():
+    """A diamond whose two branches run on different devices for different inputs."""
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        problem = stacked(Stack(modules=1, nodes=6, seed=seed), 4)
+        assert ow.solve(problem, solver="anneal", seed=int(rng.integers(99))).verified
+
+
+def test_one_servers_plan_on_every_server():
+    problem = on_servers(1, 2, 2, 5)  # the second server gets two inputs, the first three
+    result = ow.solve(problem, solver="replicated")
+    assert result.verified
+    inputs = result.solution.inputs_by_device()
+    assert sum(count for (op, device), count in inputs.items() if op == "l0.norm" and device.startswith("s0")) == 3
+    assert ow.solve(problem, time_limit=2.0).objective <= result.objective
+    single = ow.solve(stacked(SMALL, 4), solver="replicated")
+    assert single.solution is None
+    assert "like servers" in single.reason
