@@ -228,21 +228,28 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
-        return Outcome(infeasible=True, reason=str(error))
+        return _without_solution(formulation, str(error))
     except OutOfTimeError:
         return Outcome(run.termination(), reason="the time was up before the model was written")
     except TriviallyInfeasibleError:
-        return Outcome(infeasible=True, reason=formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem))
     if run.should_stop():
         return Outcome(run.termination())
     run.enter(f"{engine.name}: {task.matrix.columns:,} variables, {len(task.matrix.rows):,} rows")
     verdict = engine.solve(task)
     if verdict is Verdict.INFEASIBLE:
-        return Outcome(infeasible=True, reason=formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem))
     termination = run.termination()
     if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
     return Outcome(termination)
+
+
+def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcome:
+    """The model has no solution: neither has the problem, unless the formulation leaves some out."""
+    if not formulation.restricts:
+        return Outcome(infeasible=True, reason=reason)
+    return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
 
 
 def _expressive(problem: Problem[Any, Any]) -> str | None:

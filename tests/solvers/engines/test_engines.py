@@ -8,10 +8,12 @@ import pytest
 from hypothesis import Phase, given, settings
 
 import opweave as ow
+from opweave.formulations.formulation import find_formulation
 from opweave.solvers.engines import child_engine
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
+from opweave.solvers.engines.engine import Aids
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
 from tests.brute_force import best_ordering_by_states
@@ -177,3 +179,11 @@ def test_solution_files_of_cbc_are_read(text, verdict, values):
     answer = read_answer(text, "", work)
     assert answer.verdict == verdict
     assert (None if answer.values is None else answer.values.tolist()) == values
+
+
+def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):
+    monkeypatch.setattr(find_formulation(type(problem), STEPS), "restricts", True)
+    name = selectable(FakeChild(fakes.infeasible), Aids())
+    result = ow.solve(problem, solver=name, formulation=STEPS)
+    assert (result.status, result.bound) == (ow.Status.UNKNOWN, None)
+    assert "leaves solutions out" in result.reason
