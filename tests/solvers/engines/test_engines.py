@@ -13,7 +13,6 @@ from opweave.solvers.engines import child_engine
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
-from opweave.solvers.engines.engine import Aids
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
 from tests.brute_force import best_ordering_by_states
