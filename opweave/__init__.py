@@ -16,8 +16,11 @@ Examples
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from opweave.adapters import clusters
 from opweave.adapters.calibrate import calibrate
+from opweave.adapters.geometry import geometry
 from opweave.adapters.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
 from opweave.adapters.load import load, load_costs, load_problem, load_result
 from opweave.adapters.onnx_out.in_place import onnx_runtime_problem
@@ -69,6 +72,9 @@ from opweave.problems.solution import Evaluation, Solution, Violation
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
+
+if TYPE_CHECKING:
+    from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
 
@@ -135,6 +141,7 @@ __all__ = [
     "clusters",
     "explain",
     "express",
+    "geometry",
     "layer_counts",
     "load",
     "load_costs",
@@ -142,6 +149,7 @@ __all__ = [
     "load_result",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "pareto_front",
     "reorder_onnx",
     "schedule_groups",
     "solve",
@@ -155,3 +163,12 @@ __all__ = [
     "verify",
     "vllm_partition",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import on first use what would make ``import opweave`` heavy."""
+    if name == "pareto_front":
+        from opweave.solvers.slicing.pareto import pareto_front
+
+        return pareto_front
+    raise AttributeError(f"module 'opweave' has no attribute {name!r}")

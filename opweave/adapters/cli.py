@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,6 +13,7 @@ from rich.console import Console
 
 from opweave.adapters.check import judge
 from opweave.adapters.cli_errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
+from opweave.adapters.cli_flags import fields_of, with_flags
 from opweave.adapters.cli_settings import (
     DimOption,
     JsonOption,
@@ -23,9 +24,10 @@ from opweave.adapters.cli_settings import (
 )
 from opweave.adapters.complaints import complaint, plain
 from opweave.adapters.files import check_folder_writable, check_writable
-from opweave.adapters.hardware import check_hardware, hardware, pins
+from opweave.adapters.geometry import geometry
+from opweave.adapters.hardware import missing_costs
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
-from opweave.adapters.units import parse_bytes, readable
+from opweave.adapters.units import readable
 from opweave.adapters.views import show, view_for, view_of
 
 app = typer.Typer(
@@ -35,6 +37,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+PROBLEMS = "ordering, placement, batched, pipeline, slicing"
+"""What ``--problem`` takes."""
 
 PIPED_WIDTH = 120
 """Columns of a table that does not go to a terminal."""
@@ -72,45 +77,26 @@ def solve_command(
 @app.command("plan")
 @polite
 @with_settings
+@with_flags
 def plan_command(
-    model: Annotated[Path, typer.Argument(help="A model: .onnx, .json or .json.gz.", show_default=False)],
+    model: Annotated[Path, typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz.", show_default=False)],
     *,
-    problem: Annotated[str, typer.Option("--problem", "-p", help="What to plan: ordering, placement.")] = "ordering",
-    objective: Annotated[str | None, typer.Option("--objective", help="ordering: peak or total.")] = None,
-    in_place: Annotated[str | None, typer.Option("--in-place", help="ordering: none, first or any.")] = None,
-    inputs: Annotated[str | None, typer.Option("--inputs", help="ordering: freed, kept or excluded.")] = None,
-    outputs: Annotated[str | None, typer.Option("--outputs", help="ordering: kept or excluded.")] = None,
-    limit: Annotated[str | None, typer.Option("--limit", help="ordering: bytes not to exceed, as 6MiB.")] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="placement: a file, or a preset's name.")] = None,
-    costs: Annotated[str | None, typer.Option("--costs", help="placement: a file, or roofline (the default).")] = None,
-    transfers: Annotated[
-        str | None, typer.Option("--transfers", help="placement: one_port_tensor, one_port_edge or delay.")
-    ] = None,
-    memory: Annotated[str | None, typer.Option("--memory-model", help="placement: additive or parameters.")] = None,
-    pin: Annotated[list[str] | None, typer.Option("--pin", help="placement: OP=DEVICE, may be repeated.")] = None,
+    problem: Annotated[str, typer.Option("--problem", "-p", help=f"What to plan: {PROBLEMS}.")] = "ordering",
     dim: DimOption = None,
+    flags: Mapping[str, object],
     settings: Settings,
 ) -> int:
     """Plan a model file in one go: load it, solve, verify, and show the plan."""
-    fields: dict[str, object] = {
-        "objective": objective,
-        "in_place": in_place,
-        "inputs": inputs,
-        "outputs": outputs,
-        "limit_bytes": None if limit is None else parse_bytes(limit),
-        "transfers": transfers,
-        "memory": memory,
-        "constraints": pins(pin) or None,
-    }
     view = view_for(problem)
-    check_hardware(view, cluster=cluster, costs=costs, pin=pin)
+    fields = fields_of(view, flags)
     graph = load(model, dims=dimensions(dim))
-    fields |= hardware(graph, cluster, costs)
-    asked = {name: value for name, value in fields.items() if value is not None}
+    fields |= missing_costs(graph, fields)
+    if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
+        fields["geometry"] = geometry(model, graph=graph)
     try:
-        built = view.problem_type.model_validate({"graph": graph, **asked})
+        built = view.problem_type.model_validate({"graph": graph, **fields})
     except ValidationError as error:
-        raise complaint(error, f"problem {view.word}", asked) from None
+        raise complaint(error, f"problem {view.word}", fields) from None
     return _solve_and_tell(built, settings)
 
 

@@ -1,75 +1,49 @@
-"""The machines of a plan as the command line names them: a cluster, times, and pins."""
+"""Times for a plan on machines: estimated by a roofline where none are given, for every batch size that may be used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping
 
-from opweave.adapters import clusters
-from opweave.adapters.load import load_costs
-from opweave.adapters.views import View
+from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 
-ROOFLINE = "roofline"
+PORTIONS = 16
+"""Into how many portions a batch can be divided on devices that do not say which sizes they support."""
 
 
-def check_hardware(
-    view: type[View[Any, Any]], *, cluster: str | None, costs: str | None, pin: Sequence[str] | None
-) -> None:
-    """Refuse a problem without the machines that it needs, or with machines that it has no use for.
+def missing_costs(graph: OpGraph, fields: Mapping[str, object]) -> dict[str, object]:
+    """Estimate the costs of a problem whose fields name a cluster and no costs; empty where none are needed.
 
     Raises
     ------
     InvalidInputError
-        Naming the flag.
+        For a device whose speed is not known.
     """
-    if "cluster" in view.problem_type.model_fields:
-        if cluster is None:
-            raise InvalidInputError(f"problem {view.word} needs --cluster: a file or a preset's name")
-        return
-    for flag, value in (("--cluster", cluster), ("--costs", costs), ("--pin", pin)):
-        if value:
-            raise InvalidInputError(f"problem {view.word} has no use for {flag}; leave it out")
-
-
-def hardware(graph: OpGraph, cluster: str | None, costs: str | None) -> dict[str, object]:
-    """Load the cluster, and the times of the graph's operators on it; nothing where no cluster is named.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
-    """
-    if cluster is None:
+    cluster = fields.get("cluster")
+    if not isinstance(cluster, Cluster) or "costs" in fields or fields.get("include_compute") is False:
         return {}
-    machines = clusters.load(cluster)
-    clusters.check_links(machines)
-    if costs in (None, ROOFLINE):
-        return {"cluster": machines, "costs": Costs.roofline(graph, machines)}
-    return {"cluster": machines, "costs": load_costs(str(costs))}
+    batch = fields.get("batch", 1)
+    sizes = batch_sizes(cluster, batch) if isinstance(batch, int) and batch > 1 else (1,)
+    return {"costs": Costs.roofline(graph, cluster, batches=sizes)}
 
 
-def pins(texts: Sequence[str] | None) -> tuple[dict[str, str], ...]:
-    """Read pins written as ``OP=DEVICE``; an operator's name may hold ``=`` itself.
+def batch_sizes(cluster: Cluster, batch: int) -> tuple[int, ...]:
+    """List the batch sizes that need a time: those that devices support, or :data:`PORTIONS` steps up to the batch.
 
-    Raises
-    ------
-    InvalidInputError
-        For a text of another form, and an operator that is pinned twice.
+    With every size of the steps there is the rest of the batch, so that two devices can share it.
 
     Examples
     --------
-    >>> pins(["conv=a"])
-    ({'kind': 'pin', 'op': 'conv', 'device': 'a'},)
+    >>> from opweave.problems.cluster import Device
+    >>> batch_sizes(Cluster(devices=[Device(name="a", batch_sizes=[1, 4, 64])]), 8)
+    (1, 4)
+    >>> batch_sizes(Cluster(devices=[Device(name="a")]), 3)
+    (1, 2, 3)
     """
-    found: dict[str, str] = {}
-    for text in texts or ():
-        op, equals, device = text.rpartition("=")
-        if not (equals and op and device):
-            raise InvalidInputError(f"--pin {text!r:.80}: write it as OPERATOR=DEVICE")
-        if op in found:
-            raise InvalidInputError(f"--pin {text!r:.80}: {op!r} is already pinned to {found[op]!r}; keep one of them")
-        found[op] = device
-    return tuple({"kind": "pin", "op": op, "device": device} for op, device in found.items())
+    found = {size for device in cluster.devices for size in device.batch_sizes or () if size <= batch}
+    if any(device.batch_sizes is None for device in cluster.devices):
+        steps = min(batch, PORTIONS)
+        portions = {batch * step // steps for step in range(1, steps)}
+        found |= portions | {batch - size for size in portions} | {batch}
+    return tuple(sorted(found)) or (1,)

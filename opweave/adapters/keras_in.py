@@ -75,9 +75,22 @@ def from_keras(
         For models that are not functional and dimensions that stay open, with one sentence that names the layer.
     """
     builder = _Builder(plain(str(model.name)), dims or {}, inplace_kinds, limits)
-    inner = builder.functional(model, model.name)
-    outputs = builder.walk(inner, [builder.input(tensor) for tensor in inner.inputs], "")
-    return builder.graph(outputs)
+    return builder.graph(builder.read(model))
+
+
+def called_layers(
+    model: keras.Model, *, dims: Mapping[str, int] | None = None, limits: Limits = DEFAULT_LIMITS
+) -> dict[str, keras.layers.Layer]:
+    """List the layer that every operator of :func:`from_keras` is a call of, by the operator's id.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        As :func:`from_keras`.
+    """
+    builder = _Builder(plain(str(model.name)), dims or {}, frozenset(), limits)
+    builder.read(model)
+    return builder.layers
 
 
 class _Builder:
@@ -101,6 +114,12 @@ class _Builder:
         self._kept: list[Any] = []  # so that no identity is used again
         self._parameters: dict[int, Parameter] = {}
         self._parameter_names = UniqueNames()
+        self.layers: dict[str, Any] = {}  # by operator
+
+    def read(self, model: keras.Model) -> list[Any]:
+        """Walk through the whole model; its outputs."""
+        inner = self.functional(model, model.name)
+        return self.walk(inner, [self.input(tensor) for tensor in inner.inputs], "")
 
     def input(self, tensor: Any) -> Any:
         """An input with its batch size filled in."""
@@ -176,6 +195,7 @@ class _Builder:
         made = [keras.KerasTensor(_closed(layer, read, tensor.shape), dtype=tensor.dtype) for tensor in given]
         inputs = list(dict.fromkeys(self._names[id(tensor)] for tensor in read if id(tensor) in self._names))
         op = self._operator_names.take(name)
+        self.layers[op] = layer
         view = kind in VIEW_KINDS and len(inputs) == 1 and len(made) == 1
         ids = [self._tensor_name(op if len(made) == 1 else f"{op}.{index}") for index in range(len(made))]
         for tensor, tensor_id in zip(made, ids, strict=True):

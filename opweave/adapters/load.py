@@ -81,7 +81,7 @@ def load(
     >>> load(net).outputs
     ('y',)
     """
-    family = _family(model)
+    family = family_of(model)
     name = plain(os.fspath(model)) if isinstance(model, str | os.PathLike) else type(model).__name__
     if (args or kwargs) and family != "torch":
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; this one's inputs are already known")
@@ -119,7 +119,7 @@ def load(
 _SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
 
 
-def _family(model: object) -> str:
+def family_of(model: object) -> str:
     """Whose model this is, by the file's name or by the packages of the object's classes; nothing is imported."""
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model).lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -182,7 +183,7 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
     made = problem.extents[op.outputs[0]]
     if made.cells == 1:
         return Cutting(None, {}, f"the shape of {op.outputs[0]!r} is not known or has one cell only")
-    complaint = _misfit(problem, op, geometry)
+    complaint = misfit(problem.extents, op, geometry)
     if complaint is not None:
         if given is not None:
             raise ValueError(f"the geometry of operator {op.id!r} does not fit: {complaint}")
@@ -195,9 +196,10 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
     return Cutting(geometry, lengths, None if lengths else "it has one row and one channel only")
 
 
-def _misfit(problem: Slicing, op: Operator, geometry: Geometry) -> str | None:
-    made = problem.extents[op.outputs[0]]
-    inputs = [(name, problem.extents[name]) for name in op.inputs]
+def misfit(extents: Mapping[str, Extent], op: Operator, geometry: Geometry) -> str | None:
+    """Say why a geometry cannot be that of an operator with one output, by its tensors' extents; None when it fits."""
+    made = extents[op.outputs[0]]
+    inputs = [(name, extents[name]) for name in op.inputs]
     known = [(name, extent) for name, extent in inputs if extent.cells > 1]
     if geometry.channels == "joined":
         if len(set(op.inputs)) < len(op.inputs):
