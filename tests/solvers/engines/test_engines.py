@@ -65,7 +65,7 @@ def test_a_time_limit_keeps_the_first_order(name):
     result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
     assert result.status is ow.Status.FEASIBLE
     assert result.bound is not None
-    assert time.monotonic() - began < 12
+    assert time.monotonic() - began < 40
 
 
 def test_what_is_missing_is_named():
