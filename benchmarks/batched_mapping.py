@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import gettempdir
 
 import numpy as np
 
@@ -82,7 +83,7 @@ def value(problem: ow.BatchedMapping, solver: str, seconds: float | None = None,
 
 def latency_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """One input: every baseline, the plan, its bound and LBound."""
-    limit = 0.5 if smoke else 60.0
+    limit = 2.0 if smoke else 60.0
     for stack in ROWS[:2] if smoke else ROWS:
         problem = stacked(small(stack, smoke=smoke))
         cells = [value(problem, name) for name in LISTS]
@@ -93,7 +94,7 @@ def latency_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         assert result.bound is not None
         contained = cells[: -len(SEARCHES)] if smoke else cells
         assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in contained)
-        assert result.bound >= base * (1 - 1e-6) or result.objective == result.bound
+        assert result.bound >= base * (1 - 1e-6)
         yield (
             stack.label,
             " ".join(np.array(TABLE_I[stack.label].split())[[3, 4, 6, 7]]),
@@ -117,7 +118,7 @@ def latency(*, smoke: bool) -> None:
 
 def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """SPLIT against the whole program."""
-    limit = 2.0 if smoke else 120.0
+    limit = 1.0 if smoke else 120.0
     cases = [("sdep", 2)] if smoke else [("sdep", 5), ("sdep", 10), ("sdep", 20)]
     for dependency, modules in cases:
         problem = stacked(Stack(modules=modules, dependency=dependency, nodes=4 if smoke else 10))
@@ -149,14 +150,14 @@ def speed(*, smoke: bool) -> None:
 
 def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Sixteen inputs: inputs a second of every baseline, split and whole, of the plan, and what no plan exceeds."""
-    limit = 2.0 if smoke else 60.0
+    limit = 1.0 if smoke else 60.0
     for stack in rows:
         problem = stacked(small(stack, smoke=smoke), 16, growth)
         cells = [value(problem, name) for name in (*LISTS, "greedy_whole", "heft_whole")]
         cells += [value(problem, name, limit / 12) for name in SEARCHES]
         result = ow.solve(problem, time_limit=limit)
         assert result.bound is not None
-        contained = cells[: -len(SEARCHES)] if smoke else cells  # two seconds are too few to beat every search
+        contained = cells[: -len(SEARCHES)] if smoke else cells  # one second is too little to beat every search
         assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in contained)
         rates = ["-" if cell is None else f"{16 / cell:.1f}" for cell in (*cells, result.objective, result.bound)]
         name = (
@@ -213,7 +214,7 @@ def servers(*, smoke: bool) -> None:
     """Table V: several servers with identical devices."""
     layers, count, devices, batch = (2, 2, 2, 4) if smoke else (6, 6, 4, 12)
     problem = on_servers(layers, count, devices, batch)
-    limit = 2.0 if smoke else 60.0
+    limit = 1.0 if smoke else 60.0
     part = on_servers(max(1, layers // count), 1, devices, batch)
     by_layers = ow.solve(part, time_limit=limit / 2).objective
     result = ow.solve(problem, time_limit=limit)
@@ -222,7 +223,7 @@ def servers(*, smoke: bool) -> None:
         ("one server's plan, a share of the layers each", "5.7", count * by_layers if by_layers else None),
         ("one server's plan, a share of the inputs each", "-", value(problem, "replicated")),
         ("list schedule, HEFT", "-", value(problem, "heft")),
-        ("auto, all servers", "6.3", result.objective),
+        ("auto, all servers; it contains the one before", "6.3", result.objective),
         ("no plan exceeds", "9.9", result.bound),
     ]
     show(
@@ -237,7 +238,7 @@ def symmetry(*, smoke: bool) -> None:
     """Section VI: orders of identical devices in the program, time to the proof."""
     names = ("identities", "tasks", "batches", "busy", "first_use")
     problem = on_servers(1, 2, 2, 2)
-    limit = 3.0 if smoke else 60.0
+    limit = 1.0 if smoke else 60.0
     rows = []
     for name in names[: 2 if smoke else None]:
         with timed() as clock:
@@ -287,7 +288,7 @@ def progress(*, smoke: bool) -> None:
     from opweave.adapters.batched_mapping.figure import progress_figure, throughput_figure
     from opweave.adapters.figures import save_figure
 
-    limit = 1.0 if smoke else 60.0
+    limit = 0.5 if smoke else 60.0
     stack = small(Stack(channels=2, dependency="wdep"), smoke=smoke)
     problem = stacked(stack, 16)
     names = ("auto", "anneal") if smoke else ("auto", "local", "anneal", "ea", "highs")
@@ -298,7 +299,8 @@ def progress(*, smoke: bool) -> None:
         seconds=limit,
         headline=f"{problem.graph.name}, 16 inputs: the best plan over time",
     )
-    save_figure(figure, Path("batched-progress.png"))
+    folder = Path(gettempdir())
+    save_figure(figure, folder / "batched-progress.png")
     curves: dict[str, list[tuple[int, float]]] = {"auto": [], "HEFT": [], "best device": [], "upper bound": []}
     for batch in (4, 8) if smoke else (4, 8, 16, 32, 64):
         sized = stacked(stack, batch)
@@ -307,11 +309,10 @@ def progress(*, smoke: bool) -> None:
         for points, took in zip(curves.values(), found, strict=True):
             if took:
                 points.append((batch, batch / took))
-    save_figure(
-        throughput_figure(curves, f"{problem.graph.name}: throughput against the batch"), Path("batched-throughput.png")
-    )
+    figure = throughput_figure(curves, f"{problem.graph.name}: throughput against the batch")
+    save_figure(figure, folder / "batched-throughput.png")
     rows = [(name, f"{16 / result.objective:.1f}") for name, result in runs.items() if result.objective]
-    show("Figure 7 again", ("solver", "inputs/s at the end"), rows, note="drawn to batched-progress.png")
+    show("Figure 7 again", ("solver", "inputs/s at the end"), rows, note=f"Drawn to {folder}/batched-*.png.")
 
 
 def main() -> None:

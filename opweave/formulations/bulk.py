@@ -87,16 +87,24 @@ class Rows:
         members = [variables[column] for column in chain.from_iterable(self._columns)]
         starts = [0, *accumulate(self._lengths)]
 
-        def row(_: object, index: int) -> tuple[float | None, object, float]:
-            if index % ROWS_BETWEEN_CHECKS == 0:
-                check_time()
-            begin, end = starts[index], starts[index + 1]
-            body = LinearExpression(constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end])
-            upper = self._uppers[index]
-            return (upper if self._equal[index] else None, body, upper)
-
+        rows = Constraint(range(len(self)))
         with PauseGC():
-            model.add_component(name, Constraint(range(len(self)), rule=row))
+            model.add_component(name, rows)
+            # row by row and not by a rule: Pyomo prints an error when a rule raises
+            for index, upper in enumerate(self._uppers):
+                if index % ROWS_BETWEEN_CHECKS == 0:
+                    check_time()
+                begin, end = starts[index], starts[index + 1]
+                rows.add(
+                    index,
+                    (
+                        upper if self._equal[index] else None,
+                        LinearExpression(
+                            constant=0.0, linear_coefs=coefficients[begin:end], linear_vars=members[begin:end]
+                        ),
+                        upper,
+                    ),
+                )
 
 
 def linear_expression(constant: float, terms: Terms, variables: Sequence[Any]) -> LinearExpression:

@@ -1,6 +1,6 @@
-"""The whole batch on one device for each operator: a placement, so that everything known of placement serves.
+"""Placements within batched mapping: the whole batch on one device for each operator, and the way of one input.
 
-With a batch of one input nothing else is possible, and the two problems are the same.
+Everything known of placement serves both. With a batch of one input the first is the problem itself.
 """
 
 from __future__ import annotations
@@ -92,6 +92,24 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
         outputs=graph.outputs,
     )
     return placement_with(problem, scaled, seconds)
+
+
+def one_input(problem: BatchedMapping, seconds: FloatArray) -> Placement:
+    """What a single input has to pass: a relaxation, whose optimum no plan of the whole batch beats.
+
+    Each input passes every operator in some batch, on one device, and its data travel between them; no two of these
+    batches overlap on a device. Memory and side constraints are left out.
+
+    Parameters
+    ----------
+    seconds
+        Least time of any batch, NaN where an operator cannot run. Shape (operators, devices).
+    """
+    devices = tuple(device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices)
+    free = problem.model_copy(
+        update={"cluster": problem.cluster.model_copy(update={"devices": devices}), "constraints": ()}
+    )
+    return placement_with(free, problem.graph, seconds)
 
 
 def whole(problem: BatchedMapping, schedule: Schedule) -> BatchedSchedule:

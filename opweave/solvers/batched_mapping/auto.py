@@ -11,16 +11,17 @@ from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
+from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.lists import TARGETS
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
 from opweave.solvers.batched_mapping.modules import Module, modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.rolling import roll
-from opweave.solvers.batched_mapping.split import EXACT_SECONDS, Split, split
+from opweave.solvers.batched_mapping.split import EXACT_SECONDS, LARGE_SOLVER, Split, split
 from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
 from opweave.solvers.placement.auto import solve_auto as solve_placement
 from opweave.solvers.placement.local import solve_local as search_placement
-from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
+from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
 ENGINE = "highs"
@@ -33,10 +34,8 @@ UNTIMED_SECONDS = 20.0
 BOUND_SHARE = 0.15
 """Of the time: lower bounds by modules, at most; they mostly take less."""
 
-PLACEMENT_SHARE = 0.3
-MODULE_ENGINE = "cp-sat"
-SMALL_MODULE = 20
-"""Of the time: placement's plan before modules of more operators than this go to an engine."""
+PLACEMENT_SHARE = 0.15
+"""Of the time: placement's plan before modules of more operators than its search closes go to an engine."""
 
 WHOLE_SHARE = 0.12
 """Of the time: plans that do not split the batch, by placement's local search."""
@@ -63,6 +62,9 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
             module_bounds(problem, instance, best, run)
     if never_splits(instance):
         return _whole(search)
+    if not run.should_stop():
+        with run.at_most(_share(run, BOUND_SHARE)):
+            best.report(shortest_way(problem, instance, best.value, run), "one input")
     _improve(search, modules_of(instance, CHANNELS, least=WIDE))
     cells = instance.operators * len(instance.devices) * instance.batch
     if cells <= ENGINE_CELLS and not run.should_stop():
@@ -82,8 +84,7 @@ def _whole(search: BatchSearch) -> Outcome:
     if run.should_stop():
         return Outcome(run.termination())
     cut = Split(search, 1)
-    largest = max(len(module.operators) for module in cut.modules)
-    modular = len(cut.modules) > 1 and largest > SMALL_MODULE and cut.separates() and _available(problem, MODULE_ENGINE)
+    modular = len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates()
     if run.time_limit is None or not modular:
         return solve_whole(solve_placement, problem, run)
     with run.at_most(PLACEMENT_SHARE * _share(run, 1.0)):
@@ -91,12 +92,8 @@ def _whole(search: BatchSearch) -> Outcome:
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
     begin_again(search)
-    split(search, channels=1, solver=MODULE_ENGINE, seconds=EXACT_SECONDS)
+    split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     return outcome if run.should_stop() or run.closed() else solve_whole(solve_placement, problem, run)
-
-
-def _available(problem: BatchedMapping, solver: str) -> bool:
-    return any(row.name == solver and row.available for row in solvers(problem))
 
 
 def _improve(search: BatchSearch, modules: list[Module]) -> None:

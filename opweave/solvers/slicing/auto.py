@@ -10,7 +10,7 @@ from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slicing
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.bounds.best import prove
+from opweave.solvers.slicing.bounds.best import cell_steps, prove
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
 from opweave.solvers.slicing.rules import TARGETS
 
@@ -29,9 +29,9 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
         return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
     search.floors()
-    left = run.remaining()
+    left, steps = run.remaining(), cell_steps(run)
     with run.at_most(60.0 if left is None else BOUND_SHARE * left):
-        prove(search.instance, run)
+        prove(search.instance, run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     small = len(search.instance.names) * (len(search.instance.devices) - 1) <= ENGINE_CUTS

@@ -90,6 +90,11 @@ def pareto_front(
     run = Run(time_limit=time_limit, seed=seed, options={"population": population, "generations": generations})
     check_abilities(problem, find_solver(problem, "nsga2"), run)
     search, front = _search(problem, run)
+    return _undominated(search, front)
+
+
+def _undominated(search: LocalSearch, front: Generation) -> tuple[Compromise, ...]:
+    """Legal plans by latency, each with a smaller peak than the one before."""
     found = sorted(zip(front.seconds.tolist(), front.peaks.max(axis=1).tolist(), range(len(front.genes)), strict=True))
     kept: list[Compromise] = []
     for seconds, peak, i in found:

@@ -7,16 +7,19 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
+from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.bounds.best import nothing_known
+from opweave.solvers.batched_mapping.bounds.best import Best, module_bounds, nothing_known, searched
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
 from opweave.solvers.batched_mapping.bounds.modules import lbound
+from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.net import net_of
+from opweave.solvers.run import Run
 from tests.brute_force_batched_mapping import best_batched_mapping
 from tests.strategies_batched_mapping import batched_mappings
 
@@ -37,6 +40,7 @@ def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
         "energetic": energetic(instance, reach, whole.price, max(path, 0.0), always),
         "LBound 1": lbound(instance, modules_of(instance, 1, least=1), nothing_known, always),
         "LBound 2": lbound(instance, modules_of(instance, 2, least=1), nothing_known, always),
+        "one input": shortest_way(problem, instance, 0.0, Run()),
     }
 
 
@@ -88,6 +92,53 @@ def test_the_batched_bound_is_repaired_for_two_channels():
     optimum = best_batched_mapping(problem)[0]
     assert optimum == pytest.approx(31.0)
     assert all(value <= optimum + 1e-9 for value in all_bounds(problem).values())
+
+
+@pytest.mark.parametrize("dependency", ["sdep", "wdep"])
+def test_auto_proves_no_less_than_lbound(dependency):
+    """One input over two channels; modules that are searched alone give the same value every time."""
+    problem = stacked(Stack(modules=3, nodes=6, channels=2, dependency=dependency))
+    instance = lower(problem)
+    values = [lbound(instance, modules_of(instance, c, least=8), searched(problem, instance, Run()), always)
+              for c in (1, 2)]  # fmt: skip
+    run = Run()
+    module_bounds(problem, instance, Best(run), run)
+    assert run.bound == pytest.approx(max(values))
+
+    def reached(now: ow.Progress) -> bool:
+        return now.bound is not None and now.bound >= max(values) * (1 - 1e-6)
+
+    assert ow.solve(problem, time_limit=60.0, callback=reached).bound >= max(values) * (1 - 1e-6)
+
+
+def test_one_input_by_hand():
+    """Fork and join on two devices, more than enough for two inputs: one branch each, one of them sent, 1 + 2 + 1 + 1.
+
+    By paths alone, which see no branch beside their own, it would be 1 + 2 + 1.
+    """
+    reads = {"fork": [], "left": ["fork"], "right": ["fork"], "join": ["left", "right"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=2) for name in reads],
+        operators=[ow.Operator(id=name, inputs=names, outputs=[name]) for name, names in reads.items()],
+    )
+    names = ["a", "b", "c", "d"]
+    lasts = {"fork": 1.0, "left": 2.0, "right": 2.0, "join": 1.0}
+    table = {op: {name: {1: took, 2: 3 * took} for name in names} for op, took in lasts.items()}
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in names], bandwidth=[[2.0] * 4] * 4)
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), batch=2)
+    instance = lower(problem)
+    assert critical_path(reach_of(instance, net_of(instance))) == pytest.approx(4.0)
+    assert shortest_way(problem, instance, 4.0, Run()) == pytest.approx(5.0)
+    assert shortest_way(problem, instance, 5.5, Run()) == 5.5  # a plan of 5 s for one input: nothing more to prove
+    assert ow.solve(problem, time_limit=10.0).objective == pytest.approx(5.0)
+
+
+def test_one_servers_plan_on_every_server_is_proved_where_devices_abound():
+    problem = on_servers(2, 2, 2, 2)
+    result = ow.solve(problem, time_limit=20.0)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.bound_source == "one input"
+    assert result.objective == pytest.approx(ow.solve(problem, solver="replicated").objective)
 
 
 def test_module_bounds_add_up_over_one_channel():

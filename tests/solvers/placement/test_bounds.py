@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.placement import Placement
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
@@ -67,6 +68,24 @@ def test_bounds_scale_with_the_times(seed: int) -> None:
     first, second = (_all_bounds(small_problem(seed, scale=scale)) for scale in (1.0, 1e-6))
     for name, value in first.items():
         assert second[name] == pytest.approx(value * 1e-6, rel=1e-4), name
+
+
+@pytest.mark.parametrize("backwards", [0.0, 4.0])
+def test_energetic_bounds_where_links_are_missing(backwards: float) -> None:
+    """a runs on x or z, b on y; without a link from z to y nothing can run b, with one of 4 bytes/s it ends at 4 s."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="t", bytes=4)],
+        operators=[ow.Operator(id="a", outputs=["t"]), ow.Operator(id="b", inputs=["t"]), ow.Operator(id="c")],
+    )
+    costs = {"a": {"x": 1.0, "z": 2.0}, "b": {"y": 1.0}, "c": {"x": 1.0, "y": 1.0, "z": 1.0}}
+    devices = [ow.Device(name=name) for name in "xyz"]
+    cluster = ow.Cluster(devices=devices, bandwidth=[[0.0] * 3, [0.0] * 3, [0.0, backwards, 0.0]])
+    net = _net(ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(costs)))
+    reach = reach_of(net)
+    expected = 4.0 if backwards else np.inf
+    for bound_of in (energetic, energetic_at_best_prices):
+        for floor in (0.0, longest(net, reach)):
+            assert bound_of(net, reach, floor) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("model", MODELS)

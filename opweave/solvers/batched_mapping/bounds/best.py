@@ -10,11 +10,11 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping import BatchedMapping
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.batched_mapping.bounds.alone import least_span
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
-from opweave.solvers.batched_mapping.fan_out import Work, solve_part
 from opweave.solvers.batched_mapping.module_problems import module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
 from opweave.solvers.run import Run
@@ -23,8 +23,8 @@ ROUNDING = 1e-9
 """Relative allowance for the rounding of sums of seconds."""
 
 LARGEST_SEARCHED = 24
-SEARCH_SECONDS = 2.0
-"""Most operators of a set that is searched for LBound, and most seconds for it."""
+SEARCH_NODES = 300_000
+"""Most operators of a set that is searched for LBound, and most nodes of the search."""
 
 WIDE = 8
 """Fewest operators of a module."""
@@ -89,14 +89,14 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """LBound over modules with one to several channels."""
+    """LBound over modules with one to several channels, those with the smallest modules first: they take least."""
     if run.should_stop():
         return
     run.enter("bounds by modules")
     known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
+    cut = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]
     tried: set[tuple[int, ...]] = set()
-    for channels in range(1, CHANNELS + 1):
-        modules = modules_of(instance, channels, least=WIDE)
+    for channels, modules in sorted(cut, key=lambda pair: max(len(module.operators) for module in pair[1])):
         cuts = tuple(len(module.operators) for module in modules)
         if cuts not in tried and not run.should_stop():
             best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
@@ -107,6 +107,7 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
     """What a search proves of operators of one module by themselves, one granule through them; each set once."""
     found: dict[bytes, float] = {}
     nothing = np.zeros(0, dtype=np.int64)
+    rank = np.argsort(np.argsort(instance.order))
 
     def known(operators: IntArray) -> float:
         members = np.sort(operators)
@@ -114,11 +115,8 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
         if key not in found:
             found[key] = 0.0
             if len(members) <= LARGEST_SEARCHED and not problem.constraints and not run.should_stop():
-                rank = np.argsort(np.argsort(instance.order))
-                part = module_problem(
-                    problem, instance, Module(members[np.argsort(rank[members])], nothing, nothing), None, None
-                )
-                found[key] = solve_part(Work(part.problem, "search", SEARCH_SECONDS, run.seed)).bound or 0.0
+                alone = Module(members[np.argsort(rank[members])], nothing, nothing)
+                found[key] = least_span(module_problem(problem, instance, alone, None, None).problem, SEARCH_NODES)
         return found[key]
 
     return known

@@ -18,7 +18,7 @@ import numpy as np
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.bounds.area import best_area, quick_area, total_order_positions
-from opweave.solvers.placement.bounds.critical_path import Reach
+from opweave.solvers.placement.bounds.critical_path import Reach, longest
 from opweave.solvers.placement.net import Net
 
 THRESHOLDS = 400
@@ -77,9 +77,16 @@ def energetic(net: Net, reach: Reach, floor: float) -> float:
         The problem, and valid heads and tails.
     floor
         Any lower bound on the makespan.
+
+    Returns
+    -------
+    float
+        Seconds; inf where links leave some operator no device, so that there is no plan at all.
     """
     if not len(net.seconds):
         return floor
+    if not np.isfinite(longest(net, reach)):
+        return np.inf
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
     late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
@@ -104,6 +111,8 @@ def energetic_at_best_prices(net: Net, reach: Reach, floor: float) -> float:
     if not len(net.seconds):
         return floor
     best = max(floor, energetic(net, reach, floor))
+    if not np.isfinite(best):
+        return best
     area = best_area(net.seconds, np.zeros(net.seconds.shape[1]))
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])

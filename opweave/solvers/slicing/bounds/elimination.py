@@ -1,0 +1,74 @@
+"""Exact minimum of a sum of functions of one and of two variables, by eliminating variables one by one.
+
+A variable that meets one other becomes a function of that one, and one that meets two a function of both (a min-plus
+product). Chains, and branches that part and join again, nested as they may be, need no more (series-parallel graphs).
+Where all variables meet three others or more, a function is replaced by the smallest values of its rows: a lower bound.
+
+Source: Bertele and Brioschi, Nonserial Dynamic Programming (Academic Press, 1972).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray
+from opweave.solvers.compiled import kernel
+
+
+@kernel
+def _product(left: FloatArray, right: FloatArray, found: FloatArray) -> None:
+    """found[a, b] = min over i of left[i, a] + right[i, b]."""
+    for a in range(found.shape[0]):
+        for i in range(left.shape[0]):
+            base = left[i, a]
+            for b in range(found.shape[1]):
+                value = base + right[i, b]
+                found[a, b] = value if value < found[a, b] else found[a, b]
+
+
+class Elimination:
+    """A sum of functions; variables are numbered, their values too."""
+
+    def __init__(self, single: list[FloatArray]) -> None:
+        self.single = [each.copy() for each in single]
+        self.pairs: list[dict[int, FloatArray]] = [{} for _ in single]
+
+    def add(self, i: int, j: int, function: FloatArray) -> None:
+        """Add a function of two variables, shape (values of i, values of j)."""
+        known = self.pairs[i].get(j)
+        total = function if known is None else known + function
+        self.pairs[i][j], self.pairs[j][i] = total, total.T
+
+    def least(self, should_stop: Callable[[], bool]) -> float | None:
+        """The minimum, or a lower bound of it; None when stopped before."""
+        left, value = set(range(len(self.single))), 0.0
+        while left:
+            if should_stop():
+                return None
+            i = min(left, key=lambda i: (len(self.pairs[i]), len(self.single[i]), i))
+            others = sorted(self.pairs[i])
+            for j in others[2:]:  # one function the less: its smallest values
+                self.single[i] += self.pairs[i][j].min(axis=1)
+                self._forget(i, j)
+            functions = [self.pairs[i][j] for j in others[:2]]
+            for j in others[:2]:
+                self._forget(i, j)
+            left.remove(i)
+            if not functions:
+                value += float(self.single[i].min())
+            elif len(functions) == 1:
+                self.single[others[0]] += (functions[0] + self.single[i][:, None]).min(axis=0)
+            else:
+                self.add(others[0], others[1], self._joined(i, functions[0], functions[1]))
+        return value
+
+    def _joined(self, i: int, first: FloatArray, second: FloatArray) -> FloatArray:
+        found = np.full((first.shape[1], second.shape[1]), np.inf)
+        left, right = np.ascontiguousarray(first + self.single[i][:, None]), np.ascontiguousarray(second)
+        _product.sized(first.size * second.shape[1])(left, right, found)
+        return found
+
+    def _forget(self, i: int, j: int) -> None:
+        del self.pairs[i][j], self.pairs[j][i]

@@ -1,0 +1,67 @@
+"""The bound by cells: the least sum of all operators' times over all choices of a cell for each.
+
+Every plan chooses one cell for every operator, and no operator takes less than its least time in those cells
+(:mod:`.cells`), so the least sum (:mod:`.elimination`) is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import FloatArray, SlicingInstance
+from opweave.solvers.slicing.bounds.cells import Cells, pair_seconds, weights_of
+from opweave.solvers.slicing.bounds.elimination import Elimination
+from opweave.solvers.slicing.net import Net, net_of
+
+
+def by_position(
+    instance: SlicingInstance, cells: list[Cells], floors: FloatArray, should_stop: Callable[[], bool]
+) -> float | None:
+    """A lower bound of the latency; None when stopped before.
+
+    Parameters
+    ----------
+    cells
+        Of every operator, so that they hold every way to cut it (:func:`.cells.cells_of`).
+    floors
+        A known lower bound of every operator's seconds.
+    """
+    net = net_of(instance)
+    if not all(len(each.mode) for each in cells):
+        return None  # an operator that no device may run
+    flows = [_flows(instance, v) for v in range(instance.operators)]
+    sums = Elimination([np.zeros(len(each.mode)) for each in cells])
+    for v, read in enumerate(flows):
+        if should_stop():
+            return None
+        least = np.maximum(cells[v].seconds, floors[v])
+        weights, common = weights_of(instance, v, cells[v])
+        if not read:
+            sums.single[v] += least
+        elif len(read) > 1:  # means only: they add up, maxima do not
+            sums.single[v] += common
+        for e in read:
+            found = _pairs(instance, net, cells, v, e, weights)
+            if len(read) == 1:
+                found = np.maximum(np.maximum(found[0] + common[:, None], found[1]), least[:, None])
+                sums.add(v, int(instance.producer[e]), found)
+            else:
+                sums.add(v, int(instance.producer[e]), found[0])
+    return sums.least(should_stop)
+
+
+def _flows(instance: SlicingInstance, v: int) -> list[int]:
+    """Flows with a producer."""
+    first, end = int(instance.flow_start[v]), int(instance.flow_start[v + 1])
+    return [e for e in range(first, end) if instance.producer[e] >= 0]
+
+
+def _pairs(instance: SlicingInstance, net: Net, cells: list[Cells], v: int, e: int, weights: FloatArray) -> FloatArray:
+    """Mean seconds of receiving, and seconds of the slowest device, for every pair of cells."""
+    own, held = cells[v], cells[int(instance.producer[e])]
+    found = np.zeros((2, len(own.mode), len(held.mode)))
+    reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
+    pair_seconds.sized(found.size * 10 * weights.shape[1])(net, v, e, reader, producer, weights, found)
+    return found
