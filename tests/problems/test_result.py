@@ -119,7 +119,7 @@ def test_json_names_the_solution(family):
 
 def test_a_solution_of_unknown_kind_is_refused():
     text = result().model_dump_json().replace('"kind":"ordering"', '"kind":"guess"')
-    with pytest.raises(ValidationError, match="unknown solution kind 'guess'; known: .*ordering"):
+    with pytest.raises(ValidationError, match=r"unknown solution kind 'guess'; known: .*ordering"):
         Result[Solution].model_validate_json(text)
 
 
