@@ -16,8 +16,8 @@ from pydantic import BeforeValidator, Field, model_validator
 from opweave.problems.batched_mapping_details import BatchedDetails
 from opweave.problems.batched_mapping_replay import replay
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import check_cost_names, memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -184,19 +184,10 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> BatchedMapping:
-        self._check_names()
+        check_cost_names(self.costs, self.graph, self.cluster)
         self._check_sizes()
         check_constraints(self.constraints, self)
         return self
-
-    def _check_names(self) -> None:
-        for name in self.costs.operators:
-            if name not in self.graph.operator_index:
-                raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
-        for name in self.costs.devices:
-            if name not in self.cluster.device_index:
-                known = ", ".join(map(repr, self.cluster.device_index))
-                raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
 
     def _check_sizes(self) -> None:
         """Every supported size has a time where any has, and every operator can make up the batch."""
@@ -266,12 +257,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
-        for constraint in self.constraints:
-            if isinstance(constraint, MemoryCap):
-                before = limits[constraint.device]
-                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
-        return limits
+        return memory_by_cap(self.cluster, self.constraints)
 
     def reading(self) -> str:
         return f"makespan of {self.batch} inputs, transfers {self.transfers}, memory {self.memory}"
@@ -282,10 +268,9 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         if self.memory == "parameters":
             return dict.fromkeys(self.graph.operator_index, 0)
         size = {tensor.id: tensor.bytes for tensor in self.graph.tensors}
-        owned = {tensor.id: tensor.bytes for tensor in self.graph.tensors if tensor.alias_of is None}
         return {
             op.id: op.workspace_bytes
-            + sum(owned.get(name, 0) for name in op.outputs)
+            + sum(self.graph.owned_bytes[name] for name in op.outputs)
             + (sum(size[name] for name in dict.fromkeys(op.inputs)) if self.memory == "buffers" else 0)
             for op in self.graph.operators
         }
@@ -293,8 +278,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     def memory_of(self, loads: Mapping[str, int]) -> int:
         """(6) Bytes that a device holds which runs exactly so many inputs of these operators."""
         used = [self.graph.operators[self.graph.operator_index[name]] for name, count in loads.items() if count]
-        held = {name for op in used for name in op.parameters}
-        weights = sum(parameter.bytes for parameter in self.graph.parameters if parameter.id in held)
+        weights = sum(self.graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
         return weights + sum(self.bytes_per_input[name] * count for name, count in loads.items())
 
     def memory_by_device(self, solution: BatchedSchedule) -> Mapping[str, int]:

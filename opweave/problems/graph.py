@@ -151,6 +151,16 @@ class OpGraph(Spec):
         return _storage_roots(self.tensors)
 
     @cached_property
+    def owned_bytes(self) -> dict[str, int]:
+        """Bytes of storage that each tensor owns, by id: 0 for an alias."""
+        return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.tensors}
+
+    @cached_property
+    def parameter_bytes(self) -> dict[str, int]:
+        """Bytes of every parameter, by id."""
+        return {parameter.id: parameter.bytes for parameter in self.parameters}
+
+    @cached_property
     def inputs(self) -> tuple[str, ...]:
         """Tensors that no operator writes."""
         return tuple(tensor.id for tensor in self.tensors if tensor.id not in self.producer)

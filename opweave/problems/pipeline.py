@@ -9,14 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from math import isnan
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import MaxDevices, MemoryCap
+from opweave.problems.constraints import MaxDevices
 from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import (
+    MemoryModel,
+    bytes_held,
+    check_cost_names,
+    check_times_known,
+    memory_by_cap,
+    times_by_device,
+)
 from opweave.problems.pipeline_details import PipelineDetails, StageUse
 from opweave.problems.pipeline_order import CutPoint, Cuts, Entrance, cut_points, running_order
 from opweave.problems.pipeline_replay import replay
@@ -28,7 +35,6 @@ __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stag
 
 Goal = Literal["bottleneck", "transfers", "latency"]
 Channel = Literal["dedicated", "shared"]
-MemoryModel = Literal["additive", "parameters"]
 
 Compression = Annotated[Amount, Field(gt=0.0)]
 """A finite factor over 0."""
@@ -167,16 +173,8 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             if self.include_compute:
                 raise ValueError("computing takes time, but there are no costs: give costs or include_compute=False")
             return
-        for name in self.costs.operators:
-            if name not in self.graph.operator_index:
-                raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
-        for name in self.costs.devices:
-            if name not in self.cluster.device_index:
-                known = ", ".join(map(repr, self.cluster.device_index))
-                raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
-        for op in self.graph.operators:
-            if not self.known_seconds[op.id]:
-                raise ValueError(f"operator {op.id!r} has no known time (batch size 1) on any device of the cluster")
+        check_cost_names(self.costs, self.graph, self.cluster)
+        check_times_known(self.known_seconds)
 
     def _check_order(self) -> None:
         if self.order is None:
@@ -224,25 +222,15 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every operator on each device that can run it; 0 on all where computing is left out."""
-        devices = [device.name for device in self.cluster.devices]
-        names = [op.id for op in self.graph.operators]
         if self.costs is None or not self.include_compute:
-            return {name: dict.fromkeys(devices, 0.0) for name in names}
-        table = self.costs.array(names, devices).tolist()
-        return {
-            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
-            for name, row in zip(names, table, strict=True)
-        }
+            devices = [device.name for device in self.cluster.devices]
+            return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
+        return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
-        for constraint in self.constraints:
-            if isinstance(constraint, MemoryCap):
-                before = limits[constraint.device]
-                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
-        return limits
+        return memory_by_cap(self.cluster, self.constraints)
 
     @cached_property
     def stage_limit(self) -> int:
@@ -267,12 +255,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds which runs exactly these operators."""
-        used = [self.graph.operators[self.graph.operator_index[name]] for name in set(operators)]
-        total = sum(self._parameter_bytes[name] for name in {name for op in used for name in op.parameters})
-        if self.memory == "additive":
-            total += sum(op.workspace_bytes for op in used)
-            total += sum(self._owned_bytes[name] for op in used for name in op.outputs)
-        return total
+        return bytes_held(self.graph, operators, self.memory)
 
     def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
         """Bytes that every device holds."""
@@ -281,15 +264,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             if stage.device in runs:
                 runs[stage.device] += [name for name in stage.operators if name in self.graph.operator_index]
         return {device: self.memory_of(names) for device, names in runs.items()}
-
-    @cached_property
-    def _parameter_bytes(self) -> dict[str, int]:
-        return {parameter.id: parameter.bytes for parameter in self.graph.parameters}
-
-    @cached_property
-    def _owned_bytes(self) -> dict[str, int]:
-        """Bytes of storage that each tensor owns: 0 for an alias."""
-        return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.graph.tensors}
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
         return replay(self, solution)

@@ -7,14 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from math import isnan
 from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import (
+    MemoryModel,
+    bytes_held,
+    check_cost_names,
+    check_times_known,
+    memory_by_cap,
+    times_by_device,
+)
 from opweave.problems.placement_details import CriticalStep, PlacementDetails
 from opweave.problems.placement_replay import replay
 from opweave.problems.problem import Problem, check_constraints
@@ -24,7 +30,6 @@ from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Second
 __all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
 
 TransferModel = Literal["one_port_tensor", "one_port_edge", "delay"]
-MemoryModel = Literal["additive", "parameters"]
 
 
 class Transfer(Spec):
@@ -138,42 +143,20 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     @model_validator(mode="after")
     def _check(self) -> Placement:
-        self._check_costs()
+        check_cost_names(self.costs, self.graph, self.cluster)
+        check_times_known(self.known_seconds)
         check_constraints(self.constraints, self)
         return self
-
-    def _check_costs(self) -> None:
-        for name in self.costs.operators:
-            if name not in self.graph.operator_index:
-                raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
-        for name in self.costs.devices:
-            if name not in self.cluster.device_index:
-                known = ", ".join(map(repr, self.cluster.device_index))
-                raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
-        for op in self.graph.operators:
-            if not self.known_seconds[op.id]:
-                raise ValueError(f"operator {op.id!r} has no known time (batch size 1) on any device of the cluster")
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every operator on each device that can run it."""
-        devices = [device.name for device in self.cluster.devices]
-        names = [op.id for op in self.graph.operators]
-        table = self.costs.array(names, devices).tolist()
-        return {
-            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
-            for name, row in zip(names, table, strict=True)
-        }
+        return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
-        for constraint in self.constraints:
-            if isinstance(constraint, MemoryCap):
-                before = limits[constraint.device]
-                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
-        return limits
+        return memory_by_cap(self.cluster, self.constraints)
 
     def reading(self) -> str:
         return f"makespan, transfers {self.transfers}, memory {self.memory}"
@@ -189,12 +172,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     def memory_of(self, operators: Iterable[str]) -> int:
         """Bytes that a device holds which runs exactly these operators."""
-        used = [self.graph.operators[self.graph.operator_index[name]] for name in set(operators)]
-        total = sum(self._parameter_bytes[name] for name in {name for op in used for name in op.parameters})
-        if self.memory == "additive":
-            total += sum(op.workspace_bytes for op in used)
-            total += sum(self._owned_bytes[name] for op in used for name in op.outputs)
-        return total
+        return bytes_held(self.graph, operators, self.memory)
 
     def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
         """Bytes that every device holds."""
@@ -203,15 +181,6 @@ class Placement(Problem[Schedule, PlacementDetails]):
             if device in runs and name in self.graph.operator_index:
                 runs[device].append(name)
         return {device: self.memory_of(names) for device, names in runs.items()}
-
-    @cached_property
-    def _parameter_bytes(self) -> dict[str, int]:
-        return {parameter.id: parameter.bytes for parameter in self.graph.parameters}
-
-    @cached_property
-    def _owned_bytes(self) -> dict[str, int]:
-        """Bytes of storage that each tensor owns: 0 for an alias."""
-        return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.graph.tensors}
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
         return replay(self, solution)

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from math import isnan
 from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import MemoryCap
 from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing_details import SlicedStep, SlicingDetails
 from opweave.problems.slicing_geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
@@ -167,9 +166,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
     @model_validator(mode="after")
     def _check(self) -> Slicing:
         self._check_names()
-        for op in self.graph.operators:
-            if not self.known_seconds[op.id]:
-                raise ValueError(f"operator {op.id!r} has no known time (batch size 1) on any device of the cluster")
+        check_times_known(self.known_seconds)
         if len(self.cluster.devices) > 1:
             for device, rate in zip(self.cluster.devices, self.rates, strict=True):
                 if rate <= 0:
@@ -198,23 +195,12 @@ class Slicing(Problem[Slices, SlicingDetails]):
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every whole operator on each device that can run it."""
-        devices = [device.name for device in self.cluster.devices]
-        names = [op.id for op in self.graph.operators]
-        table = self.costs.array(names, devices).tolist()
-        return {
-            name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
-            for name, row in zip(names, table, strict=True)
-        }
+        return times_by_device(self.costs, self.graph, self.cluster)
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
-        limits = {device.name: device.memory_bytes for device in self.cluster.devices}
-        for constraint in self.constraints:
-            if isinstance(constraint, MemoryCap):
-                before = limits[constraint.device]
-                limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
-        return limits
+        return memory_by_cap(self.cluster, self.constraints)
 
     @cached_property
     def rates(self) -> tuple[float, ...]:
@@ -257,14 +243,10 @@ class Slicing(Problem[Slices, SlicingDetails]):
         """Bytes of every tensor."""
         return {tensor.id: tensor.bytes for tensor in self.graph.tensors}
 
-    @cached_property
-    def _parameter_bytes(self) -> dict[str, int]:
-        return {parameter.id: parameter.bytes for parameter in self.graph.parameters}
-
     def weight_bytes(self, op: str) -> int:
         """Bytes of all parameters of an operator."""
         used = self.graph.operators[self.graph.operator_index[op]].parameters
-        return sum(self._parameter_bytes[name] for name in set(used))
+        return sum(self.graph.parameter_bytes[name] for name in set(used))
 
     def reading(self) -> str:
         return (

@@ -1,0 +1,77 @@
+"""What problems on a cluster have in common: the times that are known, the memory that there is, and who holds what."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import isnan
+from typing import Literal
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import Constraint, MemoryCap
+from opweave.problems.costs import Costs
+from opweave.problems.graph import OpGraph
+
+MemoryModel = Literal["additive", "parameters"]
+"""What a device holds all the time: the parameters of its operators, a shared one once; ``"additive"`` adds the
+storages that they write (an alias owns none) and their workspaces."""
+
+
+def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
+    """Refuse costs of operators or devices that are not there.
+
+    Raises
+    ------
+    ValueError
+        Naming the first of them.
+    """
+    for name in costs.operators:
+        if name not in graph.operator_index:
+            raise ValueError(f"the costs name operator {name!r}, which the graph does not have")
+    for name in costs.devices:
+        if name not in cluster.device_index:
+            known = ", ".join(map(repr, cluster.device_index))
+            raise ValueError(f"the costs name device {name!r}; the cluster has {known}")
+
+
+def check_times_known(known: dict[str, dict[str, float]]) -> None:
+    """Refuse an operator that no device has a time for.
+
+    Raises
+    ------
+    ValueError
+        Naming the first of them.
+    """
+    for name, by_device in known.items():
+        if not by_device:
+            raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
+
+
+def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:
+    """Seconds of every operator, batch size 1, on each device that has a time for it."""
+    devices = [device.name for device in cluster.devices]
+    names = [op.id for op in graph.operators]
+    table = costs.array(names, devices).tolist()
+    return {
+        name: {device: seconds for device, seconds in zip(devices, row, strict=True) if not isnan(seconds)}
+        for name, row in zip(names, table, strict=True)
+    }
+
+
+def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[str, int | None]:
+    """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+    limits = {device.name: device.memory_bytes for device in cluster.devices}
+    for constraint in constraints:
+        if isinstance(constraint, MemoryCap):
+            before = limits[constraint.device]
+            limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
+    return limits
+
+
+def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
+    """Bytes that a device holds which runs exactly these operators."""
+    used = [graph.operators[graph.operator_index[name]] for name in set(operators)]
+    total = sum(graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
+    if memory == "additive":
+        total += sum(op.workspace_bytes for op in used)
+        total += sum(graph.owned_bytes[name] for op in used for name in op.outputs)
+    return total
