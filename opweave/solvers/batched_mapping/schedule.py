@@ -45,7 +45,7 @@ def plan_of(net: BatchNet, where: IntArray, order: IntArray) -> BatchPlan:
 
 
 def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) -> IntArray:
-    """Nodes by the starts of their batches; where there is none, by the mean start of the operator's others."""
+    """Nodes by the starts of their batches, what takes no time first; without a batch by the mean of the operator's."""
     operators, devices = end.shape
     rank = np.empty(operators, dtype=np.int64)
     rank[instance.order] = np.arange(operators)
@@ -55,7 +55,7 @@ def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) 
     start = np.where(there, end - np.where(np.isfinite(lasts), lasts, 0.0), 0.0)
     mean = start.sum(axis=1) / np.maximum(1, there.sum(axis=1))
     start = np.where(there, start, mean[:, None])
-    return np.lexsort((np.repeat(rank, devices), start.ravel())).astype(np.int64)
+    return np.lexsort((np.repeat(rank, devices), end.ravel(), start.ravel())).astype(np.int64)
 
 
 def counts_of(where: IntArray, devices: int) -> IntArray:
