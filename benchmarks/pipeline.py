@@ -111,14 +111,13 @@ def class_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
             for nodes in (NODES[0], NODES[-1]) if smoke else NODES:
                 problems = [as_in_the_paper(model, nodes, capacity, seed) for seed in range(runs)]
                 best = [found for problem in problems if (found := value(problem, "auto")) is not None]
-                cells = []
+                found: list[list[float]] = []
                 for classes in CLASSES:
                     name = f"kpath_{classes}"
-                    found = [each for seed, problem in enumerate(problems) if (each := value(problem, name, seed))]
-                    cells.append(mean(found))
-                gain = fmean(best) if best else None
-                paper = "-" if gain is None or cells[-1] == "-" else f"{float(cells[-1]) / gain:.3f}"
-                yield model, capacity, nodes, *cells, mean(best), paper
+                    tried = (value(problem, name, seed) for seed, problem in enumerate(problems))
+                    found.append([each for each in tried if each])
+                paper = f"{fmean(found[-1]) / fmean(best):.3f}" if best and len(found[-1]) == len(best) else "-"
+                yield model, capacity, nodes, *map(mean, found), mean(best), paper
 
 
 def classes(*, smoke: bool) -> None:
