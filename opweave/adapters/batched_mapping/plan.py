@@ -10,20 +10,6 @@ from opweave.adapters.units import precise_seconds, readable_bytes, readable_sha
 from opweave.problems.batched_mapping import Batch, BatchedDetails, BatchedMapping, BatchedSchedule, BatchTransfer
 
 
-def details_of(problem: BatchedMapping, schedule: BatchedSchedule) -> BatchedDetails:
-    """Replay a schedule and return what it does to the devices.
-
-    Raises
-    ------
-    ValueError
-        When the schedule cannot be replayed.
-    """
-    evaluation = problem.evaluate(schedule)
-    if evaluation.details is None:
-        raise ValueError(f"the schedule cannot be replayed: {evaluation.violations[0].message}")
-    return evaluation.details
-
-
 def transfers_of(problem: BatchedMapping, schedule: BatchedSchedule) -> tuple[BatchTransfer, ...]:
     """Return every transfer of a schedule by its start; those that it leaves out start when their tensor is there."""
     if schedule.transfers:

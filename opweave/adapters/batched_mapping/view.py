@@ -10,7 +10,6 @@ from opweave.adapters.batched_mapping.explain import AloneBatch, best_alone, sen
 from opweave.adapters.batched_mapping.figure import batched_figure
 from opweave.adapters.batched_mapping.plan import (
     BatchedUse,
-    details_of,
     device_table,
     device_uses,
     plan_json,
@@ -18,6 +17,7 @@ from opweave.adapters.batched_mapping.plan import (
     spans,
 )
 from opweave.adapters.batched_mapping.trace import trace_json
+from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule

@@ -8,20 +8,6 @@ from opweave.adapters.units import precise_seconds, readable_bytes
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
 
 
-def details_of(problem: Pipeline, stages: Stages) -> PipelineDetails:
-    """Replay stages and return what they do.
-
-    Raises
-    ------
-    ValueError
-        When they cannot be replayed.
-    """
-    evaluation = problem.evaluate(stages)
-    if evaluation.details is None:
-        raise ValueError(f"the stages cannot be replayed: {evaluation.violations[0].message}")
-    return evaluation.details
-
-
 def plan_json(problem: Pipeline, stages: Stages, details: PipelineDetails) -> dict[str, object]:
     """Write stages as plain data; ``details`` are theirs.
 

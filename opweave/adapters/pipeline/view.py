@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from opweave.adapters.pipeline.explain import alone, sentences, unplanned
 from opweave.adapters.pipeline.exports import exports_of
 from opweave.adapters.pipeline.figure import pipeline_figure
-from opweave.adapters.pipeline.plan import details_of, plan_json, stage_table
+from opweave.adapters.pipeline.plan import plan_json, stage_table
 from opweave.adapters.pipeline.trace import trace_json
+from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages

@@ -10,20 +10,6 @@ from opweave.adapters.units import precise_seconds, readable_bytes, readable_sha
 from opweave.problems.placement import Placement, PlacementDetails, Schedule, Transfer
 
 
-def details_of(problem: Placement, schedule: Schedule) -> PlacementDetails:
-    """Replay a schedule and return what it does to the devices.
-
-    Raises
-    ------
-    ValueError
-        When the schedule cannot be replayed.
-    """
-    evaluation = problem.evaluate(schedule)
-    if evaluation.details is None:
-        raise ValueError(f"the schedule cannot be replayed: {evaluation.violations[0].message}")
-    return evaluation.details
-
-
 def transfers_of(problem: Placement, schedule: Schedule, details: PlacementDetails) -> tuple[Transfer, ...]:
     """Return every transfer of a schedule by its start; those that it may leave out are added.
 

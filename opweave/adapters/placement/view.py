@@ -11,7 +11,6 @@ from opweave.adapters.placement.explain import SAME, Alone, best_alone, sentence
 from opweave.adapters.placement.figure import placement_figure
 from opweave.adapters.placement.plan import (
     DeviceUse,
-    details_of,
     device_table,
     device_uses,
     plan_json,
@@ -19,6 +18,7 @@ from opweave.adapters.placement.plan import (
     transfers_of,
 )
 from opweave.adapters.placement.trace import trace_json
+from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
 from opweave.problems.placement import Placement, PlacementDetails, Schedule

@@ -8,20 +8,6 @@ from opweave.adapters.units import precise_seconds, readable_bytes, readable_sha
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
 
 
-def details_of(problem: Slicing, solution: Slices) -> SlicingDetails:
-    """Replay a plan and return what it does to the devices.
-
-    Raises
-    ------
-    ValueError
-        When the plan cannot be replayed.
-    """
-    evaluation = problem.evaluate(solution)
-    if evaluation.details is None:
-        raise ValueError(f"the plan cannot be replayed: {evaluation.violations[0].message}")
-    return evaluation.details
-
-
 def work_shares(details: SlicingDetails) -> dict[str, float]:
     """Share of the plan's length that every device computes."""
     return {

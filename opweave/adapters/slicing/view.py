@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
+from opweave.adapters.replayed import details_of
 from opweave.adapters.slicing.explain import best_alone, sentences, unplanned
 from opweave.adapters.slicing.figure import headline_of, slicing_figure
-from opweave.adapters.slicing.plan import details_of, device_table, plan_json
+from opweave.adapters.slicing.plan import device_table, plan_json
 from opweave.adapters.slicing.trace import trace_json
 from opweave.adapters.units import precise_seconds, readable_share
 from opweave.adapters.views import Row, Section, View
