@@ -19,20 +19,6 @@ def given_order(problem: MemoryOrdering) -> Ordering:
     return Ordering(order=tuple(graph.operators[index].id for index in topological_order(graph.arrays.successors)))
 
 
-def profile_of(problem: MemoryOrdering, ordering: Ordering) -> MemoryProfile:
-    """Replay an order and return what is live at every step.
-
-    Raises
-    ------
-    ValueError
-        When the order cannot be replayed.
-    """
-    evaluation = problem.evaluate(ordering)
-    if evaluation.details is None:
-        raise ValueError(f"the order cannot be replayed: {evaluation.violations[0].message}")
-    return evaluation.details
-
-
 def plan_json(problem: MemoryOrdering, ordering: Ordering, profile: MemoryProfile) -> dict[str, object]:
     """Write an order with the bytes of every step as plain data; ``profile`` is the order's.
 

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.memory_ordering.figure import memory_figure
-from opweave.adapters.memory_ordering.plan import given_order, plan_json, profile_of
+from opweave.adapters.memory_ordering.plan import given_order, plan_json
 from opweave.adapters.memory_ordering.trace import trace_json
+from opweave.adapters.replayed import details_of
 from opweave.adapters.units import readable_bytes, readable_share
 from opweave.adapters.views import Row, View
 from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
@@ -30,12 +31,12 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
     @cached_property
     def given(self) -> MemoryProfile:
         """Profile of the order in which the model lists its operators."""
-        return profile_of(self.problem, given_order(self.problem))
+        return details_of(self.problem, given_order(self.problem))
 
     @cached_property
     def best(self) -> MemoryProfile:
         """Profile of the result's order."""
-        return profile_of(self.problem, self.solution)
+        return details_of(self.problem, self.solution)
 
     def rows(self) -> list[Row]:
         """Given order, saving, busiest operator."""
