@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opweave.adapters.batched_mapping.plan import BatchedUse
+from opweave.adapters.proofs import proof_sentence
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.batched_mapping_shortage import shortage
@@ -95,7 +96,7 @@ def sentences(
         if use.memory_limit and use.memory_bytes >= FULL * use.memory_limit:
             held, limit = readable_bytes(use.memory_bytes), readable_bytes(use.memory_limit)
             yield f"Memory binds on {use.name!r}: {held} of {limit}."
-    yield _proof(result)
+    yield proof_sentence(result, "shorter")
 
 
 def _splitting(problem: BatchedMapping, result: Result[BatchedSchedule]) -> str:
@@ -108,12 +109,3 @@ def _splitting(problem: BatchedMapping, result: Result[BatchedSchedule]) -> str:
     if not split:
         return "No operator splits its batch."
     return f"{split:,} of {len(devices):,} operators split their batch over several devices."
-
-
-def _proof(result: Result[BatchedSchedule]) -> str:
-    if result.status is Status.OPTIMAL:
-        return "It is proved that no plan is shorter."
-    if result.gap is None:
-        return "Nothing is proved about how much shorter a plan could be."
-    source = f" ({result.bound_source})" if result.bound_source else ""
-    return f"No plan can be more than {readable_share(result.gap)} shorter{source}."

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import networkx as nx
 
 from opweave.adapters.placement.plan import DeviceUse
+from opweave.adapters.proofs import proof_sentence
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
 from opweave.problems.constraints import Precede
 from opweave.problems.graph_arrays import topological_order
@@ -102,7 +103,7 @@ def sentences(
         yield _bottleneck(uses)
         yield _path(details)
     yield from _memory(uses)
-    yield _proof(result)
+    yield proof_sentence(result, "shorter")
 
 
 def _verdict(makespan: float, used: list[str], alone: Alone | None) -> str:
@@ -173,15 +174,6 @@ def _memory(uses: list[DeviceUse]) -> Iterator[str]:
             share = readable_share(use.memory_bytes / use.memory_limit)
             limit = readable_bytes(use.memory_limit)
             yield f"Memory binds on {use.name!r}: {readable_bytes(use.memory_bytes)} of {limit} ({share})."
-
-
-def _proof(result: Result[Schedule]) -> str:
-    if result.status is Status.OPTIMAL:
-        return "It is proved that no plan is shorter."
-    if result.gap is None:
-        return "Nothing is proved about how much shorter a plan could be."
-    source = f" ({result.bound_source})" if result.bound_source else ""
-    return f"No plan can be more than {readable_share(result.gap)} shorter{source}."
 
 
 def _times(count: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from opweave.adapters.proofs import proof_sentence
 from opweave.adapters.slicing.plan import work_shares
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
 from opweave.problems.graph import Operator
@@ -73,7 +74,7 @@ def sentences(
             at = details.memory_operator[name]
             where = f" at {at!r}" if at else ""
             yield f"Memory binds on {name!r}: {readable_bytes(peak)} of {readable_bytes(limit)}{where}."
-    yield _proof(result)
+    yield proof_sentence(result, "faster")
 
 
 def _times(problem: Slicing, details: SlicingDetails) -> Iterator[str]:
@@ -96,12 +97,3 @@ def _whole(problem: Slicing) -> Iterator[str]:
     if kept:
         name, why = kept[0]
         yield f"{len(kept):,} of {len(problem.cuttings):,} operators stay whole; of {name!r}, {why}."
-
-
-def _proof(result: Result[Slices]) -> str:
-    if result.status is Status.OPTIMAL:
-        return "It is proved that no plan is faster."
-    if result.gap is None:
-        return "Nothing is proved about how much faster a plan could be."
-    source = f" ({result.bound_source})" if result.bound_source else ""
-    return f"No plan can be more than {readable_share(result.gap)} faster{source}."
