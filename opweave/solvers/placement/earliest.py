@@ -20,6 +20,9 @@ from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Clock, Net, new_cl
 from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.schedule import Plan
 
+GUIDE_SECONDS = 20.0
+"""Most seconds of a linear program that guides a list scheduler, a quick method; else a simple rule takes its place."""
+
 Heap = list[tuple[float, float, int]]
 """Entries are (time, -priority, operator); the time is 0 among those that wait for the device only."""
 

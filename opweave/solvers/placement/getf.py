@@ -11,9 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.placement.earliest import earliest_first
-from opweave.solvers.placement.linear import Rows
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
+from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
 from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.net import Net
 from opweave.solvers.placement.ranks import mean_seconds, upward_rank
@@ -68,33 +67,26 @@ def _shares(net: Net) -> FloatArray | None:
     heads, tails = net.before, np.repeat(np.arange(count), np.diff(net.before_start))
     column = np.arange(count * devices).reshape(count, devices)
     ends, last = count * devices + np.arange(count), count * (devices + 1)
-    ops, one = np.arange(count), np.ones(1)
-    every = np.repeat(ops, devices)
-    rows = Rows()
-    rows.add(-np.ones(count), (every, column.ravel(), -one))
-    rows.add(np.zeros(count), (every, column.ravel(), seconds.ravel()), (ops, ends, -one))
-    rows.add(np.zeros(count), (ops, ends, one), (ops, np.full(count, last), -one))
-    each = np.arange(devices)
-    rows.add(
-        np.zeros(devices), (np.tile(each, count), column.ravel(), seconds.ravel()), (each, np.full(devices, last), -one)
-    )
-    rows.add(np.zeros(len(heads)), *_after(heads, tails, ends, column, seconds))
+    length = np.asarray([last])
+    rows = SparseRows()
+    rows.put(rows.open(-np.ones(count))[:, None], column, -1.0)
+    own = rows.open(np.zeros(count))
+    rows.put(own[:, None], column, seconds)
+    rows.put(own, ends, -1.0)
+    over = rows.open(np.zeros(count))
+    rows.put(over, ends, 1.0)
+    rows.put(over, length, -1.0)
+    busy = rows.open(np.zeros(devices))
+    rows.put(busy[None, :], column, seconds)
+    rows.put(busy, length, -1.0)
+    after = rows.open(np.zeros(len(heads)))  # end of head + time of tail - end of tail <= 0
+    rows.put(after, ends[heads], 1.0)
+    rows.put(after, ends[tails], -1.0)
+    rows.put(after[:, None], column[tails], seconds[tails])
     upper = np.full(last + 1, np.inf)
     upper[: count * devices] = may.ravel()
-    found = rows.minimise(last, last + 1, upper)
-    return None if found is None else found[: count * devices].reshape(count, devices)
-
-
-def _after(
-    heads: IntArray, tails: IntArray, ends: IntArray, column: IntArray, seconds: FloatArray
-) -> tuple[tuple[IntArray, IntArray, FloatArray], ...]:
-    """Terms of end of head + time of tail - end of tail <= 0."""
-    arcs, one = np.arange(len(heads)), np.ones(1)
-    return (
-        (arcs, ends[heads], one),
-        (arcs, ends[tails], -one),
-        (np.repeat(arcs, column.shape[1]), column[tails].ravel(), seconds[tails].ravel()),
-    )
+    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), GUIDE_SECONDS)
+    return None if found is None else found.point[: count * devices].reshape(count, devices)
 
 
 register_rule("getf", getf, "earliest start within groups of similar devices chosen by a linear program (GETF)")

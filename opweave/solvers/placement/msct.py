@@ -12,8 +12,8 @@ import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.placement.earliest import earliest_first
-from opweave.solvers.placement.linear import Rows
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
+from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
 from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.net import Net
 from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_rank
@@ -60,16 +60,20 @@ def _far_edges(seconds: FloatArray, head: IntArray, tail: IntArray, transfer: Fl
     seconds, transfer = seconds / scale, transfer / scale
     ops, arcs = np.arange(count), np.arange(edges)
     near, last = count + arcs, count + edges  # columns: starts, nearness 1 - x, w
-    one = np.ones(1)
-    rows = Rows()
-    rows.add(-seconds[head] - transfer, (arcs, head, one), (arcs, tail, -one), (arcs, near, -transfer))
-    rows.add(-seconds, (ops, ops, one), (ops, np.full(count, last), -one))
-    rows.add(np.ones(count), (head, near, one))
-    rows.add(np.ones(count), (tail, near, one))
+    rows = SparseRows()
+    later = rows.open(-seconds[head] - transfer)
+    rows.put(later, head, 1.0)
+    rows.put(later, tail, -1.0)
+    rows.put(later, near, -transfer)
+    ends = rows.open(-seconds)
+    rows.put(ends, ops, 1.0)
+    rows.put(ends, np.asarray([last]), -1.0)
+    for parted in (head, tail):
+        rows.put(rows.open(np.ones(count))[parted], near, 1.0)
     upper = np.full(last + 1, np.inf)
     upper[near] = 1.0
-    found = rows.minimise(last, last + 1, upper)
-    return None if found is None else 1.0 - found[near]
+    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), GUIDE_SECONDS)
+    return None if found is None else 1.0 - found.point[near]
 
 
 register_rule("msct", msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)")

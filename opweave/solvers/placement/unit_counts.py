@@ -21,13 +21,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.engines.highs import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
-from opweave.solvers.placement.bounds.window_program import Rows
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option
 
 FULL = 100.0
@@ -76,7 +75,7 @@ class _Program:
         self.meets = self.used.size + chosen + np.arange((count - 1) * self.devices).reshape(-1, self.devices)
         self.parted = chosen + self.used.size + self.meets.size + np.arange(count - 1)
         self.columns = chosen + self.used.size + self.meets.size + count - 1
-        self.equal, self.most = Rows(), Rows()
+        self.equal, self.most = SparseRows(), SparseRows()
         self.limited = np.flatnonzero(capacity != NO_LIMIT)
         self.unit = FULL / np.maximum(capacity[self.limited].astype(np.float64), 1.0)
         self._memory()
@@ -132,15 +131,12 @@ class _Program:
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
     """Dual prices of the linear relaxation; None when even that has no solution."""
     program = _Program(kinds, capacity)
-    most, most_right = program.most.matrix(program.columns)
-    equal, equal_right = program.equal.matrix(program.columns)
-    bounds = np.column_stack([np.zeros(program.columns), program.upper()])
-    solved = linprog(program.cost(), most, most_right, equal, equal_right, bounds, method="highs")
-    if solved.status != 0:
+    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), None)
+    if found is None:
         return None
     memory = np.zeros(program.devices)
-    memory[program.limited] = np.maximum(0.0, -solved.ineqlin.marginals[: len(program.limited)]) * program.unit
-    return Prices(float(solved.fun), memory)
+    memory[program.limited] = np.maximum(0.0, -found.most_price[: len(program.limited)]) * program.unit
+    return Prices(found.value, memory)
 
 
 def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[IntArray] | None:

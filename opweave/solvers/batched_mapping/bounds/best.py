@@ -14,6 +14,7 @@ from opweave.solvers.batched_mapping.bounds.alone import least_span
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
+from opweave.solvers.batched_mapping.bounds.passage import mean_passage
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.module_problems import module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
@@ -89,7 +90,7 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """LBound over modules with one to several channels, those with the smallest modules first: they take least."""
+    """LBound over modules with one to several channels, the smallest modules first, then the mean passage."""
     if run.should_stop():
         return
     run.enter("bounds by modules")
@@ -101,6 +102,10 @@ def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best
         if cuts not in tried and not run.should_stop():
             best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
         tried.add(cuts)
+    if not run.should_stop():
+        run.enter("mean passage")
+        ways = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
+        best.report(mean_passage(instance, ways, known, best.value, run.remaining()), "mean passage")
 
 
 def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Known:

@@ -24,8 +24,9 @@ from scipy.sparse import csr_matrix, hstack, vstack
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.linear import SparseRows
 from opweave.solvers.placement.bounds.milestones import Block, Milestones
-from opweave.solvers.placement.bounds.window_program import LONGEST, Builder, Rows, WindowProgram, integer_bound
+from opweave.solvers.placement.bounds.window_program import LONGEST, Builder, WindowProgram, integer_bound
 
 LARGEST = 150
 """Most operators (alike branches counted once) of a window for this program."""
@@ -71,7 +72,7 @@ def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a:
     arrival = {q: count + i for i, q in enumerate(others)}
     first = {pair: count + len(others) + i for i, pair in enumerate(combinations(others, 2))}
     columns = count + len(others) + len(first)
-    rows = Rows()
+    rows = SparseRows()
     late = 1.0 + float(seconds[others].sum())
     for q in others:
         _row(rows, 0.0, {arrival[q]: -1.0, int(sent[q]): float(seconds[q])})
@@ -89,13 +90,13 @@ def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a:
     return _extended(program, rows, columns, whole=np.asarray(list(first.values()), dtype=np.int64))
 
 
-def _row(rows: Rows, right: float, terms: dict[int, float]) -> None:
+def _row(rows: SparseRows, right: float, terms: dict[int, float]) -> None:
     """Sum of terms <= right."""
     number = rows.open(np.asarray([right]))
     rows.put(number, np.asarray(list(terms), dtype=np.int64), np.asarray(list(terms.values())))
 
 
-def _extended(program: WindowProgram, rows: Rows, columns: int, whole: IntArray) -> WindowProgram:
+def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: IntArray) -> WindowProgram:
     """The program with more rows and columns; those in ``whole`` are 0 or 1."""
     more = columns - len(program.upper)
     added, right = rows.matrix(columns)

@@ -25,14 +25,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import coo_matrix
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.bounds.area import Memory, memory_of
 from opweave.solvers.placement.bounds.milestones import Block, Milestones
-from opweave.solvers.placement.bounds.window_program import Builder, Rows
+from opweave.solvers.placement.bounds.window_program import Builder
 from opweave.solvers.placement.net import Net
 
 MOST_COLUMNS = 60_000
@@ -127,8 +127,8 @@ class _Program:
 
     tally: Tally
     memory: Memory
-    equal: Rows = field(default_factory=Rows)
-    most: Rows = field(default_factory=Rows)
+    equal: SparseRows = field(default_factory=SparseRows)
+    most: SparseRows = field(default_factory=SparseRows)
     cost: list[FloatArray] = field(default_factory=list)
     upper: list[FloatArray] = field(default_factory=list)
     columns: int = 0
@@ -204,23 +204,12 @@ class _Program:
 
     def solve(self, time_limit: float) -> Counts:
         """The optimum and the prices of memory; nothing known when it was not reached."""
-        most, most_right = self.most.matrix(self.columns)
-        equal, equal_right = self.equal.matrix(self.columns)
-        upper = np.concatenate(self.upper)
-        solved = linprog(
-            np.concatenate(self.cost),
-            A_ub=most,
-            b_ub=most_right,
-            A_eq=equal,
-            b_eq=equal_right,
-            bounds=np.column_stack([np.zeros(len(upper)), upper]),
-            method="highs",
-            options={"time_limit": max(0.05, time_limit)},
-        )
-        if solved.status != 0:
+        cost, upper = np.concatenate(self.cost), np.concatenate(self.upper)
+        found = minimise(LinearProgram.of(cost, upper, self.most, self.equal), time_limit)
+        if found is None:
             return Counts(0.0, np.zeros(len(self.unit)))
-        price = np.maximum(0.0, -solved.ineqlin.marginals[self.rows]) * self.unit
-        return Counts(float(solved.fun) * (1.0 - SAFETY), np.asarray(price))
+        price = np.maximum(0.0, -found.most_price[self.rows]) * self.unit
+        return Counts(found.value * (1.0 - SAFETY), np.asarray(price))
 
 
 def binding(memory: Memory) -> bool:

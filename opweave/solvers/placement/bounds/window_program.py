@@ -26,14 +26,14 @@ whole in the average because it sums over the branches. Memory and side constrai
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import linprog
 from scipy.sparse import csr_matrix, vstack
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.bounds.branches import Branches
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
@@ -44,38 +44,6 @@ LONGEST = 100.0
 
 SAFETY = 1e-5
 """Taken off an integer program's bound, in scaled units: the engine's tolerances for rows and whole numbers."""
-
-
-@dataclass(eq=False)
-class Rows:
-    """Rows under construction, as coordinates."""
-
-    count: int = 0
-    row: list[IntArray] = field(default_factory=list)
-    column: list[IntArray] = field(default_factory=list)
-    value: list[FloatArray] = field(default_factory=list)
-    right: list[FloatArray] = field(default_factory=list)
-
-    def open(self, right: FloatArray) -> IntArray:
-        """Numbers of new rows with these right-hand sides."""
-        numbers = np.arange(self.count, self.count + len(right), dtype=np.int64)
-        self.count += len(right)
-        self.right.append(right)
-        return numbers
-
-    def put(self, row: IntArray, column: IntArray, value: FloatArray | float) -> None:
-        """Coefficients; arrays are broadcast against each other."""
-        rows, columns, values = np.broadcast_arrays(row, column, value)
-        self.row.append(rows.ravel())
-        self.column.append(columns.ravel())
-        self.value.append(values.ravel().astype(np.float64))
-
-    def matrix(self, columns: int) -> tuple[csr_matrix, FloatArray]:
-        """The rows and their right-hand sides."""
-        if not self.count:
-            return csr_matrix((0, columns)), np.zeros(0)
-        entries = (np.concatenate(self.value), (np.concatenate(self.row), np.concatenate(self.column)))
-        return csr_matrix(entries, shape=(self.count, columns)), np.concatenate(self.right)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +107,7 @@ class Builder:
         self.p = np.where(self.usable, self.net.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
-        self.equal, self.most = Rows(), Rows()
+        self.equal, self.most = SparseRows(), SparseRows()
         self._columns()
 
     def _columns(self) -> None:
@@ -276,30 +244,13 @@ def _lower(program: WindowProgram) -> FloatArray:
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
     """Seconds proved by the linear relaxation: 0 when it was not solved.
 
-    Safe whatever the engine's tolerances: its multipliers y are put into b y + sum over columns of the least of
-    (c - A y) times the column over its box, a lower bound for any y of the right sign (Neumaier and Shcherbina, "Safe
-    bounds in linear and mixed-integer linear programming").
+    The engine's tolerances cannot spoil it, see :func:`~opweave.solvers.linear.proved_minimum`.
     """
-    objective = np.zeros(len(program.upper))
-    objective[program.length] = 1.0
-    lower = _lower(program)
-    solved = linprog(
-        objective,
-        A_ub=program.most,
-        b_ub=program.most_right,
-        A_eq=program.equal,
-        b_eq=program.equal_right,
-        bounds=np.column_stack([lower, program.upper]),
-        method="highs",
-        options={"time_limit": max(0.01, time_limit)},
-    )
-    if solved.status != 0:
-        return 0.0
-    most, equal = np.minimum(solved.ineqlin.marginals, 0.0), solved.eqlin.marginals
-    reduced = objective - program.most.T @ most - program.equal.T @ equal
-    value = most @ program.most_right + equal @ program.equal_right
-    value += np.minimum(reduced * lower, reduced * program.upper).sum()
-    return float(min(value, LONGEST)) * program.scale
+    cost = column_alone(program.length, len(program.upper))
+    equal, most = (program.equal, program.equal_right), (program.most, program.most_right)
+    relaxed = LinearProgram(cost, *equal, *most, _lower(program), program.upper)
+    value = proved_minimum(relaxed, time_limit)
+    return 0.0 if value is None else float(min(value, LONGEST)) * program.scale
 
 
 def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
