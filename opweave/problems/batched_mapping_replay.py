@@ -6,13 +6,28 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from opweave.problems.activity import Activity, clashes, in_time
+from opweave.problems.activity import Activity
 from opweave.problems.batched_mapping_details import BatchedDetails
-from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement_details import CriticalStep, Wait
+from opweave.problems.device_replay import (
+    Arrival,
+    Event,
+    Line,
+    Need,
+    Route,
+    Work,
+    critical_path,
+    early_starts,
+    overfull,
+    overlaps,
+    ranks,
+    sending,
+    table_of,
+    timelines,
+    unknown_ends,
+    wrong_times,
+)
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
 
@@ -81,46 +96,15 @@ def _wrong_names(problem: BatchedMapping, sent: BatchTransfer) -> Iterator[Viola
     if sent.consumer not in problem.graph.operator_index:
         message = f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
         yield Violation(rule="unknown", message=message)
-    for device in dict.fromkeys((sent.source, sent.target)):
-        if device not in problem.cluster.device_index:
-            message = f"a transfer of {sent.tensor!r} names device {device!r}, which the cluster does not have"
-            yield Violation(rule="unknown", message=message)
-
-
-class _Run(NamedTuple):
-    """A batch of an operator on a device."""
-
-    operator: str
-    device: str
-
-    def __str__(self) -> str:
-        return f"{self.operator!r} on {self.device!r}"
-
-
-class _Route(NamedTuple):
-    """What tells one transfer from another."""
-
-    tensor: str
-    consumer: str
-    source: str
-    target: str
-
-    def __str__(self) -> str:
-        return f"tensor {self.tensor!r} from {self.source!r} to {self.target!r} for {self.consumer!r}"
-
-
-_Activity = Activity[_Run | _Route]
+    yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
 
 
 @dataclass(frozen=True, slots=True)
-class _Need:
-    """A transfer that the chosen batches make necessary; ``seconds`` is None where no link leads."""
+class _Need(Need):
+    """With the batch that reads, and the inputs that both batches have."""
 
-    producer: _Run
-    reader: _Run
+    reader: Work
     inputs: frozenset[int]
-    bytes: int
-    seconds: float | None
 
 
 class _Replay:
@@ -128,31 +112,29 @@ class _Replay:
 
     def __init__(self, problem: BatchedMapping, solution: BatchedSchedule) -> None:
         self._problem, self._solution = problem, solution
-        order = topological_order(problem.graph.arrays.successors).tolist()
-        rank = {problem.graph.operators[index].id: 2 * place for place, index in enumerate(order)}
-        self._rank = rank
-        self._inputs = {_Run(batch.operator, batch.device): frozenset(batch.inputs) for batch in solution.batches}
-        self._runs: dict[_Run, _Activity] = {}
+        self._rank = ranks(problem.graph)
+        self._inputs = {Work(batch.operator, batch.device): frozenset(batch.inputs) for batch in solution.batches}
+        self._runs: dict[Work, Event] = {}
         for batch in solution.batches:
-            run = _Run(batch.operator, batch.device)
+            run = Work(batch.operator, batch.device)
             lasts = problem.known_seconds[batch.operator][batch.device][len(batch.inputs)]
-            self._runs[run] = Activity(run, rank[batch.operator], batch.start, batch.start + lasts)
-        self.makespan = max((activity.end for activity in self._runs.values()), default=0.0)
+            self._runs[run] = Activity(run, self._rank[batch.operator], batch.start, batch.start + lasts)
+        self.makespan = max((event.end for event in self._runs.values()), default=0.0)
         self._tolerance = TIME_TOLERANCE * self.makespan
-        self._kept: list[tuple[_Run, _Run, str]] = []
-        self._needs: dict[_Route, _Need] = {}
+        self._kept: list[tuple[Work, Work, str]] = []
+        self._needs: dict[Route, _Need] = {}
         self._trace_data()
-        self._sent: dict[_Route, list[tuple[_Activity, frozenset[int]]]] = {}
+        self._sent: dict[Route, list[tuple[Event, frozenset[int]]]] = {}
         for sent in solution.transfers:
-            route = _Route(sent.tensor, sent.consumer, sent.source, sent.target)
-            activity: _Activity = Activity(route, rank[sent.consumer] - 1, sent.start, sent.end)
-            self._sent.setdefault(route, []).append((activity, frozenset(sent.inputs)))
+            route = Route(sent.tensor, sent.consumer, sent.source, sent.target)
+            event = sending(problem.graph, self._rank, route, sent.start, sent.end)
+            self._sent.setdefault(route, []).append((event, frozenset(sent.inputs)))
         self._unlisted = dict(self._delays())
 
     def _trace_data(self) -> None:
         """Follow every input along every tensor: which batch made it, and which one reads it."""
         graph = self._problem.graph
-        by_operator: dict[str, list[_Run]] = {}
+        by_operator: dict[str, list[Work]] = {}
         for run in self._inputs:
             by_operator.setdefault(run.operator, []).append(run)
         for op in graph.operators:
@@ -166,23 +148,23 @@ class _Replay:
                         elif shared:
                             self._need(tensor, made, reader, shared)
 
-    def _need(self, tensor: str, made: _Run, reader: _Run, inputs: frozenset[int]) -> None:
+    def _need(self, tensor: str, made: Work, reader: Work, inputs: frozenset[int]) -> None:
         size = self._problem.graph.tensors[self._problem.graph.tensor_index[tensor]].bytes * len(inputs)
         seconds = self._problem.transfer_seconds(tensor, len(inputs), made.device, reader.device)
-        route = _Route(tensor, reader.operator, made.device, reader.device)
-        self._needs[route] = _Need(made, reader, inputs, size, seconds)
+        route = Route(tensor, reader.operator, made.device, reader.device)
+        self._needs[route] = _Need(made, size, seconds, reader, inputs)
 
-    def _delays(self) -> Iterator[tuple[_Route, _Activity]]:
+    def _delays(self) -> Iterator[tuple[Route, Event]]:
         """Every transfer starts the moment its tensor is there, listed or not."""
         for route, need in self._needs.items():
             if need.seconds is not None:
                 made = self._runs[need.producer].end
-                yield route, Activity(route, self._rank[route.consumer] - 1, made, made + need.seconds)
+                yield route, sending(self._problem.graph, self._rank, route, made, made + need.seconds)
 
     def violations(self) -> Iterator[Violation]:
         """Whatever is wrong, rule by rule."""
         for batch in self._solution.batches:
-            lasts = self._runs[_Run(batch.operator, batch.device)]
+            lasts = self._runs[Work(batch.operator, batch.device)]
             off = abs(lasts.end - batch.end)
             if off > self._tolerance:
                 message = (
@@ -191,12 +173,10 @@ class _Replay:
                 )
                 yield Violation(rule="duration", message=message, excess=off)
         yield from self._wrong_transfers()
-        yield from self._early_starts()
+        yield from early_starts(self._arrivals(), self._runs, self._tolerance)
         for device, runs in self._timelines.items():
-            for first, second, shared in clashes(runs, self._tolerance):
-                message = f"device {device!r} runs {_name(first)} and {_name(second)} at the same time"
-                yield Violation(rule="overlap", message=message, excess=shared)
-        yield from self._overfull()
+            yield from overlaps("overlap", f"device {device!r} runs", runs, self._tolerance)
+        yield from overfull(self._problem.cluster, self._memory)
 
     def _wrong_transfers(self) -> Iterator[Violation]:
         """A link for every need; of what is listed none needless, each as long as it takes and after its producer."""
@@ -210,144 +190,58 @@ class _Replay:
                 continue
             if len(listed) > 1:
                 yield Violation(rule="transfer", message=f"the schedule sends {route} {len(listed)} times")
-            for activity, inputs in listed:
+            for event, inputs in listed:
                 if inputs != wanted.inputs:
                     message = f"{route} carries {_inputs(sorted(inputs))}, not {_inputs(sorted(wanted.inputs))}"
                     yield Violation(rule="transfer", message=message)
-                yield from self._wrong_times(activity, wanted)
+                made = self._runs[wanted.producer]
+                yield from wrong_times(event, made, wanted.seconds, self._tolerance)
 
-    def _wrong_times(self, activity: _Activity, need: _Need) -> Iterator[Violation]:
-        early = self._runs[need.producer].end - activity.start
-        if early > self._tolerance:
-            message = f"{activity} starts {early:.6g} s before {need.producer} has made it"
-            yield Violation(rule="precedence", message=message, excess=early)
-        lasts = activity.end - activity.start
-        if need.seconds is not None and abs(lasts - need.seconds) > self._tolerance:
-            message = f"{activity} takes {need.seconds:.6g} s, not {lasts:.6g} s"
-            yield Violation(rule="transfer", message=message, excess=abs(lasts - need.seconds))
-
-    def _early_starts(self) -> Iterator[Violation]:
-        """No batch before the data of its own inputs is on its device."""
-        for reader, tensor, sources in self._arrivals():
-            arrived = max(source.end for source in sources)
-            early = arrived - self._runs[reader].start
-            if early > self._tolerance:
-                message = (
-                    f"{reader} starts at {self._runs[reader].start:.6g} s, but its input {tensor!r} is there only from "
-                    f"{arrived:.6g} s"
-                )
-                yield Violation(rule="precedence", message=message, excess=early)
-
-    def _arrivals(self) -> Iterator[tuple[_Run, str, list[_Activity]]]:
+    def _arrivals(self) -> Iterator[Arrival]:
         """Batch, tensor that it reads, and what must have ended before it may start."""
         for made, reader, tensor in self._kept:
-            yield reader, tensor, [self._runs[made]]
+            yield Arrival(reader, tensor, [self._runs[made]])
         for route, need in self._needs.items():
-            listed = [activity for activity, _ in self._sent.get(route, ())]
+            listed = [event for event, _ in self._sent.get(route, ())]
             unlisted = [self._unlisted[route]] if route in self._unlisted else []
-            yield need.reader, route.tensor, [*listed, *unlisted, self._runs[need.producer]]
+            yield Arrival(need.reader, route.tensor, [*listed, *unlisted, self._runs[need.producer]])
 
     @cached_property
-    def _timelines(self) -> dict[str, list[_Activity]]:
-        runs: dict[str, list[_Activity]] = {device.name: [] for device in self._problem.cluster.devices}
-        for run, activity in self._runs.items():
-            runs[run.device].append(activity)
-        return {device: in_time(activities) for device, activities in runs.items()}
+    def _timelines(self) -> dict[str, list[Event]]:
+        return timelines(self._problem.cluster, self._runs.values())
 
     @cached_property
     def _memory(self) -> dict[str, int]:
         return dict(self._problem.memory_by_device(self._solution))
 
-    def _overfull(self) -> Iterator[Violation]:
-        for device in self._problem.cluster.devices:
-            held, limit = self._memory[device.name], device.memory_bytes
-            if limit is not None and held > limit:
-                message = f"device {device.name!r} holds {held:,} bytes: {held - limit:,} over its memory of {limit:,}"
-                yield Violation(rule="memory", message=message, excess=float(held - limit))
-
     def details(self) -> BatchedDetails:
         """Everything that can be measured."""
-        devices = [device.name for device in self._problem.cluster.devices]
-        busy, send, receive = (dict.fromkeys(devices, 0.0) for _ in range(3))
-        bytes_in, bytes_out = dict.fromkeys(devices, 0), dict.fromkeys(devices, 0)
         ends: dict[str, float] = {}
-        for run, activity in self._runs.items():
-            busy[run.device] += activity.end - activity.start
-            ends[run.operator] = max(ends.get(run.operator, 0.0), activity.end)
-        for route, need in self._needs.items():
-            send[route.source] += need.seconds or 0.0
-            receive[route.target] += need.seconds or 0.0
-            bytes_out[route.source] += need.bytes
-            bytes_in[route.target] += need.bytes
+        for run, event in self._runs.items():
+            ends[run.operator] = max(ends.get(run.operator, 0.0), event.end)
         return BatchedDetails(
             makespan=self.makespan,
             inputs_per_second=self._problem.batch / self.makespan if self.makespan > 0 else None,
             ends=FrozenDict(ends),
-            busy_seconds=FrozenDict(busy),
-            idle_seconds=FrozenDict({name: max(0.0, self.makespan - seconds) for name, seconds in busy.items()}),
-            send_seconds=FrozenDict(send),
-            receive_seconds=FrozenDict(receive),
-            bytes_in=FrozenDict(bytes_in),
-            bytes_out=FrozenDict(bytes_out),
+            **table_of(self._problem.cluster, self._runs.values(), self._needs, self.makespan),
             memory_bytes=FrozenDict(self._memory),
             memory_limits=FrozenDict(self._problem.memory_limits),
             batch_count=len(self._runs),
             transfer_count=len(self._needs),
-            critical_path=self._critical_path(),
+            critical_path=critical_path(self._runs, dict(self._travelling()), self._arrivals(), self._lines()),
         )
 
-    def _critical_path(self) -> tuple[CriticalStep, ...]:
-        """Walk back from the last end, always to what ended last of all that had to end before."""
-        before = self._blockers()
-        current: _Activity | None = max(self._runs.values(), key=lambda activity: activity.end, default=None)
-        path: list[CriticalStep] = []
-        seen: set[_Activity] = set()  # in a schedule that breaks the rules it could lead in a circle
-        while current is not None:
-            seen.add(current)
-            open_ = [(wait, other) for wait, other in before.get(current, ()) if other not in seen]
-            if not open_:
-                path.append(_step(current, "nothing"))
-                break
-            wait, previous = max(open_, key=lambda pair: pair[1].end)
-            path.append(_step(current, wait))
-            current = previous
-        return tuple(reversed(path))
+    def _travelling(self) -> Iterator[tuple[Event, Work | None]]:
+        """All transfers, with the batches that make their tensors."""
+        for route, event in self._unlisted.items():
+            yield event, self._needs[route].producer
+        for route, listed in self._sent.items():
+            need = self._needs.get(route)
+            yield from ((event, None if need is None else need.producer) for event, _ in listed)
 
-    def _blockers(self) -> dict[_Activity, list[tuple[Wait, _Activity]]]:
-        """What had to end before each activity, its data first."""
-        before: dict[_Activity, list[tuple[Wait, _Activity]]] = {}
-        for reader, _, sources in self._arrivals():
-            before.setdefault(self._runs[reader], []).extend(("data", source) for source in sources)
-        travelling = [*self._unlisted.values(), *(one for listed in self._sent.values() for one, _ in listed)]
-        for activity in travelling:
-            assert isinstance(activity.what, _Route)
-            need = self._needs.get(activity.what)
-            before[activity] = [] if need is None else [("data", self._runs[need.producer])]
-        for line in self._timelines.values():
-            for earlier, later in pairwise(line):
-                before.setdefault(later, []).append(("device", earlier))
-        return before
-
-
-def _step(activity: _Activity, wait: Wait) -> CriticalStep:
-    what, start, end = activity.what, activity.start, activity.end
-    if isinstance(what, _Run):
-        return CriticalStep(
-            operator=what.operator, source=what.device, target=what.device, start=start, end=end, waited_for=wait
-        )
-    return CriticalStep(
-        tensor=what.tensor,
-        consumer=what.consumer,
-        source=what.source,
-        target=what.target,
-        start=start,
-        end=end,
-        waited_for=wait,
-    )
-
-
-def _name(activity: _Activity) -> str:
-    return repr(activity.what.operator) if isinstance(activity.what, _Run) else str(activity)
+    def _lines(self) -> Iterator[Line]:
+        for runs in self._timelines.values():
+            yield "device", runs
 
 
 def _inputs(numbers: list[int]) -> str:

@@ -13,6 +13,7 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
+from opweave.problems.device_details import CriticalStep
 from opweave.problems.on_cluster import (
     MemoryModel,
     bytes_held,
@@ -21,7 +22,7 @@ from opweave.problems.on_cluster import (
     memory_by_cap,
     times_by_device,
 )
-from opweave.problems.placement_details import CriticalStep, PlacementDetails
+from opweave.problems.placement_details import PlacementDetails
 from opweave.problems.placement_replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution

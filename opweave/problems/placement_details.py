@@ -1,77 +1,9 @@
-"""What the referee of placement measures: a table of the devices, and the critical path."""
+"""What the referee of placement measures."""
 
 from __future__ import annotations
 
-from typing import Literal
-
-from opweave.problems.solution import Details
-from opweave.problems.spec import FrozenDict, Many, Name, Seconds
-
-Wait = Literal["nothing", "data", "device", "send_port", "receive_port"]
+from opweave.problems.device_details import DeviceDetails
 
 
-class CriticalStep(Details):
-    """One operator or transfer of a critical path.
-
-    Attributes
-    ----------
-    operator
-        The operator that runs; None for a transfer.
-    tensor, consumer
-        The tensor that is sent and, where it is sent for one reader, that reader; None for an operator.
-    source, target
-        Devices of the transfer; for an operator both are its device.
-    start, end
-        Seconds.
-    waited_for
-        What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
-        ``"receive_port"`` before; ``"nothing"`` for the first step.
-    """
-
-    operator: Name | None = None
-    tensor: Name | None = None
-    consumer: Name | None = None
-    source: Name
-    target: Name
-    start: Seconds
-    end: Seconds
-    waited_for: Wait
-
-
-class PlacementDetails(Details):
-    """What a schedule does to the devices.
-
-    Attributes
-    ----------
-    makespan
-        End of the last operator, in seconds; 0 for a graph without operators.
-    ends
-        End of every operator, in seconds.
-    busy_seconds, idle_seconds
-        Of every device, up to the makespan.
-    send_seconds, receive_seconds
-        Of every device's ports: the transfers that the chosen devices make necessary, added up. Without ports
-        (``"delay"``) they may overlap, so that the sum may exceed the makespan.
-    bytes_in, bytes_out
-        Bytes that every device receives and sends.
-    memory_bytes, memory_limits
-        What every device holds, and what it may hold (side constraints included; None for no limit).
-    transfer_count
-        Transfers that the chosen devices make necessary; for ``"delay"`` one for each tensor and device.
-    critical_path
-        From the beginning to the last end: each step could not start before the step in front of it had ended. Where a
-        start lies later than that end, nothing in the plan explains the difference.
-    """
-
-    makespan: Seconds
-    ends: FrozenDict[Name, Seconds]
-    busy_seconds: FrozenDict[Name, Seconds]
-    idle_seconds: FrozenDict[Name, Seconds]
-    send_seconds: FrozenDict[Name, Seconds]
-    receive_seconds: FrozenDict[Name, Seconds]
-    bytes_in: FrozenDict[Name, int]
-    bytes_out: FrozenDict[Name, int]
-    memory_bytes: FrozenDict[Name, int]
-    memory_limits: FrozenDict[Name, int | None]
-    transfer_count: int
-    critical_path: Many[CriticalStep]
+class PlacementDetails(DeviceDetails):
+    """What a schedule does to the devices; for ``"delay"`` one transfer is counted for each tensor and device."""
