@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from opweave.adapters.wording import no_plan
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
@@ -44,6 +45,8 @@ class View(ABC, Generic[ProblemT, SolutionT]):
         Names of the simple solvers that every answer is compared with, the usual one first.
     engine
         Name of the embedded engine that can check the answer.
+    noun
+        What explanations call a plan.
     plan_file, figure_file
         Names of the plan and the picture in a report folder.
     """
@@ -52,6 +55,7 @@ class View(ABC, Generic[ProblemT, SolutionT]):
     problem_type: ClassVar[type[Problem[Any, Any]]]
     floors: ClassVar[tuple[str, ...]]
     engine: ClassVar[str] = "highs"
+    noun: ClassVar[str] = "plan"
     plan_file: ClassVar[str]
     figure_file: ClassVar[str]
 
@@ -76,9 +80,19 @@ class View(ABC, Generic[ProblemT, SolutionT]):
     def rows(self) -> list[Row]:
         """Label and value of what the problem adds to a result's table."""
 
-    @abstractmethod
     def explain(self) -> str:
         """Say in a few sentences what the result means, or why there is none."""
+        if self.result.solution is None:
+            return no_plan(self.result, self.noun, self.shortage())
+        return " ".join(self.sentences())
+
+    @abstractmethod
+    def sentences(self) -> Iterator[str]:
+        """Say what the solution means: what limits it, what it gains, and what is proved."""
+
+    def shortage(self) -> str | None:
+        """Find a simple reason why there can be no plan; None where none is known."""
+        return None
 
     def sections(self) -> list[Section]:
         """List further tables, most wanted first."""

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from opweave.adapters.batched_mapping.plan import BatchedUse
-from opweave.adapters.proofs import proof_sentence
-from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
+from opweave.adapters.units import precise_seconds, readable_share
+from opweave.adapters.wording import BOTTLENECK, SAME, Alone, memory_binds, proof_sentence
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
-from opweave.problems.batched_mapping_shortage import shortage
-from opweave.problems.result import Result, Status
-
-BOTTLENECK = 0.9
-"""A device that is busy for this share of the plan is what the plan waits for."""
-
-FULL = 0.95
-"""Memory filled to this share is worth a sentence."""
-
-SAME = 1e-6
+from opweave.problems.result import Result
 
 
-@dataclass(frozen=True, slots=True)
-class AloneBatch:
-    """The whole batch on a single device."""
-
-    device: str
-    seconds: float
-
-
-def best_alone(problem: BatchedMapping) -> AloneBatch | None:
+def best_alone(problem: BatchedMapping) -> Alone | None:
     """Find the device that runs the whole batch soonest by itself; None where none may."""
     totals = {}
     names = [op.id for op in problem.graph.operators]
@@ -41,16 +23,7 @@ def best_alone(problem: BatchedMapping) -> AloneBatch | None:
     if not totals or problem.constraints:
         return None
     device = min(totals, key=lambda name: totals[name])
-    return AloneBatch(device, totals[device])
-
-
-def unplanned(problem: BatchedMapping, result: Result[BatchedSchedule]) -> str:
-    """Say why there is no plan."""
-    reason = result.reason or shortage(problem)
-    if result.status is Status.INFEASIBLE:
-        return f"No mapping obeys all rules: {reason}." if reason else "No mapping obeys all rules."
-    stopped = result.termination.value.replace("_", " ")
-    return f"No plan was found ({stopped}){f': {reason}' if reason else ''}."
+    return Alone(device, totals[device])
 
 
 def sentences(
@@ -58,7 +31,7 @@ def sentences(
     result: Result[BatchedSchedule],
     details: BatchedDetails,
     uses: list[BatchedUse],
-    alone: AloneBatch | None,
+    alone: Alone | None,
 ) -> Iterator[str]:
     """Explain a plan.
 
@@ -92,10 +65,7 @@ def sentences(
             yield f"The bottleneck is device {busiest.name!r}, which computes for {share} of the time."
         else:
             yield f"The bottleneck is the critical path: no device is busier than {share} ({busiest.name!r})."
-    for use in uses:
-        if use.memory_limit and use.memory_bytes >= FULL * use.memory_limit:
-            held, limit = readable_bytes(use.memory_bytes), readable_bytes(use.memory_limit)
-            yield f"Memory binds on {use.name!r}: {held} of {limit}."
+    yield from memory_binds((use.name, use.memory_bytes, use.memory_limit) for use in uses)
     yield proof_sentence(result, "shorter")
 
 

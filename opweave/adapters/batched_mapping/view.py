@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from opweave.adapters.batched_mapping.explain import AloneBatch, best_alone, sentences, unplanned
+from opweave.adapters.batched_mapping.explain import best_alone, sentences
 from opweave.adapters.batched_mapping.figure import batched_figure
 from opweave.adapters.batched_mapping.plan import (
     BatchedUse,
@@ -20,7 +20,9 @@ from opweave.adapters.batched_mapping.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
+from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping_shortage import shortage
 from opweave.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
     word: ClassVar[str] = "batched"
     problem_type: ClassVar[type[Problem[Any, Any]]] = BatchedMapping
     floors: ClassVar[tuple[str, ...]] = ("best_device", "met", "greedy", "heft", "greedy_whole", "heft_whole")
+    noun: ClassVar[str] = "mapping"
     plan_file: ClassVar[str] = "batches.json"
     figure_file: ClassVar[str] = "batches.png"
 
@@ -49,15 +52,14 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
         return device_uses(self.problem, self.solution, self.details)
 
     @cached_property
-    def alone(self) -> AloneBatch | None:
+    def alone(self) -> Alone | None:
         """The whole batch on a single device."""
         return best_alone(self.problem)
 
     def rows(self) -> list[Row]:
         """Throughput, best single device, and the gain against it."""
         rows: list[Row] = [("inputs", f"{self.problem.batch:,}")]
-        if self.alone is not None:
-            rows.append(("best single device", f"{precise_seconds(self.alone.seconds)} on {self.alone.device}"))
+        rows.append(("best single device", alone_cell(self.alone)))
         if self.result.solution is not None:
             if self.details.inputs_per_second is not None:
                 rows.append(("inputs per second", f"{self.details.inputs_per_second:.4g}"))
@@ -68,11 +70,13 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
                 rows.append(("speed-up by splitting", f"{self.alone.seconds / self.details.makespan:.2f}"))
         return rows
 
-    def explain(self) -> str:
-        """Say what limits the throughput, what splitting gains, and what is proved; or why there is no plan."""
-        if self.result.solution is None:
-            return unplanned(self.problem, self.result)
-        return " ".join(sentences(self.problem, self.result, self.details, self.uses, self.alone))
+    def sentences(self) -> Iterator[str]:
+        """Say what limits the throughput, what splitting gains, and what is proved."""
+        return sentences(self.problem, self.result, self.details, self.uses, self.alone)
+
+    def shortage(self) -> str | None:
+        """Find a device or operator for which nothing fits."""
+        return shortage(self.problem)
 
     def sections(self) -> list[Section]:
         """Add a table of the devices."""

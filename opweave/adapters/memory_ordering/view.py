@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,6 +25,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
     word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
     floors: ClassVar[tuple[str, ...]] = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
+    noun: ClassVar[str] = "order"
     plan_file: ClassVar[str] = "order.json"
     figure_file: ClassVar[str] = "memory.png"
 
@@ -53,26 +54,23 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
             rows.append(("busiest operator", f"{self.best.peak_operator} (step {self.best.peak_step})"))
         return rows
 
-    def explain(self) -> str:
-        """Say where the peak is, what the order saves, and what is proved; or why there is no order."""
-        result = self.result
-        if result.solution is None:
-            return f"There is no order: {result.reason or result.termination.value.replace('_', ' ')}."
-        needs = readable_bytes(_measure(self.problem, self.best))
+    def sentences(self) -> Iterator[str]:
+        """Say where the peak is, what the order saves, and what is proved."""
+        needed = _measure(self.problem, self.best)
         where = f"; the peak is at {self.best.peak_operator}" if self.best.peak_operator is not None else ""
         summed = " summed over its steps" if self.problem.objective == "total" else ""
-        sentences = [f"The order needs {needs}{summed}{where}."]
+        yield f"The order needs {readable_bytes(needed)}{summed}{where}."
         before = _measure(self.problem, self.given)
-        if before > _measure(self.problem, self.best):
-            share = readable_share(1 - _measure(self.problem, self.best) / before)
-            sentences.append(f"The given order needs {readable_bytes(before)}, so {share} is saved.")
+        if before > needed:
+            share = readable_share(1 - needed / before)
+            yield f"The given order needs {readable_bytes(before)}, so {share} is saved."
+        result = self.result
         if result.status is Status.OPTIMAL:
-            sentences.append("It is proved that no order needs less.")
+            yield "It is proved that no order needs less."
         elif result.gap is None:
-            sentences.append("Nothing is proved about how much less an order could need.")
+            yield "Nothing is proved about how much less an order could need."
         else:
-            sentences.append(f"No order can need more than {readable_share(result.gap)} less.")
-        return " ".join(sentences)
+            yield f"No order can need more than {readable_share(result.gap)} less."
 
     def plan(self) -> dict[str, object]:
         """Write every step with its bytes."""

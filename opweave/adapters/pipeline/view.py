@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from opweave.adapters.pipeline.explain import alone, sentences, unplanned
+from opweave.adapters.pipeline.explain import best_alone, sentences
 from opweave.adapters.pipeline.exports import exports_of
 from opweave.adapters.pipeline.figure import pipeline_figure
 from opweave.adapters.pipeline.plan import plan_json, stage_table
@@ -14,7 +14,9 @@ from opweave.adapters.pipeline.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
+from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
+from opweave.problems.pipeline_shortage import shortage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,6 +28,7 @@ class PipelineView(View[Pipeline, Stages]):
     word: ClassVar[str] = "pipeline"
     problem_type = Pipeline
     floors: ClassVar[tuple[str, ...]] = ("one_device", "by_memory", "greedy", "kpath", "random")
+    noun: ClassVar[str] = "pipeline"
     plan_file: ClassVar[str] = "stages.json"
     figure_file: ClassVar[str] = "pipeline.png"
 
@@ -34,11 +37,14 @@ class PipelineView(View[Pipeline, Stages]):
         """What the result's stages do."""
         return details_of(self.problem, self.solution)
 
+    @cached_property
+    def alone(self) -> Alone | None:
+        """The best device by itself."""
+        return best_alone(self.problem)
+
     def rows(self) -> list[Row]:
         """One device, number of stages, throughput and latency."""
-        whole = alone(self.problem)
-        none = "none may run the whole model"
-        rows = [("best single device", none if whole is None else f"{precise_seconds(whole[1])} on {whole[0]}")]
+        rows = [("best single device", alone_cell(self.alone))]
         if self.result.solution is not None:
             details = self.details
             rows.append(("stages", f"{len(details.stages)} on {len(self.problem.cluster.devices)} devices"))
@@ -48,11 +54,13 @@ class PipelineView(View[Pipeline, Stages]):
             rows.append(("latency of one input", precise_seconds(details.latency_seconds)))
         return rows
 
-    def explain(self) -> str:
-        """Say whether splitting pays, what the bottleneck is, and what is proved; or why there is no plan."""
-        if self.result.solution is None:
-            return unplanned(self.problem, self.result)
-        return " ".join(sentences(self.problem, self.result, self.details))
+    def sentences(self) -> Iterator[str]:
+        """Say whether splitting pays, what the bottleneck is, and what is proved."""
+        return sentences(self.problem, self.result, self.details, self.alone)
+
+    def shortage(self) -> str | None:
+        """Find a device or operator for which nothing fits."""
+        return shortage(self.problem)
 
     def sections(self) -> list[Section]:
         """Add a table of the stages; the bottleneck has a star."""

@@ -3,39 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import networkx as nx
 
 from opweave.adapters.placement.plan import DeviceUse
-from opweave.adapters.proofs import proof_sentence
-from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
+from opweave.adapters.units import precise_seconds, readable_share
+from opweave.adapters.wording import BOTTLENECK, SAME, Alone, memory_binds, proof_sentence
 from opweave.problems.constraints import Precede
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
-from opweave.problems.placement_shortage import shortage
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Result
 from opweave.problems.spec import FrozenDict
-
-BOTTLENECK = 0.9
-"""A device or port that is busy for this share of the plan is what the plan waits for."""
-
-FULL = 0.95
-"""Memory filled to this share is worth a sentence."""
 
 WORTH_NAMING = 0.01
 """A device's share of the critical path that it is named for."""
-
-SAME = 1e-6
-"""Plans whose lengths differ by less than this share count as equally long."""
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """The best plan that uses a single device."""
-
-    device: str
-    seconds: float
 
 
 def best_alone(problem: Placement) -> Alone | None:
@@ -72,16 +53,6 @@ def _order(problem: Placement) -> list[str]:
     return [problem.graph.operators[index].id for index in topological_order(problem.graph.arrays.successors)]
 
 
-def unplanned(problem: Placement, result: Result[Schedule]) -> str:
-    """Say why there is no plan."""
-    reason = result.reason or shortage(problem)
-    if result.status is Status.INFEASIBLE:
-        why = f": {reason}" if reason else ", and no simple reason was found"
-        return f"No placement obeys all rules{why}."
-    stopped = result.termination.value.replace("_", " ")
-    return f"No plan was found ({stopped}){f': {reason}' if reason else ''}."
-
-
 def sentences(
     result: Result[Schedule], details: PlacementDetails, uses: list[DeviceUse], alone: Alone | None
 ) -> Iterator[str]:
@@ -102,7 +73,7 @@ def sentences(
     if details.makespan > 0:
         yield _bottleneck(uses)
         yield _path(details)
-    yield from _memory(uses)
+    yield from memory_binds((use.name, use.memory_bytes, use.memory_limit) for use in uses)
     yield proof_sentence(result, "shorter")
 
 
@@ -166,14 +137,6 @@ def _path(details: PlacementDetails) -> str:
     queued = sum(step.waited_for in ("send_port", "receive_port") for step in details.critical_path)
     wait = f"; {_times(queued)} it waits for a port" if queued else ""
     return f"The critical path of {len(details.critical_path):,} steps is {_joined(parts)}{wait}."
-
-
-def _memory(uses: list[DeviceUse]) -> Iterator[str]:
-    for use in uses:
-        if use.memory_limit and use.memory_bytes >= FULL * use.memory_limit:
-            share = readable_share(use.memory_bytes / use.memory_limit)
-            limit = readable_bytes(use.memory_limit)
-            yield f"Memory binds on {use.name!r}: {readable_bytes(use.memory_bytes)} of {limit} ({share})."
 
 
 def _times(count: int) -> str:

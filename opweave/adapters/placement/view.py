@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.placement.device_map import device_map
-from opweave.adapters.placement.explain import SAME, Alone, best_alone, sentences, unplanned
+from opweave.adapters.placement.explain import best_alone, sentences
 from opweave.adapters.placement.figure import placement_figure
 from opweave.adapters.placement.plan import (
     DeviceUse,
@@ -21,7 +21,9 @@ from opweave.adapters.placement.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
+from opweave.adapters.wording import SAME, Alone, alone_cell
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
+from opweave.problems.placement_shortage import shortage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,6 +35,7 @@ class PlacementView(View[Placement, Schedule]):
     word: ClassVar[str] = "placement"
     problem_type = Placement
     floors: ClassVar[tuple[str, ...]] = ("one_device", "fill", "heft", "cpop", "peft", "etf")
+    noun: ClassVar[str] = "placement"
     plan_file: ClassVar[str] = "schedule.json"
     figure_file: ClassVar[str] = "schedule.png"
 
@@ -53,21 +56,20 @@ class PlacementView(View[Placement, Schedule]):
 
     def rows(self) -> list[Row]:
         """Best single device, and the gain against it."""
-        if self.alone is None:
-            rows = [("best single device", "none may run the whole model")]
-        else:
-            rows = [("best single device", f"{precise_seconds(self.alone.seconds)} on {self.alone.device}")]
+        rows = [("best single device", alone_cell(self.alone))]
         if self.result.solution is not None:
             rows.append(("devices used", f"{sum(use.operators > 0 for use in self.uses)} of {len(self.uses)}"))
             if self.alone is not None and self.details.makespan > 0:
                 rows.append(("speed-up by splitting", f"{self.alone.seconds / self.details.makespan:.2f}"))
         return rows
 
-    def explain(self) -> str:
-        """Say what the bottleneck is, whether splitting pays, and what is proved; or why there is no plan."""
-        if self.result.solution is None:
-            return unplanned(self.problem, self.result)
-        return " ".join(sentences(self.result, self.details, self.uses, self.alone))
+    def sentences(self) -> Iterator[str]:
+        """Say what the bottleneck is, whether splitting pays, and what is proved."""
+        return sentences(self.result, self.details, self.uses, self.alone)
+
+    def shortage(self) -> str | None:
+        """Find a device or operator for which nothing fits."""
+        return shortage(self.problem)
 
     def sections(self) -> list[Section]:
         """Add a table of the devices."""

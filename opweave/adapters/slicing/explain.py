@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.adapters.proofs import proof_sentence
 from opweave.adapters.slicing.plan import work_shares
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_share
+from opweave.adapters.wording import FULL, Alone, proof_sentence
 from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.result import Result, Status
+from opweave.problems.result import Result
 from opweave.problems.slicing import Slice, Slices, Slicing, SlicingDetails
 from opweave.problems.slicing_rule import rulings
-from opweave.problems.slicing_shortage import shortage
 from opweave.problems.spec import FrozenDict
 
-FULL = 0.95
-"""Memory filled to this share is worth a sentence."""
 
-
-def best_alone(problem: Slicing) -> tuple[str, float] | None:
-    """The device that runs the whole model soonest by itself, and its seconds; None where none may."""
+def best_alone(problem: Slicing) -> Alone | None:
+    """The device that runs the whole model soonest by itself; None where none may."""
     names = tuple(device.name for device in problem.cluster.devices)
     order = problem.order or tuple(op.id for op in _in_order(problem))
     rule = rulings(problem, order)
@@ -35,7 +31,7 @@ def best_alone(problem: Slicing) -> tuple[str, float] | None:
         judged = problem.evaluate(Slices(devices=names, slices=FrozenDict(slices), order=order))
         if judged.feasible and judged.objective is not None:
             found.append((float(judged.objective), name))
-    return None if not found else (min(found)[1], min(found)[0])
+    return None if not found else Alone(min(found)[1], min(found)[0])
 
 
 def _in_order(problem: Slicing) -> Iterator[Operator]:
@@ -43,18 +39,7 @@ def _in_order(problem: Slicing) -> Iterator[Operator]:
         yield problem.graph.operators[index]
 
 
-def unplanned(problem: Slicing, result: Result[Slices]) -> str:
-    """Say why there is no plan."""
-    reason = result.reason or shortage(problem)
-    if result.status is Status.INFEASIBLE:
-        return f"No way to cut the operators obeys all rules{f': {reason}' if reason else ''}."
-    stopped = result.termination.value.replace("_", " ")
-    return f"No plan was found ({stopped}){f': {reason}' if reason else ''}."
-
-
-def sentences(
-    problem: Slicing, result: Result[Slices], details: SlicingDetails, alone: tuple[str, float] | None
-) -> Iterator[str]:
+def sentences(problem: Slicing, result: Result[Slices], details: SlicingDetails, alone: Alone | None) -> Iterator[str]:
     """Explain a plan."""
     used = {name for step in details.steps for name in step.shares}
     devices = f"{len(used)} of {len(problem.cluster.devices)} devices"
@@ -64,8 +49,8 @@ def sentences(
     elif len(used) == 1:
         yield "Cutting was not found to pay: one device does everything."
     elif details.latency > 0:
-        times = f"{alone[1] / details.latency:.2f} times as long"
-        yield f"Device {alone[0]!r} alone takes {precise_seconds(alone[1])}: {times}."
+        times = f"{alone.seconds / details.latency:.2f} times as long"
+        yield f"Device {alone.device!r} alone takes {precise_seconds(alone.seconds)}: {times}."
     yield from _times(problem, details)
     yield from _whole(problem)
     for name, limit in details.memory_limits.items():

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.replayed import details_of
-from opweave.adapters.slicing.explain import best_alone, sentences, unplanned
+from opweave.adapters.slicing.explain import best_alone, sentences
 from opweave.adapters.slicing.figure import headline_of, slicing_figure
 from opweave.adapters.slicing.plan import device_table, plan_json
 from opweave.adapters.slicing.trace import trace_json
 from opweave.adapters.units import precise_seconds, readable_share
 from opweave.adapters.views import Row, Section, View
+from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
+from opweave.problems.slicing_shortage import shortage
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,27 +36,26 @@ class SlicingView(View[Slicing, Slices]):
         return details_of(self.problem, self.solution)
 
     @cached_property
-    def alone(self) -> tuple[str, float] | None:
+    def alone(self) -> Alone | None:
         """The best device by itself, and its seconds."""
         return best_alone(self.problem)
 
     def rows(self) -> list[Row]:
         """Best single device, and the gain against it."""
-        if self.alone is None:
-            rows = [("best single device", "none may run the whole model")]
-        else:
-            rows = [("best single device", f"{precise_seconds(self.alone[1])} on {self.alone[0]}")]
+        rows = [("best single device", alone_cell(self.alone))]
         whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
         rows.append(("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}"))
         if self.result.solution is not None and self.alone is not None and self.details.latency > 0:
-            rows.append(("speed-up by cutting", f"{self.alone[1] / self.details.latency:.2f}"))
+            rows.append(("speed-up by cutting", f"{self.alone.seconds / self.details.latency:.2f}"))
         return rows
 
-    def explain(self) -> str:
-        """Say what cutting gains, where the time goes, and what is proved; or why there is no plan."""
-        if self.result.solution is None:
-            return unplanned(self.problem, self.result)
-        return " ".join(sentences(self.problem, self.result, self.details, self.alone))
+    def sentences(self) -> Iterator[str]:
+        """Say what cutting gains, where the time goes, and what is proved."""
+        return sentences(self.problem, self.result, self.details, self.alone)
+
+    def shortage(self) -> str | None:
+        """Find a device or operator for which nothing fits."""
+        return shortage(self.problem)
 
     def sections(self) -> list[Section]:
         """Add a table of the devices."""
@@ -84,6 +85,6 @@ class SlicingView(View[Slicing, Slices]):
 
     def figure(self) -> Figure:
         """Draw shares and times of every operator."""
-        alone = None if self.alone is None else self.alone[1]
+        alone = None if self.alone is None else self.alone.seconds
         headline = headline_of(self.problem, self.solution, self.details, alone)
         return slicing_figure(self.problem, self.details, bound=self.result.bound, headline=headline)

@@ -84,4 +84,4 @@ def test_why_nothing_fits() -> None:
     said = nothing.model_copy(update={"reason": "the solver's own words"})
     assert ow.explain(problem, said) == "No placement obeys all rules: the solver's own words."
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
-    assert ow.explain(fork(), unknown) == "No plan was found (time limit)."
+    assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
