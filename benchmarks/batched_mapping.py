@@ -15,7 +15,7 @@ from tempfile import gettempdir
 import numpy as np
 
 import opweave as ow
-from benchmarks.servers import data_parallel, on_servers
+from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 
@@ -45,6 +45,7 @@ TABLE_IV = {
     "wdep, 4-chan": "47 50 72 74 82 84 138 207",
 }
 LISTS = ("best_device", "met", "greedy", "heft")
+UNSPLIT = ("data_parallel", "greedy_whole", "heft_whole")
 SEARCHES = ("ea", "anneal")
 
 
@@ -153,7 +154,7 @@ def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Ite
     limit = 1.0 if smoke else 60.0
     for stack in rows:
         problem = stacked(small(stack, smoke=smoke), 16, growth)
-        cells = [value(problem, name) for name in (*LISTS, "greedy_whole", "heft_whole")]
+        cells = [value(problem, name) for name in (*LISTS, *UNSPLIT)]
         cells += [value(problem, name, limit / 12) for name in SEARCHES]
         result = ow.solve(problem, time_limit=limit)
         assert result.bound is not None
@@ -177,6 +178,7 @@ COLUMNS = (
     "bMET",
     "bGreedy",
     "bHEFT",
+    "data par.",
     "Greedy 1dev",
     "HEFT 1dev",
     "EA",
@@ -219,7 +221,7 @@ def servers(*, smoke: bool) -> None:
     by_layers = ow.solve(part, time_limit=limit / 2).objective
     result = ow.solve(problem, time_limit=limit)
     rows = [
-        ("pure data parallelism", "-", data_parallel(problem)),
+        ("pure data parallelism", "-", value(problem, "data_parallel")),
         ("one server's plan, a share of the layers each", "5.7", count * by_layers if by_layers else None),
         ("one server's plan, a share of the inputs each", "-", value(problem, "replicated")),
         ("list schedule, HEFT", "-", value(problem, "heft")),

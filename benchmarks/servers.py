@@ -45,13 +45,3 @@ def on_servers(layers: int, servers: int, devices: int, batch: int) -> BatchedMa
     }
     cluster = Cluster(devices=[Device(name=name, group="gpu") for name in names], bandwidth=links, latency=5e-6)
     return BatchedMapping(graph=graph, cluster=cluster, costs=Costs.from_table(table), batch=batch)
-
-
-def data_parallel(problem: BatchedMapping) -> float:
-    """The batch in equal shares over as many devices as help, each device running the whole model on its share."""
-    devices = [device.name for device in problem.cluster.devices]
-    best = float("inf")
-    for width in range(1, min(len(devices), problem.batch) + 1):
-        share = -(-problem.batch // width)
-        best = min(best, sum(times[devices[0]][share] for times in problem.known_seconds.values()))
-    return best

@@ -57,7 +57,7 @@ SUBJECTS = {
             "batched_mapping",
             batched_mappings(3, 2, 3, precedes=True),
             lambda problem: best_batched_mapping(problem)[0],
-            ("best_device", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole"),
+            ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole"),
         ),
         Subject(
             "pipeline",

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.batched_mapping.plan import BatchedUse
 from opweave.adapters.figures import BEST, BOUND, CRITICAL, GIVEN, MUTED, SENT, new_figure, new_panels, safe_text
-from opweave.adapters.units import TIME_UNITS, precise_seconds
+from opweave.adapters.gantt import (
+    TIME_SHARE,
+    WIDTH,
+    add_legend,
+    dress_shares,
+    dress_time,
+    share_bar,
+    time_scale,
+)
 from opweave.problems.batched_mapping import Batch, BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.result import Incumbent
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -23,7 +32,6 @@ SHADES = ("#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C")
 """From the smallest batch to the largest."""
 
 LINES = (BEST, GIVEN, "#009E73", "#CC79A7", SENT, "#E69F00", MUTED)
-WIDTH = 12.0
 
 
 def batched_figure(
@@ -51,7 +59,7 @@ def batched_figure(
     kept = {use.name for use in sorted(uses, key=lambda use: -use.busy_seconds)[:DRAWN_DEVICES]}
     shown = [use for use in uses if use.name in kept]
     figure, (axes, shares) = new_panels(WIDTH, 2.0 + 0.55 * len(shown), (6.0, 1.0))
-    scale, unit = next((pair for pair in TIME_UNITS if details.makespan >= pair[0]), TIME_UNITS[-1])
+    scale, unit = time_scale(details.makespan)
     span = max(details.makespan, bound or 0.0) / scale or 1.0
     critical = {(step.operator, step.source) for step in details.critical_path}
     sizes = sorted({len(batch.inputs) for batch in schedule.batches})
@@ -64,16 +72,11 @@ def batched_figure(
                 _draw(axes, row, batch, scale=scale, span=span, shade=_shade(len(batch.inputs), sizes), marked=marked)
                 if named:
                     _label(axes, row, batch, scale=scale, span=span, dark=_is_dark(len(batch.inputs), sizes))
-        _share(shares, row, use.busy_share)
-    _mark(axes, details.makespan / scale, None if bound is None else bound / scale)
+        share_bar(shares, row, use.busy_share, height=0.84, colour=BEST, size=9)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_yticks(range(len(shown)), [safe_text(use.name[:22]) for use in shown])
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
-    axes.set_xlim(0, span * 1.012)
-    axes.set_xlabel(f"time ({unit})", fontsize=11)
-    _dress_shares(shares, len(shown))
+    dress_time(axes, makespan=details.makespan, bound=bound, scale=scale, unit=unit, span=span)
+    dress_shares(shares, len(shown) - 0.4, -0.6)
     axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
     hidden = f"; {len(uses) - len(shown)} devices not shown" if len(uses) > len(shown) else ""
     subtitle = (
@@ -81,7 +84,7 @@ def batched_figure(
         f"{details.transfer_count:,} transfers; {problem.reading()}{hidden}"
     )
     axes.text(0, 1.0, subtitle, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
-    _legend(figure, sizes, details.makespan, bound)
+    add_legend(figure, _legend(sizes), details.makespan, bound)
     return figure
 
 
@@ -105,7 +108,7 @@ def _draw(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, shad
 
 def _label(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, dark: bool) -> None:
     """Write operator and size into a batch where they fit."""
-    inches = (batch.end - batch.start) / scale / span * WIDTH * 0.72
+    inches = (batch.end - batch.start) / scale / span * WIDTH * TIME_SHARE
     letters = int(inches / 0.068) - 1
     size = f"x{len(batch.inputs)}"
     if letters < len(size):
@@ -118,45 +121,12 @@ def _label(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, dar
     )  # fmt: skip
 
 
-def _mark(axes: Axes, makespan: float, bound: float | None) -> None:
-    axes.axvline(makespan, color="#333333", linewidth=1.6, zorder=6)
-    if bound is not None and bound > 0:
-        axes.axvline(bound, color=BOUND, linewidth=1.4, linestyle=(0, (5, 3)), zorder=6)
-
-
-def _share(axes: Axes, row: int, share: float | None) -> None:
-    part = min(share or 0.0, 1.0)
-    axes.barh(row, 1.0, height=0.84, color="#F4F4F4", linewidth=0)
-    axes.barh(row, part, height=0.84, color=BEST, alpha=0.85, linewidth=0)
-    inside = part > 0.6
-    axes.text(
-        part - 0.04 if inside else part + 0.04, row, f"{100 * part:.0f} %", ha="right" if inside else "left",
-        va="center", fontsize=9, color="white" if inside else "#222222",
-    )  # fmt: skip
-
-
-def _dress_shares(axes: Axes, rows: int) -> None:
-    axes.set_ylim(rows - 0.4, -0.6)
-    axes.set_xlim(0, 1)
-    axes.set_yticks([])
-    axes.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False)
-    axes.set_xlabel("busy", fontsize=11)
-
-
-def _legend(figure: Figure, sizes: Sequence[int], makespan: float, bound: float | None) -> None:
-    from matplotlib.lines import Line2D
+def _legend(sizes: Sequence[int]) -> list[Artist]:
     from matplotlib.patches import Patch
 
     drawn = sizes if len(sizes) <= 5 else [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
-    handles: list[Patch | Line2D] = [Patch(color=_shade(size, sizes), label=f"batch of {size}") for size in drawn]
-    handles.append(Patch(facecolor="white", edgecolor=CRITICAL, linewidth=1.4, label="critical path"))
-    handles.append(Line2D([], [], color="#333333", linewidth=1.6, label=f"end: {precise_seconds(makespan)}"))
-    if bound is not None and bound > 0:
-        label = f"lower bound: {precise_seconds(bound)}"
-        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, linestyle=(0, (5, 3)), label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9.5)
+    handles: list[Artist] = [Patch(color=_shade(size, sizes), label=f"batch of {size}") for size in drawn]
+    return [*handles, Patch(facecolor="white", edgecolor=CRITICAL, linewidth=1.4, label="critical path")]
 
 
 def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headline: str) -> Figure:

@@ -36,7 +36,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
 
     word: ClassVar[str] = "batched"
     problem_type: ClassVar[type[Problem[Any, Any]]] = BatchedMapping
-    floors: ClassVar[tuple[str, ...]] = ("best_device", "met", "greedy", "heft", "greedy_whole", "heft_whole")
+    floors: ClassVar[tuple[str, ...]] = ("best_device", "data_parallel", "met", "greedy", "heft", "heft_whole")
     noun: ClassVar[str] = "mapping"
     plan_file: ClassVar[str] = "batches.json"
     figure_file: ClassVar[str] = "batches.png"

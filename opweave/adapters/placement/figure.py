@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
+from opweave.adapters.figures import BEST, CRITICAL, MUTED, SENT, new_panels, safe_text
+from opweave.adapters.gantt import (
+    TIME_SHARE,
+    WIDTH,
+    add_legend,
+    dress_shares,
+    dress_time,
+    share_bar,
+    time_scale,
+)
 from opweave.adapters.placement.plan import DeviceUse
 from opweave.adapters.placement.trace import lanes
-from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes
+from opweave.adapters.units import readable_bytes
 from opweave.problems.placement import Placement, PlacementDetails, Schedule, Transfer
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -25,7 +35,6 @@ DRAWN_DEVICES = 16
 NAMED_OPERATORS = 80
 """Up to this many operators get their names where these fit."""
 
-WIDTH = 12.0
 DEVICE_HEIGHT, PORT_HEIGHT, GAP = 1.0, 0.42, 0.3
 
 
@@ -82,22 +91,28 @@ def placement_figure(
     bands = _bands(schedule, details, shown=shown, sent=sent)
     bottom = max((row.top + row.height for row, _ in bands), default=1.0)
     figure, (axes, shares) = new_panels(WIDTH, 1.9 + 0.42 * bottom, (6.0, 1.0))
-    scale, unit = next((pair for pair in TIME_UNITS if details.makespan >= pair[0]), TIME_UNITS[-1])
+    scale, unit = time_scale(details.makespan)
     span = max(details.makespan, bound or 0.0) / scale or 1.0
     named = len(schedule.device) <= NAMED_OPERATORS
     for row, bars in bands:
         _draw(axes, row, bars, scale=scale, span=span, named=named)
-    _mark(axes, details.makespan / scale, None if bound is None else bound / scale)
+        share_bar(
+            shares,
+            row.top + row.height / 2,
+            row.share,
+            height=row.height,
+            colour=row.colour,
+            size=9.5 if row.colour == BEST else 8,
+        )
     _label_rows(axes, [row for row, _ in bands], bottom)
-    axes.set_xlim(0, span * 1.012)
-    axes.set_xlabel(f"time ({unit})", fontsize=11)
-    _draw_shares(shares, [row for row, _ in bands], bottom)
+    dress_time(axes, makespan=details.makespan, bound=bound, scale=scale, unit=unit, span=span)
+    dress_shares(shares, bottom + 0.15, -0.25)
     axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
     idle = len(uses) - len(shown)
     hidden = f"; {idle} devices not shown" if idle else ""
     subtitle = f"{len(schedule.device):,} operators, {len(sent):,} transfers; {problem.reading()}{hidden}"
     axes.text(0, 1.0, subtitle, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
-    _add_legend(figure, details.makespan, bound)
+    add_legend(figure, _legend(), details.makespan, bound)
     return figure
 
 
@@ -190,7 +205,7 @@ def _corners(bar: _Bar, row: _Row, *, start: float, width: float) -> NDArray[np.
 
 def _name_bar(axes: Axes, row: _Row, bar: _Bar, *, scale: float, span: float) -> None:
     """Write an operator's name into its bar where it fits."""
-    inches = (bar.end - bar.start) / scale / span * WIDTH * 0.72
+    inches = (bar.end - bar.start) / scale / span * WIDTH * TIME_SHARE
     letters = int(inches / 0.075) - 1
     if letters < 3:
         return
@@ -208,12 +223,6 @@ def _name_bar(axes: Axes, row: _Row, bar: _Bar, *, scale: float, span: float) ->
     )
 
 
-def _mark(axes: Axes, makespan: float, bound: float | None) -> None:
-    axes.axvline(makespan, color="#333333", linewidth=1.6, zorder=6)
-    if bound is not None and bound > 0:
-        axes.axvline(bound, color=BOUND, linewidth=1.4, linestyle=(0, (5, 3)), zorder=6)
-
-
 def _label_rows(axes: Axes, rows: Sequence[_Row], bottom: float) -> None:
     axes.set_ylim(bottom + 0.15, -0.25)
     axes.set_yticks([row.top + row.height / 2 for row in rows])
@@ -222,54 +231,13 @@ def _label_rows(axes: Axes, rows: Sequence[_Row], bottom: float) -> None:
         is_device = row.colour == BEST
         label.set_fontsize(9.5 if is_device else 8)
         label.set_color("#222222" if is_device else MUTED)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
 
 
-def _draw_shares(axes: Axes, rows: Sequence[_Row], bottom: float) -> None:
-    """Bars from 0 to 100 % beside the rows."""
-    for row in rows:
-        share = min(row.share or 0.0, 1.0)
-        axes.barh(row.top + row.height / 2, 1.0, height=row.height, color="#F4F4F4", linewidth=0)
-        axes.barh(row.top + row.height / 2, share, height=row.height, color=row.colour, alpha=0.85, linewidth=0)
-        inside = share > 0.6
-        axes.text(
-            share - 0.04 if inside else share + 0.04,
-            row.top + row.height / 2,
-            _percent(row.share),
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=9.5 if row.colour == BEST else 8,
-            color="white" if inside else "#222222",
-        )
-    axes.set_ylim(bottom + 0.15, -0.25)
-    axes.set_xlim(0, 1)
-    axes.set_yticks([])
-    axes.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
-    axes.spines["left"].set_visible(False)
-    axes.grid(visible=False)
-    axes.set_xlabel("busy", fontsize=11)
-
-
-def _add_legend(figure: Figure, makespan: float, bound: float | None) -> None:
-    from matplotlib.lines import Line2D
+def _legend() -> list[Artist]:
     from matplotlib.patches import Patch
 
-    handles: list[Patch | Line2D] = [
-        Patch(color=BEST, label="computing"),
-        Patch(color=SENT, label="sending, receiving"),
-        Patch(color=CRITICAL, label="critical path"),
-        Line2D([], [], color="#333333", linewidth=1.6, label=f"end: {precise_seconds(makespan)}"),
-    ]
-    if bound is not None and bound > 0:
-        label = f"lower bound: no plan ends before {precise_seconds(bound)}"
-        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, linestyle=(0, (5, 3)), label=label))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=10)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else "0 %" if share == 0 else "< 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+    named = (("computing", BEST), ("sending, receiving", SENT), ("critical path", CRITICAL))
+    return [Patch(color=colour, label=label) for label, colour in named]
 
 
 def _short(name: str, letters: int) -> str:

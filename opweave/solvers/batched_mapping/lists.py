@@ -42,6 +42,37 @@ def best_device(instance: BatchedInstance, net: BatchNet, _strings: IntArray) ->
     return best
 
 
+def data_parallel(instance: BatchedInstance, net: BatchNet, _strings: IntArray) -> BatchPlan:
+    """The whole model on several devices, each for its own share of the batch: the shares that end soonest.
+
+    Devices do not wait for each other, so the best shares follow device by device: the first u devices run g granules
+    in the least, over what device u runs of them, of the larger of the two ends.
+    """
+    devices, granules = len(instance.devices), instance.granules
+    alone = instance.seconds.sum(axis=0)
+    held = instance.memory.sum() * instance.granule * np.arange(granules + 1) + instance.parameter_bytes.sum()
+    alone[:, 1:][held[1:] > instance.capacity[:, None]] = np.inf
+    ends = np.full((devices + 1, granules + 1), np.inf)
+    ends[0, 0] = 0.0
+    share = np.zeros((devices + 1, granules + 1), dtype=np.int64)
+    for u in range(devices):
+        for made in range(granules + 1):
+            own = np.arange(made + 1)
+            latest = np.maximum(ends[u, made - own], alone[u, own])
+            share[u + 1, made] = int(latest.argmin())
+            ends[u + 1, made] = latest.min()
+    if not np.isfinite(ends[devices, granules]):
+        raise NoPlanError("no devices can run and hold the whole model for shares that add up to the batch")
+    string, left = np.zeros(granules, dtype=np.int64), granules
+    for u in range(devices - 1, -1, -1):
+        string[left - share[u + 1, left] : left] = u
+        left -= int(share[u + 1, left])
+    plan = plan_of(net, np.tile(string, (instance.operators, 1)), natural_order(instance))
+    if not np.isfinite(plan.makespan):
+        raise NoPlanError("shares of the whole model on single devices break a rule")
+    return plan
+
+
 def met(instance: BatchedInstance, net: BatchNet, strings: IntArray) -> BatchPlan:
     """Every operator by the string that takes least time by itself, whatever runs beside it."""
     where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
@@ -90,7 +121,9 @@ def attempts(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet) 
     """The plans of all floors and list schedulers that find one, split and whole."""
     whole = constant_strings(instance)
     split = all_strings(problem, instance)
-    tries: list[Callable[[], BatchPlan]] = [partial(best_device, instance, net, whole)]
+    tries: list[Callable[[], BatchPlan]] = [
+        partial(rule, instance, net, whole) for rule in (best_device, data_parallel)
+    ]
     rules: list[Rule] = [*RULES.values(), *(partial(thrifty, price) for price in PRICES)]
     for rule in rules:
         tries += [partial(rule, instance, net, strings) for strings in (split, whole)]
@@ -129,6 +162,7 @@ def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
 
 
 _register("best_device", best_device, "the whole batch on the best single device", whole=True)
+_register("data_parallel", data_parallel, "the whole model on several devices, each for its share", whole=True)
 for _name, _rule in RULES.items():
     _register(_name, _rule, f"{ABOUT[_name]}; the batch split as it suits", whole=False)
     _register(f"{_name}_whole", _rule, f"{ABOUT[_name]}; the whole batch on one device", whole=True)

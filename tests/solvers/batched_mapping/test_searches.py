@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +26,7 @@ from opweave.solvers.batched_mapping.split import Split
 from opweave.solvers.run import Run
 from tests.strategies_batched_mapping import batched_mappings, planned_batched_mappings
 
-LISTS = ("best_device", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
+LISTS = ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
 SMALL = Stack(modules=3, nodes=4)
 
 
@@ -56,6 +57,31 @@ def test_list_schedules_are_valid_by_their_own_account(problem):
         others = {violation.rule for violation in judged.violations} - {"colocate", "separate", "max_devices"}
         assert not others
         assert judged.objective == pytest.approx(plan.makespan)
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(2, 3, 4))
+def test_data_parallel_takes_the_best_of_all_shares(problem):
+    """Against every way to deal the batch to the devices, each running the whole model."""
+    if problem.constraints:
+        return
+    found = ow.solve(problem, solver="data_parallel")
+    names = list(problem.cluster.device_index)
+    operators = list(problem.known_seconds)
+    best = None
+    for counts in product(range(problem.batch + 1), repeat=len(names)):
+        chosen = [(name, count) for name, count in zip(names, counts, strict=True) if count]
+        if sum(counts) != problem.batch or not all(
+            count in problem.known_seconds[op].get(name, {}) for name, count in chosen for op in operators
+        ):
+            continue
+        limits = problem.memory_limits
+        loads = [(limits[name], problem.memory_of(dict.fromkeys(operators, count))) for name, count in chosen]
+        if any(limit is not None and load > limit for limit, load in loads):
+            continue
+        latest = max(sum(problem.known_seconds[op][name][count] for op in operators) for name, count in chosen)
+        best = latest if best is None else min(best, latest)
+    assert found.objective == (None if best is None else pytest.approx(best))
 
 
 @pytest.mark.parametrize("growth", ["A", "C"])
