@@ -158,7 +158,6 @@ def anneal(
         at, to = 0, 0
         if kind == 4:
             node = i * devices + strings.where[i, int(draw[2] * where.shape[1])]
-            at = window.low
             at = position[node]
             to = at + int((2.0 * draw[3] - 1.0) * REACH * devices)
             to = max(window.low, min(window.high - 1, to))
@@ -196,8 +195,9 @@ def anneal(
 def climb(
     net: BatchNet, where: IntArray, order: IntArray, window: Window, draws: FloatArray, best_where: IntArray
 ) -> float:
-    """The (1+1) EA: each row of ``draws`` (steps, operators x G, 2) flips every granule with probability 1 / (n G).
+    """The (1+1) EA: each row of ``draws`` (steps, flips, 2) sends some granules to drawn devices, all at once.
 
+    A flip is a place among all granules of all operators and a device, both from 0 to 1; a place of 1 ends the row.
     Accepts what is no worse. Returns the best value; its strings are in ``best_where``.
     """
     strings = new_strings(net, where)
@@ -210,7 +210,6 @@ def climb(
     for m in range(len(draws)):
         count, possible = 0, True
         for x in range(flips):
-            # the number of flips is binomial with mean 1: near enough to a Poisson draw by its gaps
             if draws[m, x, 0] >= 1.0:
                 break
             cell = int(draws[m, x, 0] * operators * granules)
@@ -218,7 +217,6 @@ def climb(
             touched[count], old[count] = cell, strings.where[i, g]
             count += 1
             move_granule(net, strings, i, g, int(draws[m, x, 1] * devices))
-            possible = possible and True
         for x in range(count):
             possible = possible and can_run(net, strings, touched[x] // granules)
         value = np.inf

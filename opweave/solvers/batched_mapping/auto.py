@@ -13,11 +13,19 @@ from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.lists import TARGETS
-from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
+from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search, search_from
 from opweave.solvers.batched_mapping.modules import Module, modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.rolling import roll
-from opweave.solvers.batched_mapping.split import EXACT_SECONDS, LARGE_SOLVER, Split, split
+from opweave.solvers.batched_mapping.schedule import granules_of
+from opweave.solvers.batched_mapping.split import (
+    BATCH_SOLVER,
+    EXACT_SECONDS,
+    LARGE_SOLVER,
+    SEARCH_SECONDS,
+    Split,
+    split,
+)
 from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
 from opweave.solvers.placement.auto import solve_auto as solve_placement
 from opweave.solvers.placement.local import solve_local as search_placement
@@ -26,7 +34,13 @@ from opweave.solvers.run import Outcome, Run
 
 ENGINE = "highs"
 ENGINE_CELLS = 40
-"""Operators x devices x inputs up to which the integer program runs when nothing else has closed the gap."""
+"""Operators x devices x inputs up to which the integer program runs: it proves such problems, mostly at once."""
+
+ENGINE_SHARE = 0.5
+"""Of the time: the integer program, which an instance too hard for it would use up."""
+
+MODULE_SHARE = 0.2
+"""Of the time: MILP-SPLIT, where the user's executor solves its modules."""
 
 UNTIMED_SECONDS = 20.0
 """Most seconds of a stage when there is no time limit."""
@@ -65,13 +79,14 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     if not run.should_stop():
         with run.at_most(_share(run, BOUND_SHARE)):
             best.report(shortest_way(problem, instance, best.value, run), "one input")
-    _improve(search, modules_of(instance, CHANNELS, least=WIDE))
-    cells = instance.operators * len(instance.devices) * instance.batch
-    if cells <= ENGINE_CELLS and not run.should_stop():
-        with run.at_most(_share(run, 1.0)):
+    if instance.operators * len(instance.devices) * instance.batch <= ENGINE_CELLS and not run.should_stop():
+        search_from(search, rounds=1)
+        with run.at_most(ENGINE_SHARE * _share(run, 1.0)):
             outcome = find_solver(problem, ENGINE).run(problem, run)
         if outcome.infeasible:
             return outcome
+        begin_again(search)
+    _improve(search, modules_of(instance, CHANNELS, least=WIDE))
     return _finish(search)
 
 
@@ -103,6 +118,9 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
         with run.at_most(WHOLE_SHARE * _share(run, 1.0)):
             solve_whole(search_placement, search.problem, run)
         begin_again(search)
+    if run.executor is not None and len(modules) > 1 and not run.should_stop():
+        with run.at_most(MODULE_SHARE * _share(run, 1.0)):
+            split(Split(search, 1), solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
     rounds = 0
     timed = run.time_limit is not None
     while search.best is not None and not run.should_stop() and (timed or rounds < UNTIMED_ROUNDS):
@@ -114,8 +132,6 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
 
 def begin_again(search: BatchSearch) -> None:
     """Take in the run's best plan, if it is not the search's own."""
-    from opweave.solvers.batched_mapping.schedule import granules_of
-
     if isinstance(search.run.best, BatchedSchedule) and (search.run.objective or 0.0) < search.makespan:
         plan = granules_of(search.instance, search.run.best)
         if plan is not None:
@@ -123,12 +139,8 @@ def begin_again(search: BatchSearch) -> None:
 
 
 def _finish(search: BatchSearch) -> Outcome:
-    """Use what time is left, and say how it ended."""
+    """Say how it ended."""
     run = search.run
-    number = 100
-    while run.time_limit is not None and search.best is not None and not run.should_stop():
-        search.anneal_round(number)
-        number += 1
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
     if run.time_limit is None and not run.closed():
@@ -149,7 +161,7 @@ register(
         run=solve_auto,
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
-        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
         targets=(*TARGETS, "identities"),
     )
 )

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, Future
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 
 logger = logging.getLogger("opweave")
+
+LOOK_SECONDS = 0.05
+"""Between two looks at the clock while workers are busy."""
 
 TRIES = 3
 """How often a problem is handed to the executor before it is solved here."""
@@ -36,6 +39,12 @@ class Answer:
     objective: float | None
     bound: float | None
     infeasible: bool = False
+
+
+def workers_of(executor: Executor | None) -> int:
+    """How many problems run at the same time, as far as an executor says: the pools of the standard library do."""
+    known = getattr(executor, "_max_workers", 1)
+    return known if isinstance(known, int) and known > 0 else 1
 
 
 def solve_part(work: Work) -> Answer:
@@ -90,21 +99,29 @@ def _hand_out(
     answers: list[Answer | None],
 ) -> list[int]:
     """One try at those that are left; returns those that failed."""
-    futures: dict[int, Future[Answer]] = {}
+    futures: dict[Future[Answer], int] = {}
     for index in left:
         try:
-            futures[index] = executor.submit(solve_one, works[index])
+            futures[executor.submit(solve_one, works[index])] = index
         except Exception as error:  # whatever a broken executor raises
             logger.warning("the executor takes no more work: %s", error)
             break
-    failed = [index for index in left if index not in futures]
-    for index, future in futures.items():
-        if should_stop():
-            future.cancel()
-            continue
-        try:
-            answers[index] = future.result()
-        except Exception as error:  # a killed worker, in each executor's own words
-            logger.warning("a worker failed: %s", error)
-            failed.append(index)
+    failed = sorted(set(left) - set(futures.values()))
+    while futures and not should_stop():
+        done, _ = wait(futures, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            index = futures.pop(future)
+            try:
+                answer = future.result()
+            except Exception as error:  # a killed worker, in each executor's own words
+                logger.warning("a worker failed: %s", error)
+                failed.append(index)
+                continue
+            if isinstance(answer, Answer):
+                answers[index] = answer
+            else:
+                logger.warning("the executor answered with %s instead of what the worker returned", type(answer))
+                failed.append(index)
+    for future in futures:
+        future.cancel()
     return sorted(failed)

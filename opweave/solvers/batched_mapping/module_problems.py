@@ -1,21 +1,24 @@
 """Modules as problems of their own: what enters and leaves them is spread over the devices as given.
 
 The channels that enter a module stand in it as operators that take no time; they and the channels that leave it carry
-``Share`` constraints. So the way from module to module is part of the module that it leads into.
+``Share`` constraints. So the way from module to module is part of the module that it leads into. Side constraints on
+operators of the module go along. Memory does not: what a device holds of one module says little of what it holds in
+all, and a limit that is left out cannot make a lower bound wrong.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.constraints import Constraint
+from opweave.problems.constraints import Constraint, Forbid, Pin, Precede
 from opweave.problems.costs import Costs
-from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.share import Share
 from opweave.solvers.batched_mapping.modules import Module
@@ -58,7 +61,7 @@ def module_problem(
     """
     enters = np.unique(instance.source[module.enters]) if before is not None else np.zeros(0, dtype=np.int64)
     members = np.concatenate([enters, module.operators])
-    graph = _graph(problem, instance, members, len(enters))
+    graph = _graph(instance, members, len(enters))
     constraints: list[Constraint] = []
     for operators, strings in ((enters, before), (module.leaves, after)):
         if strings is not None and len(operators):
@@ -66,14 +69,16 @@ def module_problem(
             for i, row in zip(operators.tolist(), counts.tolist(), strict=True):
                 for u, inputs in enumerate(row):
                     constraints.append(Share(op=_name(members, i), device=instance.devices[u], inputs=inputs))
+    constraints += _inherited(problem, members, len(enters))
     costs = _costs(problem, instance, members, len(enters))
+    devices = [device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices]
     part = BatchedMapping(
         graph=graph,
-        cluster=problem.cluster,
+        cluster=problem.cluster.model_copy(update={"devices": tuple(devices)}),
         costs=costs,
         batch=problem.batch,
         transfers=problem.transfers,
-        memory=problem.memory,
+        memory="parameters",
         constraints=tuple(constraints),
     )
     text = "\n".join([graph.model_dump_json(), costs.model_dump_json(), *(c.model_dump_json() for c in constraints)])
@@ -84,7 +89,19 @@ def _name(members: IntArray, i: int) -> str:
     return f"o{int(np.flatnonzero(members == i)[0])}"
 
 
-def _graph(problem: BatchedMapping, instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:
+def _inherited(problem: BatchedMapping, members: IntArray, entering: int) -> Iterator[Constraint]:
+    """Side constraints on operators of the module, with their names there."""
+    names = {
+        problem.graph.operators[i].id: f"o{place}" for place, i in enumerate(members.tolist()) if place >= entering
+    }
+    for constraint in problem.constraints:
+        if isinstance(constraint, Pin | Forbid | Share) and constraint.op in names:
+            yield constraint.model_copy(update={"op": names[constraint.op]})
+        elif isinstance(constraint, Precede) and constraint.before in names and constraint.after in names:
+            yield Precede(before=names[constraint.before], after=names[constraint.after])
+
+
+def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:
     """The operators with one tensor for each edge, named by position so that like modules look alike."""
     place = {int(i): position for position, i in enumerate(members.tolist())}
     reads: dict[int, list[str]] = {position: [] for position in place.values()}
@@ -94,43 +111,30 @@ def _graph(problem: BatchedMapping, instance: BatchedInstance, members: IntArray
             tensor = Tensor(id=f"{place[i]}-{place[j]}", bytes=int(instance.size[e]))
             writes[place[i]].append(tensor)
             reads[place[j]].append(tensor.id)
-    parameters = {parameter.id: parameter for parameter in problem.graph.parameters}
-    operators: list[Operator] = []
-    held: dict[str, Parameter] = {}
-    for i, position in place.items():
-        op = problem.graph.operators[i]
-        names = [] if position < entering else list(dict.fromkeys(op.parameters))
-        held |= {name: parameters[name] for name in names}
-        operators.append(
-            Operator(
-                id=f"o{position}",
-                inputs=tuple(reads[position]),
-                outputs=tuple(tensor.id for tensor in writes[position]),
-                parameters=tuple(names),
-            )
-        )
-    tensors = tuple(tensor for row in writes.values() for tensor in row)
-    return OpGraph(tensors=tensors, operators=tuple(operators), parameters=tuple(held.values()))
+    operators = [
+        Operator(id=f"o{at}", inputs=tuple(reads[at]), outputs=tuple(tensor.id for tensor in writes[at]))
+        for at in place.values()
+    ]
+    return OpGraph(tensors=tuple(tensor for row in writes.values() for tensor in row), operators=tuple(operators))
 
 
 def _costs(problem: BatchedMapping, instance: BatchedInstance, members: IntArray, entering: int) -> Costs:
-    sizes = tuple(c * instance.granule for c in range(1, instance.granules + 1))
+    known = problem.known_seconds
+    sizes = sorted({size for by_device in known.values() for by_size in by_device.values() for size in by_size})
     rows = []
     for position, i in enumerate(members.tolist()):
         row: list[float | None] = []
-        for u, device in enumerate(problem.cluster.devices):
-            for c, size in enumerate(sizes, start=1):
+        for device in problem.cluster.devices:
+            for size in sizes:
                 if position < entering:
                     able = device.batch_sizes is None or size in device.batch_sizes
                     row.append(0.0 if able else None)
                 else:
-                    seconds = float(instance.seconds[i, u, c])
-                    known = problem.known_seconds[instance.names[i]].get(device.name, {})
-                    row.append(known.get(size) if size in known else (seconds if np.isfinite(seconds) else None))
+                    row.append(known[instance.names[i]].get(device.name, {}).get(size))
         rows.append(tuple(row))
     return Costs(
         operators=tuple(f"o{position}" for position in range(len(members))),
         devices=instance.devices,
-        batches=sizes,
+        batches=tuple(sizes),
         table=tuple(rows),
     )

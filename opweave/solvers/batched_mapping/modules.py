@@ -65,11 +65,11 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
             cuts.append(p)
         elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= least:
             cuts[-1] = p  # a narrower cut close behind is a better one
-    edges = [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)]
+    groups = [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)]
     number = np.empty(count, dtype=np.int64)
-    for index, members in enumerate(edges):
+    for index, members in enumerate(groups):
         number[members] = index
-    return [_module(instance, number, index, members) for index, members in enumerate(edges)]
+    return [_module(instance, number, index, members) for index, members in enumerate(groups)]
 
 
 def _module(instance: BatchedInstance, number: IntArray, index: int, members: IntArray) -> Module:

@@ -2,8 +2,9 @@
 
 dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q say how the channels before and after module t are
 spread over the devices, and the way between modules is part of OPT. Exact where the batch is not split, every cut has
-one channel that all operators before lead to and all after depend on, memory is unlimited, and every module was solved
-to its end; with bounds in place of OPT the same sum is a lower bound there. Else a heuristic: the joined plan is run
+one channel that all operators before lead to and all after depend on, no side constraint joins modules, every module
+was solved to its end and the joined plan fits into memory; with bounds in place of OPT the same sum is a lower bound
+there. Else a heuristic: the joined plan is run
 again without the barriers between modules, and polished. Like modules are solved once; all problems of a kind go to the
 executor together.
 
@@ -28,7 +29,7 @@ from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
-from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
+from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
 from opweave.solvers.batched_mapping.lists import TARGETS
 from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
 from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
@@ -76,6 +77,7 @@ class Split:
     def __init__(self, search: BatchSearch, channels: int) -> None:
         self.search, self.problem, self.instance = search, search.problem, search.instance
         self.modules = modules_of(self.instance, channels)
+        self.workers = workers_of(search.run.executor)
         self.states: list[list[IntArray | None]] = [[None], *(self._spreads(m) for m in self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.answers: dict[str, Answer] = {}
@@ -112,11 +114,11 @@ class Split:
         return LARGE_SOLVER if largest > SMALL_MODULE and available() else SMALL_SOLVER
 
     def write(self) -> None:
-        """Write every module between every two spreads of its ends."""
+        """Write every module between every two spreads of its ends, while there is time."""
         for t, module in enumerate(self.modules):
             for a, before in enumerate(self.states[t]):
                 for q, after in enumerate(self.states[t + 1]):
-                    if self._joins(module, before):
+                    if self._joins(module, before) and not self.search.run.should_stop():
                         self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
 
     def _joins(self, module: Module, before: IntArray | None) -> bool:
@@ -133,8 +135,7 @@ class Split:
         first = {t: part for (t, _, _), part in reversed(self.parts.items())}
         works: dict[str, Work] = {}
         run.enter(f"{len(first)} modules with open ends")
-        left, kinds = run.remaining(), len({part.key for part in first.values()})
-        limit = seconds if left is None else min(seconds, max(LEAST_SECONDS, OPEN_SHARE * left / kinds))
+        limit = self._limit(seconds, OPEN_SHARE, len({part.key for part in first.values()}))
         for t, part in first.items():
             first[t] = replace(part, problem=part.problem.model_copy(update={"constraints": ()}))
             works.setdefault(part.key, Work(first[t].problem, solver, limit, run.seed))
@@ -163,6 +164,8 @@ class Split:
         """
         run = self.search.run
         for key, part in {part.key: part for part in self.parts.values()}.items():
+            if run.should_stop():
+                return
             self.floors[key] = max(self.floors.get(key, 0.0), _floor(part))
         while not run.should_stop():
             _, ends = self.join("hope")
@@ -171,11 +174,15 @@ class Split:
             if not todo:
                 return
             run.enter(f"{len(todo)} problems of {len(self.modules)} modules")
-            left = run.remaining()
-            limit = seconds if left is None else min(seconds, max(LEAST_SECONDS, TIME_SHARE * left / len(todo)))
+            limit = self._limit(seconds, TIME_SHARE, len(todo))
             works = [Work(part.problem, solver, limit, run.seed) for part in todo.values()]
             answers = solve_all(works, run.executor, run.should_stop)
             self.answers |= {key: answer for key, answer in zip(todo, answers, strict=True) if answer is not None}
+
+    def _limit(self, most: float, share: float, problems: int) -> float:
+        """Seconds for each of several problems that together may take a share of what is left."""
+        left, turns = self.search.run.remaining(), -(-problems // self.workers)
+        return most if left is None else min(most, max(LEAST_SECONDS, share * left / turns))
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
         """The shortest way through all modules, by objectives or by bounds: its length and the spreads on it."""
@@ -291,7 +298,7 @@ def _all_lead(instance: BatchedInstance, module: Module, channel: int) -> bool:
 
 
 def split(work: Split, *, solver: str, seconds: float) -> bool:
-    """Solve the modules, join, and report; whether the result was proved to be optimal by the cut alone.
+    """Solve the modules, join, and report; whether the result was proved to be optimal.
 
     Parameters
     ----------
@@ -307,20 +314,23 @@ def split(work: Split, *, solver: str, seconds: float) -> bool:
         _consider(search, work.open_plan())
         _prove(work, solver)
     work.solve(solver, seconds)
-    bound = _prove(work, solver)
+    _prove(work, solver)
     length, ends = work.join("objective")
-    if not np.isfinite(length):
-        return False
-    _consider(search, work.plan(ends))
-    return work.separates() and length <= bound * (1 + 1e-9)
+    if np.isfinite(length):
+        _consider(search, work.plan(ends))
+    return search.run.closed()
 
 
-def _prove(work: Split, solver: str) -> float:
-    """The length of the shortest way by bounds; reported where it is a bound of the whole."""
+def _prove(work: Split, solver: str) -> None:
+    """Report the length of the shortest way by bounds where it is a bound of the whole."""
     bound, _ = work.join("bound")
     if work.separates() and np.isfinite(bound):
-        work.search.run.proved(bound * (1.0 - ROUNDING), f"split ({solver})")
-    return bound
+        known = work.search.run.objective
+        safe = bound * (1.0 - ROUNDING)
+        # a plan that differs from the bound by rounding only is proved
+        work.search.run.proved(
+            float(known) if known is not None and safe <= known <= bound else safe, f"split ({solver})"
+        )
 
 
 def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -> None:

@@ -189,3 +189,15 @@ def test_mean_passage_is_the_best_where_launching_takes_most_of_the_time():
 def test_mean_passage_minds_memory():
     """Room for one input of each operator on u leaves three for v."""
     assert all_bounds(chain_on_two_devices(memory=3))["mean passage"] > 3.6 * 1.01
+
+
+def test_area_of_very_large_batches_is_a_bound_too():
+    """Beyond some hundreds of granules their least prices stand in for exact cuts."""
+    rng = np.random.default_rng(5)
+    sizes = 300
+    seconds = np.zeros((4, 2, sizes + 1))
+    seconds[:, :, 1:] = rng.uniform(1.0, 2.0, (4, 2, 1)) + np.arange(1, sizes + 1) * rng.uniform(0.1, 0.2, (4, 2, 1))
+    every = [(u, sizes - u) for u in range(sizes + 1)]
+    best = min(max(seconds[:, 0, a].sum(), seconds[:, 1, b].sum()) for a, b in every)
+    value = area(seconds, np.zeros(2), sizes).value
+    assert 0.5 * best <= value <= best

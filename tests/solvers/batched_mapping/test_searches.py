@@ -94,6 +94,24 @@ def test_auto_is_never_worse_than_any_list_schedule(growth):
         assert best.objective <= ow.solve(problem, solver=name).objective
 
 
+def test_auto_proves_small_problems_well_before_their_time_is_up():
+    """Searches alone end at 7 here, with a bound of 4.41 at most: the program has to have its turn."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=10) for name in "xyz"],
+        operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"]), ow.Operator(id="q", inputs=["y"], outputs=["z"])],
+    )
+    table = {
+        "p": {"a": {1: 2.0, 2: 4.0, 3: 6.0, 4: 8.0, 6: 12.0}, "b": {1: 2.5, 2: 4.5, 3: 6.5, 4: 8.5, 6: 12.5}},
+        "q": {"a": {1: 2.0, 2: 3.0, 3: 4.0, 4: 5.0, 6: 7.0}, "b": {1: 3.0, 2: 5.0, 3: 7.0, 4: 9.0, 6: 13.0}},
+    }
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 5], [2, 0]])
+    costs = ow.Costs.from_table(table)
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=6, transfers="delay_per_input")
+    result = ow.solve(problem, time_limit=60.0)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.timings.solve < 30.0
+
+
 @pytest.mark.parametrize("solver", ["ea", "anneal", "local"])
 def test_searches_improve_and_repeat(solver):
     problem = stacked(Stack(modules=1, nodes=5), 4)
@@ -228,6 +246,85 @@ def test_a_killed_worker_costs_a_retry_not_the_plan(tmp_path):
     with ProcessPoolExecutor(1) as pool:
         answers = solve_all(works, pool, lambda: False, dies_once)
     assert [answer.objective for answer in answers] == [0.0, 1.0, 2.0, 3.0]
+
+
+class Silent(Executor):
+    """Takes work and never answers."""
+
+    def submit(self, *_work):
+        return Future()
+
+
+class Babbling(Executor):
+    """Answers with something else."""
+
+    def submit(self, *_work):
+        future: Future = Future()
+        future.set_result("hello")
+        return future
+
+
+def test_an_executor_that_never_answers_costs_the_time_not_more():
+    result = ow.solve(stacked(SMALL), solver="split", executor=Silent(), time_limit=0.5)
+    assert result.verified
+    assert result.timings.solve < 5.0
+
+
+def test_an_executor_that_answers_nonsense_is_not_believed():
+    problem = stacked(SMALL)
+    result = ow.solve(problem, solver="split", executor=Babbling())
+    assert result.objective == pytest.approx(ow.solve(problem, solver="split").objective)
+
+
+def test_auto_takes_an_executor():
+    problem = stacked(SMALL, 4)
+    with ThreadPoolExecutor(2) as pool:
+        result = ow.solve(problem, executor=pool, time_limit=2.0)
+    assert result.verified
+
+
+def test_memory_does_not_make_bounds_of_modules_wrong():
+    """One tensor with two readers, room for it once: counted by edges it would not fit."""
+    reads = {"s0": ["x"], "a0": ["s0"], "b0": ["s0"], "j0": ["a0", "b0"]}
+    reads |= {"s1": ["j0"], "a1": ["s1"], "b1": ["s1"], "j1": ["a1", "b1"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=10 * (name == "s0")) for name in ("x", *reads)],
+        operators=[ow.Operator(id=name.upper(), inputs=names, outputs=[name]) for name, names in reads.items()],
+    )
+    table = {name.upper(): {"fast": 1.0, "slow": 10.0 if name == "s0" else 1.0} for name in reads}
+    devices = [ow.Device(name="fast", memory_bytes=15), ow.Device(name="slow")]
+    cluster = ow.Cluster(devices=devices, bandwidth=[[0, 1000], [1000, 0]])
+    costs = ow.Costs.from_table(table)
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, memory="additive")
+    optimum = ow.solve(problem, solver="highs").objective
+    for solver in ("highs", "search", "decompose"):
+        result = ow.solve(problem, solver="split", options={"module_solver": solver})
+        assert result.verified
+        assert result.objective == pytest.approx(optimum)
+        assert result.bound <= optimum * (1 + 1e-9)
+
+
+def test_modules_keep_to_the_side_constraints():
+    names = [f"o{i}" for i in range(12)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=0) for i in range(12)],
+        operators=[
+            ow.Operator(id=name, inputs=[f"t{i - 1}"] if i else [], outputs=[f"t{i}"]) for i, name in enumerate(names)
+        ],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in ("slow", "fast")], bandwidth=[[0, 1], [1, 0]])
+    costs = ow.Costs.from_table({name: {"slow": {1: 3.0, 2: 4.0}, "fast": {1: 1.0, 2: 1.5}} for name in names})
+    rules = [*(ow.Forbid(op=name, device="fast") for name in names[1:]), ow.Pin(op="o0", device="slow")]
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2, constraints=rules)
+    search = new_search(problem, lower(problem), Run())
+    begin(search)
+    work = Split(search, 1)
+    work.write()
+    work.solve("highs", 10.0)
+    length, ends = work.join("objective")
+    where, _ = work.plan(ends)
+    assert length == pytest.approx(48.0)
+    assert (where == 0).all()
 
 
 @pytest.mark.frameworks

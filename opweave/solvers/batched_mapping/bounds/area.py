@@ -26,6 +26,9 @@ CUTS = 60
 
 CLOSE_ENOUGH = 1e-7
 
+FINE = 256
+"""Most granules of a batch that is cut exactly, which takes their square; beyond, every granule has its least price."""
+
 
 class Area(NamedTuple):
     """A lower bound and the prices of time that prove it. Prices: shape (devices,)."""
@@ -77,6 +80,20 @@ def cheapest_cuts(seconds: FloatArray, count: FloatArray, price: FloatArray, nee
     return total
 
 
+def cheapest_rates(seconds: FloatArray, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
+    """As :func:`cheapest_cuts`, but every granule comes from the batch in which a granule is cheapest: no more."""
+    columns = seconds.shape[2]
+    each = (seconds[:, :, 1:] / np.arange(1, columns)).reshape(len(seconds), -1)
+    able = np.isfinite(each)
+    priced = np.where(able, np.repeat(price, columns - 1) * np.where(able, each, 0.0), np.inf)
+    cheapest = priced.argmin(axis=1)
+    rows = np.arange(len(seconds))
+    if not np.isfinite(priced[rows, cheapest]).all():
+        return float("inf")
+    np.add.at(load, cheapest // (columns - 1), count * need * each[rows, cheapest])
+    return float(need * (count @ priced[rows, cheapest]))
+
+
 def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
     """The bound at its best prices, by cutting planes (Kelley): each round adds the slope at the last prices.
 
@@ -87,14 +104,15 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
     rows, count = np.unique(seconds.reshape(len(seconds), -1), axis=0, return_counts=True)
     alike = np.ascontiguousarray(rows.reshape(len(rows), devices, -1))
     weights = count.astype(np.float64)
-    work = alike.size * (need + 1)
+    coarse = alike.shape[2] - 1 > FINE
+    cheapest = cheapest_rates if coarse else cheapest_cuts.sized(alike.size * (need + 1))
     best = Area(-np.inf, np.full(devices, 1.0 / devices))
     slopes: list[FloatArray] = []
 
     def judge(price: FloatArray) -> None:
         nonlocal best
         load = idle.astype(np.float64).copy()
-        value = float(cheapest_cuts.sized(work)(alike, weights, price, need, load) + price @ idle)
+        value = float(cheapest(alike, weights, price, need, load) + price @ idle)
         if np.isfinite(value):
             slopes.append(load)
         if value > best.value:
@@ -118,6 +136,8 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
         if solved.status != 0 or -solved.fun - best.value / scale <= CLOSE_ENOUGH:
             break
         price = np.maximum(solved.x[:devices], 0.0)
+        if not price.sum() > 0.0:
+            break
         judge(price / price.sum())
     return best
 

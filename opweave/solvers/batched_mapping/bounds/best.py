@@ -68,10 +68,10 @@ def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
     if not np.isfinite(path):
         raise ContradictionError(_severed(instance, reach))
     best.report(path, "critical path with batches")
-    if run.should_stop():
-        return best
     whole = area(instance.seconds, np.zeros(len(instance.devices)), instance.granules)
     best.report(whole.value, "area")
+    if run.should_stop():
+        return best
     keep_going = _patience(run)
     best.report(energetic(instance, reach, whole.price, max(best.value, 0.0), keep_going), "energetic")
     return best

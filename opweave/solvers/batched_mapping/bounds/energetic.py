@@ -17,7 +17,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import FloatArray
-from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.bounds.area import FINE, area
 from opweave.solvers.batched_mapping.bounds.reach import Reach
 from opweave.solvers.compiled import kernel
 
@@ -71,6 +71,10 @@ def _spread(values: FloatArray) -> list[float]:
 
 def _least_work(instance: BatchedInstance, price: FloatArray) -> FloatArray:
     """Priced seconds of every operator's cheapest cut. Shape (operators,)."""
+    if instance.granules > FINE:
+        able = np.isfinite(instance.seconds[:, :, 1:])
+        each = np.where(able, instance.seconds[:, :, 1:], 0.0) / np.arange(1, instance.granules + 1)
+        return np.asarray(instance.granules * np.where(able, price[:, None] * each, np.inf).min(axis=(1, 2)))
     return priced.sized(instance.seconds.size * (instance.granules + 1))(instance.seconds, price)
 
 

@@ -10,8 +10,7 @@ Let M be the first module, G the rest, g the granule. *n granules* are at least 
       OPT_n(M, G) >= LB_b(M) + least over n_1 + ... + n_c >= n - b + 1 of max_t LB_{n_t}(what depends on t in G).
 
 * The paper takes the largest n_t to be the whole rest; that is no bound with two channels or more, since inputs may
-lack
-  different channels. With one channel the two agree.
+  lack different channels. With one channel the two agree.
 * The same holds with time reversed: for the last module and what leads to it.
 
 Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. LB of a set of operators is its area for so many granules, or
@@ -32,7 +31,7 @@ from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import Module
 
 Known = Callable[[IntArray], float]
-"""What is proved of one granule through some operators of one module by themselves, in seconds; 0 for nothing."""
+"""What is proved of one granule through some operators by themselves, in seconds; 0 for nothing."""
 
 MOST_GRANULES = 32
 """Beyond so many granules of a batch the recursion is left out: it costs their square."""

@@ -62,16 +62,17 @@ def mean_passage(
     known
         What is proved of the operators of a window by themselves.
     floor
-        A lower bound above 0, the unit of time of the program.
+        A lower bound; above 0 it is the unit of time of the program.
     """
-    if not instance.operators or not floor > 0.0 or instance.operators > MOST_OPERATORS:
+    if not instance.operators or instance.operators > MOST_OPERATORS:
         return 0.0
-    program = _Passage(instance, known, floor)
+    unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    program = _Passage(instance, known, unit or 1.0)
     if program.columns > MOST_COLUMNS:
         return 0.0
     program.write(windows_of(instance, cuts))
     value = proved_minimum(program.linear(), time_limit)
-    return 0.0 if value is None else min(value, LONGEST) * floor
+    return 0.0 if value is None else min(value, LONGEST) * program.unit
 
 
 def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
@@ -90,13 +91,13 @@ def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Wind
 
 
 class _Passage:
-    """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units of ``floor``."""
+    """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units."""
 
-    def __init__(self, instance: BatchedInstance, known: Known, floor: float) -> None:
-        self.instance, self.known, self.floor = instance, known, floor
+    def __init__(self, instance: BatchedInstance, known: Known, unit: float) -> None:
+        self.instance, self.known, self.unit = instance, known, unit
         count, devices, most = len(instance.names), len(instance.devices), instance.granules
         usable = np.isfinite(instance.seconds[:, :, 1:])
-        self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / floor
+        self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / unit
         self.granules = np.arange(1, most + 1, dtype=np.float64)
         self.mean = self.seconds * (self.granules / most)
         self.y = np.arange(count * devices * most).reshape(count, devices, most)
@@ -112,8 +113,8 @@ class _Passage:
         self.length = np.asarray([top + self.held.size])
         self.columns = int(self.length[0]) + 1
         linked = np.isfinite(instance.latency)
-        self.latency = np.where(linked, instance.latency, 0.0) / floor
-        self.per_byte = np.where(linked, instance.seconds_per_byte, 0.0) / floor
+        self.latency = np.where(linked, instance.latency, 0.0) / unit
+        self.per_byte = np.where(linked, instance.seconds_per_byte, 0.0) / unit
         self.upper = np.full(self.columns, LONGEST)
         self.upper[self.y] = usable
         self.upper[self.flow] = np.where(linked, float(instance.batch), 0.0)
@@ -222,7 +223,7 @@ class _Passage:
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
         """What an input takes of a device between the end of a and the start of z, and in all."""
         devices = self.y.shape[1]
-        rows = self.most.open(np.asarray([*np.zeros(devices), -self.known(inside) / self.floor]))
+        rows = self.most.open(np.asarray([*np.zeros(devices), -self.known(inside) / self.unit]))
         self.most.put(rows[None, :devices, None], self.y[inside], self.mean[inside])
         if a is not None:
             self._end(rows, np.full(len(rows), a))
