@@ -144,21 +144,16 @@ def anneal(
     best = current
     best_where[:] = where
     best_order[:] = order
-    position = np.empty(len(order), dtype=np.int64)
-    for p in range(len(order)):
-        position[order[p]] = p
+    position = np.argsort(order)
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
         draw = draws[m]
         i = window.operators[int(draw[0] * len(window.operators))]
-        kind = 0
-        while draw[1] >= moves[kind]:
-            kind += 1
+        kind = int(np.searchsorted(moves, draw[1], side="right"))
         threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
         at, to = 0, 0
         if kind == 4:
-            node = i * devices + strings.where[i, int(draw[2] * where.shape[1])]
-            at = position[node]
+            at = position[i * devices + strings.where[i, int(draw[2] * where.shape[1])]]
             to = at + int((2.0 * draw[3] - 1.0) * REACH * devices)
             to = max(window.low, min(window.high - 1, to))
             if to == at:

@@ -123,13 +123,19 @@ def insert_all(
                 occupy(timeline, u, start, start + lasts)
                 end[i, u] = start + lasts
                 free[u] = max(free[u], start + lasts)
-                used[u] += net.memory[i] * best_count[u]
-                for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
-                    p = net.parameters[x]
-                    if not holds[p, u]:
-                        holds[p, u] = True
-                        used[u] += net.parameter_bytes[p]
+                _hold(net, i, u, best_count[u], used, holds)
     return -1
+
+
+@inlined
+def _hold(net: BatchNet, i: int, u: int, granules: int, used: IntArray, holds: BoolArray) -> None:
+    """Take the memory of a batch of operator i on device u."""
+    used[u] += net.memory[i] * granules
+    for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
+        p = net.parameters[x]
+        if not holds[p, u]:
+            holds[p, u] = True
+            used[u] += net.parameter_bytes[p]
 
 
 @inlined
