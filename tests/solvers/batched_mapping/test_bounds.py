@@ -36,14 +36,13 @@ def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
     whole = area(instance.seconds, np.zeros(len(instance.devices)), instance.granules)
     path = critical_path(reach)
     cuts = [modules_of(instance, channels, least=1) for channels in (1, 2)]
-    known = searched(problem, instance, Run()) if instance.granules == 1 else nothing_known
     return {
         "path": path,
         "area": whole.value,
         "energetic": energetic(instance, reach, whole.price, max(path, 0.0), always),
         "LBound 1": lbound(instance, modules_of(instance, 1, least=1), nothing_known, always),
         "LBound 2": lbound(instance, modules_of(instance, 2, least=1), nothing_known, always),
-        "mean passage": mean_passage(instance, cuts, known, path, None),
+        "mean passage": mean_passage(instance, cuts, path, None),
         "one input": shortest_way(problem, instance, 0.0, Run()),
     }
 

@@ -90,29 +90,20 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """LBound over modules with one to several channels, the smallest modules first, and the mean passage."""
-    known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
-    steps = (_by_modules, _by_passage) if instance.granules == 1 else (_by_passage, _by_modules)
-    for step in steps:  # the passage of an unsplit batch profits from what is proved of its modules
-        if not run.should_stop():
-            step(instance, known, best, run)
-
-
-def _by_modules(instance: BatchedInstance, known: Known, best: Best, run: Run) -> None:
-    run.enter("bounds by modules")
-    cut = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]
-    tried: set[tuple[int, ...]] = set()
-    for channels, modules in sorted(cut, key=lambda pair: max(len(module.operators) for module in pair[1])):
-        cuts = tuple(len(module.operators) for module in modules)
-        if cuts not in tried and not run.should_stop():
-            best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
-        tried.add(cuts)
-
-
-def _by_passage(instance: BatchedInstance, known: Known, best: Best, run: Run) -> None:
-    run.enter("mean passage")
+    """The mean passage, and LBound over modules with one to several channels, the smallest modules first."""
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
-    best.report(mean_passage(instance, cuts, known, best.value, run.remaining()), "mean passage")
+    if not run.should_stop():
+        run.enter("mean passage")
+        best.report(mean_passage(instance, cuts, best.value, run.remaining()), "mean passage")
+    run.enter("bounds by modules")
+    known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
+    wide = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]
+    tried: set[tuple[int, ...]] = set()
+    for channels, modules in sorted(wide, key=lambda pair: max(len(module.operators) for module in pair[1])):
+        sizes = tuple(len(module.operators) for module in modules)
+        if sizes not in tried and not run.should_stop():
+            best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
+        tried.add(sizes)
 
 
 def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Known:

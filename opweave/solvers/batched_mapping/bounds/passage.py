@@ -8,8 +8,7 @@ y = 1 if u runs a batch of c of the G granules. Then, for every single input and
   pairs, f being how many of the L inputs move between them and D their delay, convex in f as f D(f) is;
 * between the end of a and the start of z, on each device u: the batches of all operators between a and z that this
   input takes there, one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above;
-  also from the beginning to z, and from the end of a to the end of the plan; nor is this time shorter than what a
-  search proves of these operators by themselves;
+  also from the beginning to z, and from the end of a to the end of the plan;
 * the plan is no shorter than start[i] + run[i], nor than the work of a device, the rows of the area bound.
 
 Large batches are economical in work, small ones in passage: area and path each let a relaxed plan choose, these rows
@@ -26,7 +25,6 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import NO_LIMIT, BoolArray
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.batched_mapping.bounds.modules import Known
 from opweave.solvers.batched_mapping.modules import Module
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 
@@ -50,24 +48,20 @@ Window = tuple[int | None, int | None]
 """Operators that begin and end it; None for the beginning and the end of the plan."""
 
 
-def mean_passage(
-    instance: BatchedInstance, cuts: list[list[Module]], known: Known, floor: float, time_limit: float | None
-) -> float:
+def mean_passage(instance: BatchedInstance, cuts: list[list[Module]], floor: float, time_limit: float | None) -> float:
     """Seconds that no plan is shorter than; 0 where the program is too large or is not solved in time.
 
     Parameters
     ----------
     cuts
         Ways to cut the model; windows begin and end at operators that read or feed across a cut.
-    known
-        What is proved of the operators of a window by themselves.
     floor
         A lower bound; above 0 it is the unit of time of the program.
     """
     if not instance.operators or instance.operators > MOST_OPERATORS:
         return 0.0
     unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
-    program = _Passage(instance, known, unit or 1.0)
+    program = _Passage(instance, unit or 1.0)
     if program.columns > MOST_COLUMNS:
         return 0.0
     program.write(windows_of(instance, cuts))
@@ -93,8 +87,8 @@ def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Wind
 class _Passage:
     """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units."""
 
-    def __init__(self, instance: BatchedInstance, known: Known, unit: float) -> None:
-        self.instance, self.known, self.unit = instance, known, unit
+    def __init__(self, instance: BatchedInstance, unit: float) -> None:
+        self.instance, self.unit = instance, unit
         count, devices, most = len(instance.names), len(instance.devices), instance.granules
         usable = np.isfinite(instance.seconds[:, :, 1:])
         self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / unit
@@ -221,10 +215,9 @@ class _Passage:
         return mark
 
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
-        """What an input takes of a device between the end of a and the start of z, and in all."""
-        devices = self.y.shape[1]
-        rows = self.most.open(np.asarray([*np.zeros(devices), -self.known(inside) / self.unit]))
-        self.most.put(rows[None, :devices, None], self.y[inside], self.mean[inside])
+        """What an input takes of a device between the end of a and the start of z."""
+        rows = self.most.open(np.zeros(self.y.shape[1]))
+        self.most.put(rows[None, :, None], self.y[inside], self.mean[inside])
         if a is not None:
             self._end(rows, np.full(len(rows), a))
         self.most.put(rows, self.length if z is None else self.start[[z]], -1.0)
