@@ -287,7 +287,7 @@ def decoder(*, smoke: bool) -> None:
 
 def progress(*, smoke: bool) -> None:
     """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
-    from opweave.adapters.batched_mapping.figure import progress_figure, throughput_figure
+    from opweave.adapters.batched_mapping.figure import throughput_figure
     from opweave.adapters.figures import save_figure
 
     limit = 0.5 if smoke else 60.0
@@ -295,12 +295,8 @@ def progress(*, smoke: bool) -> None:
     problem = stacked(stack, 16)
     names = ("auto", "anneal") if smoke else ("auto", "local", "anneal", "ea", "highs")
     runs = {name: ow.solve(problem, solver=name, time_limit=limit) for name in names}
-    figure = progress_figure(
-        {name: result.incumbents for name, result in runs.items()},
-        batch=16,
-        seconds=limit,
-        headline=f"{problem.graph.name}, 16 inputs: the best plan over time",
-    )
+    title = f"{problem.graph.name}, 16 inputs: best plan and bound over time"
+    figure = ow.progress_figure(problem, runs, seconds=limit, title=title)
     folder = Path(gettempdir())
     save_figure(figure, folder / "batched-progress.png")
     curves: dict[str, list[tuple[int, float]]] = {"auto": [], "HEFT": [], "best device": [], "upper bound": []}

@@ -192,7 +192,7 @@ def abstract(*, smoke: bool) -> None:
 def pictures(*, smoke: bool) -> None:
     """Draw shares, convergence and front of ResNet50 into the folder for temporary files."""
     from opweave.adapters.figures import save_figure
-    from opweave.adapters.slicing.figure import convergence_figure, pareto_figure
+    from opweave.adapters.slicing.figure import pareto_figure
     from opweave.adapters.views import show as view_of
     from opweave.solvers.slicing.pareto import pareto_front
 
@@ -202,7 +202,7 @@ def pictures(*, smoke: bool) -> None:
     front = pareto_front(problem, time_limit=seconds)
     figures = {
         "slices": view_of(problem, found[0][1]).figure(),
-        "convergence": convergence_figure(found),
+        "convergence": ow.progress_figure(problem, dict(found)),
         "pareto": pareto_figure(front, title=f"{problem.graph.name}: latency against memory"),
     }
     for name, figure in figures.items():

@@ -28,6 +28,7 @@ from opweave.adapters.onnx_out.pieces import Piece, split_onnx
 from opweave.adapters.onnx_out.reorder import reorder_onnx
 from opweave.adapters.onnx_out.runner import PieceRunner
 from opweave.adapters.onnx_out.session import onnx_session_options
+from opweave.adapters.progress_figure import progress_figure
 from opweave.adapters.torch_dispatch import trace_step, trace_training
 from opweave.adapters.torch_out.points import split_points
 from opweave.adapters.torch_out.stages import split_torch
@@ -150,6 +151,7 @@ __all__ = [
     "onnx_runtime_problem",
     "onnx_session_options",
     "pareto_front",
+    "progress_figure",
     "reorder_onnx",
     "schedule_groups",
     "solve",

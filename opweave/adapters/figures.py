@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from opweave.adapters.files import PathLike, write_bytes
 
@@ -20,7 +20,50 @@ MUTED = "#6E6E6E"
 CRITICAL = GIVEN
 SENT = "#56B4E9"
 
+LINES = (BEST, GIVEN, "#009E73", "#CC79A7", SENT, "#E69F00", MUTED)
+MARKERS = "osD^vP*X"
+STYLES: tuple[Literal["-", "-.", ":"], ...] = ("-", "-.", ":")
+DASHES = ((5.0, 3.0), (9.0, 3.0), (2.0, 2.0))
+
 DOTS_PER_INCH = 150
+
+
+class Look(NamedTuple):
+    """How a curve is drawn; ``dashes`` are those of its bound, ``size`` is its marker's, ``order`` its place in depth.
+
+    Curves of the three widths lie one above the other, the thin ones in front.
+    """
+
+    colour: str
+    marker: str
+    style: Literal["-", "-.", ":"]
+    dashes: tuple[float, tuple[float, float]]
+    width: float
+    size: float
+    order: float
+
+
+def look_of(number: int) -> Look:
+    """Choose how a curve is drawn: unlike the others, and seen where it lies on one that is equal.
+
+    Colours come again after seven curves, with another style, other markers and another width.
+
+    Examples
+    --------
+    >>> first, eighth = look_of(0), look_of(7)
+    >>> first.colour == eighth.colour, first.style, eighth.style, first.width > eighth.width
+    (True, '-', '-.', True)
+    """
+    turn, depth = number // len(LINES) % len(STYLES), number % 3
+    return Look(
+        colour=LINES[number % len(LINES)],
+        marker=MARKERS[number % len(MARKERS)],
+        style=STYLES[turn],
+        dashes=(0.0, DASHES[turn]),
+        width=(4.0, 2.4, 1.2)[depth],
+        size=(10.0, 7.0, 4.5)[depth],
+        order=2.0 + depth / 10,
+    )
 
 
 def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
@@ -35,45 +78,30 @@ def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def new_panels(width: float, height: float, shares: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Make a figure with several sets of axes side by side, as :func:`new_figure` does with one.
+def new_panels(
+    width: float, height: float, shares: Sequence[float], *, stacked: bool = False
+) -> tuple[Figure, list[Axes]]:
+    """Make a figure with several sets of axes, as :func:`new_figure` does with one.
 
     Parameters
     ----------
     width, height
         Inches.
     shares
-        How the width is divided among the axes.
+        How the width is divided among the axes; the height where they are stacked.
+    stacked
+        One above the other instead of side by side.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(1, len(shares), width_ratios=list(shares))
-    panels = [figure.add_subplot(grid[0, column]) for column in range(len(shares))]
-    for axes in panels:
-        _style(axes)
-    return figure, panels
-
-
-def stacked_panels(width: float, height: float, shares: Sequence[float]) -> tuple[Figure, list[Axes]]:
-    """Make a figure with several sets of axes one above the other, as :func:`new_figure` does with one.
-
-    Parameters
-    ----------
-    width, height
-        Inches.
-    shares
-        How the height is divided among the axes.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=DOTS_PER_INCH, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    grid = figure.add_gridspec(len(shares), 1, height_ratios=list(shares))
-    panels = [figure.add_subplot(grid[row, 0]) for row in range(len(shares))]
+    if stacked:
+        grid = figure.add_gridspec(len(shares), 1, height_ratios=list(shares))
+    else:
+        grid = figure.add_gridspec(1, len(shares), width_ratios=list(shares))
+    panels = [figure.add_subplot(grid[place]) for place in range(len(shares))]
     for axes in panels:
         _style(axes)
     return figure, panels

@@ -14,6 +14,9 @@ _FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("k
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 """Seconds in a unit of time, the largest first."""
 
+BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+"""Each is 1,024 of the one before."""
+
 _BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
 
 
@@ -26,8 +29,8 @@ def readable_bytes(size: float) -> str:
     ('6.22 MiB', '900 B', '2 KiB')
     """
     value, unit = float(size), "B"
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB", "PiB"):
-        if abs(value) < 1024 or unit == "PiB":
+    for unit in BYTE_UNITS:
+        if abs(value) < 1024 or unit == BYTE_UNITS[-1]:
             break
         value /= 1024
     digits = 0 if unit == "B" or abs(value) >= 1000 else 1 if abs(value) >= 100 else 2
@@ -68,6 +71,33 @@ def readable(value: float | None, unit: str) -> str:
     if value is None:
         return "-"
     return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
+
+
+def unit_of(value: float, unit: str) -> tuple[float, str]:
+    """Find how many bytes or seconds make the unit in which a value is best read, and that unit's name.
+
+    Examples
+    --------
+    >>> unit_of(6_520_832, "bytes"), unit_of(0.0123, "seconds")
+    ((1048576.0, 'MiB'), (0.001, 'ms'))
+    """
+    if unit == "bytes":
+        power = max((power for power in range(len(BYTE_UNITS)) if value >= 1024**power), default=0)
+        return 1024.0**power, BYTE_UNITS[power]
+    if value <= 0:
+        return TIME_UNITS[0]
+    return next((pair for pair in TIME_UNITS if value >= pair[0]), TIME_UNITS[-1])
+
+
+def readable_rate(rate: float) -> str:
+    """Write how many happen in a second, with four digits or all of a whole number.
+
+    Examples
+    --------
+    >>> readable_rate(129.17), readable_rate(11_012.6), readable_rate(0.012345)
+    ('129.2', '11,013', '0.01235')
+    """
+    return f"{rate:,.0f}" if rate >= 1000 else f"{rate:.4g}"
 
 
 def parse_bytes(text: str) -> int:

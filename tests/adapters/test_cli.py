@@ -222,3 +222,12 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
     pipe = f"{sys.executable} -m opweave.adapters.cli plan {DATA / 'MobileNetV2.json.gz'} --solver magic --json | true"
     done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False, env=dict(os.environ))
     assert "Traceback" not in done.stderr
+
+
+def test_python_m_opweave_is_the_command_line() -> None:
+    """Run as people do who have no ``opweave`` on their path."""
+    done = subprocess.run([sys.executable, "-m", "opweave", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("opweave ")
+    command = [sys.executable, "-m", "opweave", "solve", "no.json"]
+    bad = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)

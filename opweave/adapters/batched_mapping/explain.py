@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from opweave.adapters.batched_mapping.plan import BatchedUse
-from opweave.adapters.units import precise_seconds, readable_share
+from opweave.adapters.units import precise_seconds, readable_rate, readable_share
 from opweave.adapters.wording import BOTTLENECK, SAME, Alone, memory_binds, proof_sentence
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.result import Result
@@ -45,9 +45,10 @@ def sentences(
         The best plan on one device.
     """
     used = [use.name for use in uses if use.batches]
-    rate = "" if details.inputs_per_second is None else f", {details.inputs_per_second:.4g} inputs per second"
+    rate = details.inputs_per_second
+    speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
     yield (
-        f"{problem.batch:,} inputs take {precise_seconds(details.makespan)}{rate}, on {len(used)} of {len(uses)} "
+        f"{problem.batch:,} inputs take {precise_seconds(details.makespan)}{speed}, on {len(used)} of {len(uses)} "
         "devices."
     )
     if alone is not None and details.makespan > 0:

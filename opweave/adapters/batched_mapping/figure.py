@@ -1,23 +1,25 @@
-"""Batched schedules as pictures: batches on devices, throughput against the batch, plans and bounds over time."""
+"""Batched schedules as pictures: batches on devices, and throughput against the batch."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 from opweave.adapters.batched_mapping.plan import BatchedUse
-from opweave.adapters.figures import BEST, BOUND, CRITICAL, GIVEN, MUTED, SENT, new_figure, new_panels, safe_text
+from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, look_of, new_figure, new_panels, safe_text
 from opweave.adapters.gantt import (
     TIME_SHARE,
     WIDTH,
+    Bar,
     add_legend,
+    draw_bars,
     dress_shares,
     dress_time,
     share_bar,
     time_scale,
 )
 from opweave.problems.batched_mapping import Batch, BatchedDetails, BatchedMapping, BatchedSchedule
-from opweave.problems.result import Incumbent
+from opweave.problems.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -31,7 +33,11 @@ NAMED_BATCHES = 160
 SHADES = ("#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C")
 """From the smallest batch to the largest."""
 
-LINES = (BEST, GIVEN, "#009E73", "#CC79A7", SENT, "#E69F00", MUTED)
+HALF = 0.42
+"""Of a row's height; the rows are 1 apart."""
+
+STRIPE = 0.16
+"""Height of the stripe above the batches, on which the critical ones are marked."""
 
 
 def batched_figure(
@@ -64,15 +70,16 @@ def batched_figure(
     critical = {(step.operator, step.source) for step in details.critical_path}
     sizes = sorted({len(batch.inputs) for batch in schedule.batches})
     named = len(schedule.batches) <= NAMED_BATCHES
+    batches: dict[str, list[Batch]] = {use.name: [] for use in shown}
+    for batch in schedule.batches:
+        if batch.device in batches:
+            batches[batch.device].append(batch)
     for row, use in enumerate(shown):
-        axes.axhspan(row - 0.42, row + 0.42, color="#F4F4F4", linewidth=0, zorder=0)
-        for batch in schedule.batches:
-            if batch.device == use.name:
-                marked = (batch.operator, batch.device) in critical
-                _draw(axes, row, batch, scale=scale, span=span, shade=_shade(len(batch.inputs), sizes), marked=marked)
-                if named:
-                    _label(axes, row, batch, scale=scale, span=span, dark=_is_dark(len(batch.inputs), sizes))
-        share_bar(shares, row, use.busy_share, height=0.84, colour=BEST, size=9)
+        _draw(axes, row, batches[use.name], scale=scale, span=span, sizes=sizes, critical=critical)
+        if named:
+            for batch in batches[use.name]:
+                _label(axes, row, batch, scale=scale, span=span, dark=_is_dark(len(batch.inputs), sizes))
+        share_bar(shares, row, use.busy_share, height=2 * HALF, colour=BEST, size=9)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_yticks(range(len(shown)), [safe_text(use.name[:22]) for use in shown])
     dress_time(axes, makespan=details.makespan, bound=bound, scale=scale, unit=unit, span=span)
@@ -97,13 +104,27 @@ def _is_dark(size: int, sizes: Sequence[int]) -> bool:
     return _shade(size, sizes) in SHADES[2:]
 
 
-def _draw(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, shade: str, marked: bool) -> None:
-    width = max((batch.end - batch.start) / scale, span / 3000)
-    edge = CRITICAL if marked else "white"
-    axes.barh(
-        row, width, left=batch.start / scale, height=0.84, color=shade, edgecolor=edge,
-        linewidth=1.4 if marked else 0.5, zorder=4 if marked else 2,
-    )  # fmt: skip
+def _draw(
+    axes: Axes,
+    row: int,
+    batches: Sequence[Batch],
+    *,
+    scale: float,
+    span: float,
+    sizes: Sequence[int],
+    critical: Set[tuple[str | None, str]],
+) -> None:
+    """Draw a device's batches; the critical ones below a stripe, so that their shade stays visible too."""
+    axes.axhspan(row - HALF, row + HALF, color="#F4F4F4", linewidth=0, zorder=0)
+    bars, stripes = [], []
+    for batch in batches:
+        start, width = batch.start / scale, (batch.end - batch.start) / scale
+        top = row - HALF + STRIPE
+        bars.append(Bar(start, width, top, row + HALF - top, _shade(len(batch.inputs), sizes)))
+        if (batch.operator, batch.device) in critical:
+            stripes.append(Bar(start, width, row - HALF, 0.7 * STRIPE, CRITICAL))
+    draw_bars(axes, bars, span=span, gap=0.6, order=2)
+    draw_bars(axes, stripes, span=span, gap=0.0, order=3)
 
 
 def _label(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, dark: bool) -> None:
@@ -116,17 +137,18 @@ def _label(axes: Axes, row: int, batch: Batch, *, scale: float, span: float, dar
     name = batch.operator.split(".")[-1] if len(batch.operator) > letters else batch.operator
     text = f"{name}\n{size}" if len(name) <= letters else size
     axes.text(
-        (batch.start + batch.end) / 2 / scale, row, safe_text(text), ha="center", va="center", fontsize=7,
+        (batch.start + batch.end) / 2 / scale, row + STRIPE / 2, safe_text(text), ha="center", va="center", fontsize=7,
         color="white" if dark else "#222222", zorder=5, clip_on=True, linespacing=0.95,
     )  # fmt: skip
 
 
 def _legend(sizes: Sequence[int]) -> list[Artist]:
+    from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
     drawn = sizes if len(sizes) <= 5 else [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
     handles: list[Artist] = [Patch(color=_shade(size, sizes), label=f"batch of {size}") for size in drawn]
-    return [*handles, Patch(facecolor="white", edgecolor=CRITICAL, linewidth=1.4, label="critical path")]
+    return [*handles, Line2D([], [], color=CRITICAL, linewidth=3.0, label="critical path")]
 
 
 def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headline: str) -> Figure:
@@ -138,17 +160,34 @@ def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headlin
         (batch, inputs per second) by name.
     headline
         The title.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is no point to draw.
+
+    Examples
+    --------
+    >>> curves = {"auto": [(1, 90.0), (2, 160.0)], "upper bound": [(1, 95.0), (2, 190.0)]}
+    >>> figure = throughput_figure(curves, "my model")
+    >>> [line.get_label() for line in figure.axes[0].lines]
+    ['auto', 'upper bound']
     """
+    if not any(curves.values()):
+        raise InvalidInputError("there is no throughput to draw; pass {name: [(batch, inputs per second), ...]}")
     figure, axes = new_figure(9.0, 5.0)
     for number, (name, points) in enumerate(curves.items()):
         is_bound = "bound" in name
+        look = look_of(number)
         axes.plot(
             [batch for batch, _ in points],
             [value for _, value in points],
-            color=BOUND if is_bound else LINES[number % len(LINES)],
-            linestyle=(0, (5, 3)) if is_bound else "-",
-            marker="" if is_bound else "o",
-            linewidth=1.8,
+            color=BOUND if is_bound else look.colour,
+            linestyle=look.dashes if is_bound else look.style,
+            marker="" if is_bound else look.marker,
+            markersize=look.size,
+            linewidth=1.8 if is_bound else look.width,
+            zorder=look.order,
             label=safe_text(name),
         )
     batches = sorted({batch for points in curves.values() for batch, _ in points})
@@ -159,51 +198,4 @@ def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headlin
     axes.set_ylabel("inputs per second", fontsize=11)
     axes.set_title(safe_text(headline), fontsize=13, fontweight="bold", loc="left", pad=10)
     axes.legend(frameon=False, fontsize=10)
-    return figure
-
-
-def progress_figure(runs: Mapping[str, Sequence[Incumbent]], *, batch: int, seconds: float, headline: str) -> Figure:
-    """Draw the throughput of the best plan over time for several solvers, and the best upper bound (paper, Figure 7).
-
-    Parameters
-    ----------
-    runs
-        Incumbents of a result by solver.
-    batch
-        Inputs of the batch.
-    seconds
-        Where the time axis ends.
-    headline
-        The title.
-    """
-    figure, axes = new_figure(9.0, 5.0)
-    ceiling: list[tuple[float, float]] = []
-    for number, (name, incumbents) in enumerate(runs.items()):
-        times, values = [], []
-        for one in incumbents:
-            if one.objective:
-                times.append(max(one.seconds, 1e-2))
-                values.append(batch / one.objective)
-            if one.bound:
-                ceiling.append((max(one.seconds, 1e-2), batch / one.bound))
-        if times:
-            axes.step(
-                [*times, seconds], [*values, values[-1]], where="post", linewidth=1.8,
-                color=LINES[number % len(LINES)], label=safe_text(f"{name}: {values[-1]:.3g}"),
-            )  # fmt: skip
-    if ceiling:
-        best, times, values = float("inf"), [], []
-        for time, value in sorted(ceiling):
-            best = min(best, value)
-            times.append(time)
-            values.append(best)
-        label = f"no plan does more than {best:.3g}"
-        axes.step([*times, seconds], [*values, best], where="post", color=BOUND, linestyle=(0, (5, 3)), label=label)
-    axes.set_xscale("log")
-    axes.set_xlim(1e-2, seconds)
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("seconds", fontsize=11)
-    axes.set_ylabel("inputs per second", fontsize=11)
-    axes.set_title(safe_text(headline), fontsize=13, fontweight="bold", loc="left", pad=10)
-    axes.legend(frameon=False, fontsize=10, loc="lower right")
     return figure

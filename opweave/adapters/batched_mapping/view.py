@@ -18,7 +18,7 @@ from opweave.adapters.batched_mapping.plan import (
 )
 from opweave.adapters.batched_mapping.trace import trace_json
 from opweave.adapters.replayed import details_of
-from opweave.adapters.units import precise_seconds
+from opweave.adapters.units import precise_seconds, readable_rate
 from opweave.adapters.views import Row, Section, View
 from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
@@ -62,9 +62,9 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
         rows.append(("best single device", alone_cell(self.alone)))
         if self.result.solution is not None:
             if self.details.inputs_per_second is not None:
-                rows.append(("inputs per second", f"{self.details.inputs_per_second:.4g}"))
+                rows.append(("inputs per second", readable_rate(self.details.inputs_per_second)))
             if self.result.bound:
-                rows.append(("at most", f"{self.problem.batch / self.result.bound:.4g} inputs per second"))
+                rows.append(("at most", f"{readable_rate(self.problem.batch / self.result.bound)} inputs per second"))
             rows.append(("devices used", f"{sum(use.batches > 0 for use in self.uses)} of {len(self.uses)}"))
             if self.alone is not None and self.details.makespan > 0:
                 rows.append(("speed-up by splitting", f"{self.alone.seconds / self.details.makespan:.2f}"))
@@ -117,7 +117,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
     def _headline(self) -> str:
         name, rate = self.problem.graph.name[:40], self.details.inputs_per_second
         text = f"{name}: {self.problem.batch:,} inputs in {precise_seconds(self.details.makespan)}"
-        text += "" if rate is None else f", {rate:.4g} a second"
+        text += "" if rate is None else f", {readable_rate(rate)} a second"
         if self.alone is None or self.details.makespan <= 0:
             return text
         gain = self.alone.seconds / self.details.makespan

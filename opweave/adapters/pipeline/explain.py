@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.adapters.units import precise_seconds, readable_bytes
+from opweave.adapters.units import precise_seconds, readable_bytes, readable_rate
 from opweave.adapters.wording import SAME, Alone, memory_binds, proof_sentence
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
 from opweave.problems.result import Result
@@ -30,10 +30,11 @@ def sentences(
 ) -> Iterator[str]:
     """Explain a plan."""
     used, there = len(details.stages), len(problem.cluster.devices)
-    rate = "" if details.inputs_per_second is None else f", {details.inputs_per_second:,.4g} inputs per second"
+    rate = details.inputs_per_second
+    speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
     pause = precise_seconds(details.bottleneck_seconds)
     stages = "stage" if used == 1 else "stages"
-    yield f"The pipeline has {used} {stages} on {there} devices and gives a result every {pause}{rate}."
+    yield f"The pipeline has {used} {stages} on {there} devices and gives a result every {pause}{speed}."
     yield _split(details, alone)
     if used > 1:
         yield _bottleneck(details)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, safe_text, stacked_panels
+from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
 from opweave.adapters.pipeline.trace import events_of
 from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
@@ -47,7 +47,9 @@ def pipeline_figure(
         The title.
     """
     lanes = max(1, 2 * len(details.stages) - 1)
-    figure, (model, devices, chart) = stacked_panels(WIDTH, 6.4 + 0.17 * lanes, (2.2, 2.0, 1.4 + 0.17 * lanes))
+    figure, (model, devices, chart) = new_panels(
+        WIDTH, 6.4 + 0.17 * lanes, (2.2, 2.0, 1.4 + 0.17 * lanes), stacked=True
+    )
     _draw_model(model, problem, stages)
     _draw_devices(devices, details)
     _draw_inputs(chart, problem, details)

@@ -12,7 +12,7 @@ from opweave.adapters.pipeline.figure import pipeline_figure
 from opweave.adapters.pipeline.plan import plan_json, stage_table
 from opweave.adapters.pipeline.trace import trace_json
 from opweave.adapters.replayed import details_of
-from opweave.adapters.units import precise_seconds
+from opweave.adapters.units import precise_seconds, readable_rate
 from opweave.adapters.views import Row, Section, View
 from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
@@ -50,7 +50,7 @@ class PipelineView(View[Pipeline, Stages]):
             rows.append(("stages", f"{len(details.stages)} on {len(self.problem.cluster.devices)} devices"))
             rows.append(("result every", precise_seconds(details.bottleneck_seconds)))
             if details.inputs_per_second is not None:
-                rows.append(("inputs per second", f"{details.inputs_per_second:,.4g}"))
+                rows.append(("inputs per second", readable_rate(details.inputs_per_second)))
             rows.append(("latency of one input", precise_seconds(details.latency_seconds)))
         return rows
 

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opweave.adapters.figures import BEST, CRITICAL, MUTED, SENT, new_panels, safe_text
 from opweave.adapters.gantt import (
     TIME_SHARE,
     WIDTH,
+    Bar,
     add_legend,
+    draw_bars,
     dress_shares,
     dress_time,
     share_bar,
@@ -171,36 +170,24 @@ def _port_bars(
 
 def _draw(axes: Axes, row: _Row, bars: Sequence[_Bar], *, scale: float, span: float, named: bool) -> None:
     """Draw a row's bars: the critical ones last, so that they stay visible among thousands."""
-    from matplotlib.collections import PolyCollection
-
     axes.axhspan(row.top, row.top + row.height, color="#F4F4F4", linewidth=0, zorder=0)
-    least, parted = span / 3000, span / 250  # what could not be seen; what has room for a gap
     for critical in (False, True):
-        for wide in (False, True):
-            chosen = [
-                (bar.start / scale, max((bar.end - bar.start) / scale, least), bar)
-                for bar in bars
-                if bar.critical is critical and ((bar.end - bar.start) / scale > parted) is wide
-            ]
-            colour = CRITICAL if critical else row.colour
-            axes.add_collection(
-                PolyCollection(
-                    [_corners(bar, row, start=start, width=width) for start, width, bar in chosen],
-                    facecolors=colour,
-                    edgecolors="white" if wide else colour,
-                    linewidths=0.0 if not wide else 0.8 if named else 0.4,
-                    zorder=3 if critical else 2,
-                )
+        colour = CRITICAL if critical else row.colour
+        chosen = [
+            Bar(
+                start=bar.start / scale,
+                width=(bar.end - bar.start) / scale,
+                top=row.top + bar.lane * row.height / bar.lanes,
+                height=row.height / bar.lanes,
+                colour=colour,
             )
+            for bar in bars
+            if bar.critical is critical
+        ]
+        draw_bars(axes, chosen, span=span, gap=0.8 if named else 0.4, order=3 if critical else 2)
     if named and row.colour == BEST:
         for bar in bars:
             _name_bar(axes, row, bar, scale=scale, span=span)
-
-
-def _corners(bar: _Bar, row: _Row, *, start: float, width: float) -> NDArray[np.float64]:
-    high = row.height / bar.lanes
-    top = row.top + bar.lane * high
-    return np.array([(start, top), (start + width, top), (start + width, top + high), (start, top + high)])
 
 
 def _name_bar(axes: Axes, row: _Row, bar: _Bar, *, scale: float, span: float) -> None:

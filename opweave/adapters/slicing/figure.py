@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.figures import BEST, BOUND, MUTED, SENT, new_figure, new_panels, safe_text
+from opweave.adapters.figures import BEST, MUTED, SENT, new_figure, new_panels, safe_text
 from opweave.adapters.units import precise_seconds, readable_bytes
-from opweave.problems.result import Result
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
 
 if TYPE_CHECKING:
@@ -108,34 +107,6 @@ def _add_legend(figure: Figure, problem: Slicing) -> None:
     handles.append(Patch(facecolor="#BBBBBB", edgecolor="white", hatch="////", label="cut along channels"))
     handles += [Patch(color=SENT, label="receiving"), Patch(color=BEST, label="computing")]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=9.5)
-
-
-def convergence_figure(results: Sequence[tuple[str, Result[Any]]]) -> Figure:
-    """Draw how the latency of several solvers fell over time, and the best bound among them.
-
-    Parameters
-    ----------
-    results
-        Name and result of every solver.
-    """
-    figure, axes = new_figure(9.0, 5.0)
-    last = max((point.seconds for _, result in results for point in result.incumbents), default=1.0)
-    for number, (name, result) in enumerate(results):
-        points = [(point.seconds, point.objective) for point in result.incumbents if point.objective is not None]
-        if points:
-            seconds, values = zip(*points, (last, points[-1][1]), strict=True)
-            colour = DEVICE_COLOURS[number % len(DEVICE_COLOURS)]
-            axes.step(seconds, values, where="post", color=colour, linewidth=1.8, label=safe_text(name))
-    bounds = [result.bound for _, result in results if result.bound is not None]
-    if bounds:
-        label = f"lower bound: {precise_seconds(max(bounds))}"
-        axes.axhline(max(bounds), color=BOUND, linewidth=1.4, linestyle=(0, (5, 3)), label=label)
-    axes.set_xscale("symlog", linthresh=0.1)
-    axes.set_xlim(0, last)
-    axes.set_xlabel("seconds of search", fontsize=11)
-    axes.set_ylabel("latency (s)", fontsize=11)
-    axes.legend(frameon=False, fontsize=10)
-    return figure
 
 
 def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 import opweave as ow
 from benchmarks.stacked import Stack, stacked
-from opweave.adapters.batched_mapping.figure import progress_figure, throughput_figure
+from opweave.adapters.batched_mapping.figure import batched_figure, throughput_figure
 from opweave.adapters.batched_mapping.plan import spans, transfers_of
-from opweave.adapters.figures import png
+from opweave.adapters.figures import CRITICAL, png
 from opweave.adapters.views import show, view_for
 
 
@@ -57,12 +59,68 @@ def test_no_plan_is_explained():
     assert "no batch fits" in ow.explain(small, ow.solve(small))
 
 
+def filled(figure, *, row=0):
+    """Share of the pixels along the middle of a row that are neither white nor the row's own grey."""
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].astype(int)
+    axes = figure.axes[0]
+    (left, _), (right, height) = axes.transData.transform([(0.0, row + 0.2), (axes.get_xlim()[1] / 1.012, row + 0.2)])
+    line = pixels[pixels.shape[0] - round(height), round(left) + 2 : round(right) - 6]
+    return float(np.mean(line.max(axis=1) - line.min(axis=1) > 20))
+
+
 def test_pictures_are_drawn(shown):
     assert png(shown.figure()).startswith(b"\x89PNG")
-    runs = {"heft": shown.result.incumbents, "nothing": ()}
-    assert png(progress_figure(runs, batch=4, seconds=2.0, headline="$")).startswith(b"\x89PNG")
-    curves = {"auto": [(1, 2.0), (2, 3.0)], "upper bound": [(1, 4.0), (2, 4.0)]}
-    assert png(throughput_figure(curves, "throughput")).startswith(b"\x89PNG")
+
+
+def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
+    """White edges would cover batches that are narrower than a pixel."""
+    count = 4000
+    schedule = ow.BatchedSchedule(
+        batches=[
+            ow.Batch(operator=f"op{k}", device="t4", inputs=(0,), start=k / count, end=(k + 1) / count)
+            for k in range(count)
+        ]
+    )
+    details = shown.details.model_copy(update={"makespan": 1.0})
+    t4 = [use for use in shown.uses if use.name == "t4"]
+    figure = batched_figure(shown.problem, schedule, details, uses=t4, bound=None, headline="busy")
+    assert filled(figure) > 0.95
+    half = ow.BatchedSchedule(batches=schedule.batches[: count // 2])
+    figure = batched_figure(shown.problem, half, details, uses=t4, bound=None, headline="half of the time")
+    assert filled(figure) == pytest.approx(0.5, abs=0.03)
+
+
+def test_critical_batches_keep_their_shade(shown):
+    """They are marked above, so that nothing of the batches is covered."""
+    axes = shown.figure().axes[0]
+    colours = {to_hex(colour) for drawn in axes.collections for colour in drawn.get_facecolors()}
+    assert CRITICAL.lower() in colours
+    stripes, batches = [], []
+    for drawn in axes.collections:
+        for path, colour in zip(drawn.get_paths(), drawn.get_facecolors(), strict=True):
+            (stripes if to_hex(colour) == CRITICAL.lower() else batches).append(path.vertices[:, 1])
+    assert len(batches) == len(shown.solution.batches)
+    critical = {(step.operator, step.source) for step in shown.details.critical_path if step.operator is not None}
+    assert len(stripes) == len(critical)
+    assert all(stripe.max() % 1 < batch.min() % 1 for stripe in stripes for batch in batches)
+
+
+def test_curves_of_the_throughput_can_be_told_apart_where_they_are_equal():
+    same = [(1, 2.0), (2, 3.0)]
+    figure = throughput_figure({"heft": same, "auto": same, "upper bound": [(1, 4.0), (2, 4.0)]}, "throughput")
+    first, second, bound = figure.axes[0].lines
+    assert first.get_marker() != second.get_marker()
+    assert first.get_linewidth() > second.get_linewidth()
+    assert first.get_markersize() > second.get_markersize()
+    assert bound.is_dashed()
+    assert png(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("curves", [{}, {"auto": []}])
+def test_no_throughput_is_a_sentence(curves):
+    with pytest.raises(ow.InvalidInputError, match="no throughput to draw"):
+        throughput_figure(curves, "throughput")
 
 
 def test_words():

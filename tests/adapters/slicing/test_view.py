@@ -8,7 +8,7 @@ import pytest
 
 import opweave as ow
 from opweave.adapters.figures import png
-from opweave.adapters.slicing.figure import convergence_figure, pareto_figure
+from opweave.adapters.slicing.figure import pareto_figure
 from opweave.adapters.views import show, view_for
 from opweave.solvers.slicing.pareto import pareto_front
 from tests.problems.test_slicing import chain
@@ -44,7 +44,7 @@ def test_pictures_are_drawn(solved: tuple[ow.Slicing, ow.Result]) -> None:
     figure = show(*solved).figure()
     assert len(figure.axes[0].patches) >= 4
     front = pareto_front(chain(), generations=3)
-    for drawn in (figure, convergence_figure([("auto", solved[1])]), pareto_figure(front, title="front")):
+    for drawn in (figure, ow.progress_figure(solved[0], {"auto": solved[1]}), pareto_figure(front, title="front")):
         assert png(drawn).startswith(b"\x89PNG")
 
 

@@ -1,0 +1,8 @@
+"""``python -m opweave``: the command line."""
+
+from __future__ import annotations
+
+from opweave.adapters.cli import main
+
+if __name__ == "__main__":
+    main()
