@@ -148,8 +148,9 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     Notes
     -----
-    With ``batch=1`` this is placement with the transfers ``"delay"``. Times are compared with a tolerance of
-    :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to the makespan.
+    With ``batch=1`` and ``memory="additive"`` or ``"parameters"`` this is placement with the transfers ``"delay"`` and
+    the same memory. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative
+    to the makespan.
 
     Examples
     --------

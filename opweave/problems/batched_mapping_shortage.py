@@ -1,24 +1,26 @@
-"""Plain proofs that a batched mapping has no solution, in the user's words, with the largest batch that could run."""
+"""Plain proofs that a batched mapping has no solution, in the user's words, with a limit of what batch could run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from opweave.problems.batched_mapping import BatchedMapping, sums_up_to
+from opweave.problems.batched_mapping import LARGEST_BATCH, BatchedMapping, sums_up_to
 from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.share import Share
 
 
 def shortage(problem: BatchedMapping) -> str | None:
     """Say why the batch cannot run, if that is easy to see.
 
-    Looks for operators whose devices, after pins, forbids and memory limits, cannot make up the batch, and for too
-    little memory in all.
+    Looks for shares, pins and forbids that contradict each other, for operators whose devices, after these and memory
+    limits, cannot make up the batch, and for too little memory in all.
 
     Returns
     -------
     str or None
-        The reason, naming operator, bytes that are lacking and the largest batch that could run; None when nothing was
-        found, which proves nothing.
+        The reason, naming operator, bytes that are lacking and, where it is about sizes or memory, a batch that no
+        larger one can run by any of these arguments; None when nothing was found, which proves nothing.
 
     Examples
     --------
@@ -29,95 +31,212 @@ def shortage(problem: BatchedMapping) -> str | None:
     >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
     >>> costs = Costs.from_table({"p": {"a": {1: 1.0, 2: 1.5}}})
     >>> shortage(BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2))
-    "operator 'p' cannot run 2 inputs: its devices have memory for 1 on 'a'; the largest batch that fits is 1"
+    "operator 'p' cannot run 2 inputs: its devices have memory for 1 on 'a'; no batch of more than 1 can fit"
     """
     return next(_reasons(problem), None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What side constraints ask of one operator: devices, and counts of inputs by device."""
+
+    pins: set[str] = field(default_factory=set)
+    forbids: set[str] = field(default_factory=set)
+    shares: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """Inputs that must run on a device, where that many are more than none."""
+        return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Batch sizes of one operator by device, and the devices that it cannot do without."""
+
+    sizes: dict[str, list[int]]
+    needed: frozenset[str]
+
+    def sums(self, most: int) -> frozenset[int]:
+        """Batches up to ``most`` that it can make up."""
+        if not all(self.sizes.get(device) for device in self.needed):
+            return frozenset()
+        fixed = sum(self.sizes[device][0] for device in self.needed)
+        free = [sizes for device, sizes in self.sizes.items() if device not in self.needed]
+        return frozenset(fixed + more for more in sums_up_to(most - fixed, free)) if fixed <= most else frozenset()
+
+
 def _reasons(problem: BatchedMapping) -> Iterator[str]:
-    allowed = {op.id: _allowed(problem, op.id) for op in problem.graph.operators}
-    for name, devices in allowed.items():
-        sizes = {device: list(problem.known_seconds[name][device]) for device in devices}
-        if problem.batch not in sums_up_to(problem.batch, sizes.values()):
-            yield _not_allowed(problem, name, devices)
-            return
-    fitting = {name: _fitting(problem, name, devices) for name, devices in allowed.items()}
-    sums = {name: sums_up_to(problem.batch, sizes.values()) for name, sizes in fitting.items()}
-    for name, reached in sums.items():
-        if problem.batch not in reached:
-            common = max(frozenset.intersection(*sums.values()))
-            yield _too_small(problem, name, fitting[name], common)
-            return
+    asked = _asked(problem)
+    for name, rules in asked.items():
+        yield from _contradictions(problem, name, rules)
+    allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
+    for name, choice in allowed.items():
+        if problem.batch not in choice.sums(problem.batch):
+            yield _not_allowed(problem, name, asked[name], choice)
+    for name, choice in allowed.items():
+        fitting = _fitting(problem, name, choice)
+        if problem.batch not in fitting.sums(problem.batch):
+            yield _too_small(problem, name, choice, fitting)
     yield from _too_much(problem)
 
 
-def _allowed(problem: BatchedMapping, name: str) -> list[str]:
-    """Devices that know the operator's time, after pins and forbids."""
-    able = list(problem.known_seconds[name])
+def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
+    found = {op.id: _Asked() for op in problem.graph.operators}
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin) and constraint.op == name:
-            able = [device for device in able if device == constraint.device]
-        elif isinstance(constraint, Forbid) and constraint.op == name:
-            able = [device for device in able if device != constraint.device]
-    return able
-
-
-def _not_allowed(problem: BatchedMapping, name: str, devices: list[str]) -> str:
-    if not devices:
-        return f"operator {name!r} is left no device to run on by its pins and forbids"
-    sizes = {device: list(problem.known_seconds[name][device]) for device in devices}
-    most = max(sums_up_to(problem.batch, sizes.values()))
-    where = ", ".join(map(repr, devices))
-    return (
-        f"operator {name!r} may only run on {where}, whose batch sizes cannot add up to {problem.batch}; the largest "
-        f"batch that it can make up there is {most or 'none'}"
-    )
-
-
-def _fitting(problem: BatchedMapping, name: str, devices: list[str]) -> dict[str, list[int]]:
-    """Sizes that the operator could run if it were alone on each device."""
-    limits = problem.memory_limits
-    found: dict[str, list[int]] = {}
-    for device in devices:
-        limit = limits[device]
-        sizes = [
-            size
-            for size in problem.known_seconds[name][device]
-            if limit is None or problem.memory_of({name: size}) <= limit
-        ]
-        if sizes:
-            found[device] = sizes
+        if isinstance(constraint, Pin):
+            found[constraint.op].pins.add(constraint.device)
+        elif isinstance(constraint, Forbid):
+            found[constraint.op].forbids.add(constraint.device)
+        elif isinstance(constraint, Share):
+            found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
     return found
 
 
-def _too_small(problem: BatchedMapping, name: str, fitting: dict[str, list[int]], common: int) -> str:
-    if not fitting:
-        least = min(problem.memory_of({name: size}) for sizes in problem.known_seconds[name].values() for size in sizes)
-        most = max(problem.memory_limits[device] or 0 for device in _allowed(problem, name))
-        return (
-            f"operator {name!r} needs {least:,} bytes for its smallest batch; the largest device that may run it holds "
-            f"{most:,}: {least - most:,} bytes short, so that no batch fits"
-        )
-    there = ", ".join(f"{max(sizes):,} on {device!r}" for device, sizes in fitting.items())
+def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterator[str]:
+    """Shares of one operator that cannot all be, or not with its pins and forbids."""
+    for device, counts in asked.shares.items():
+        if len(counts) > 1:
+            two = " and ".join(f"{count:,}" for count in sorted(counts)[:2])
+            yield f"operator {name!r} shall run {two} inputs on {device!r}, by two of its shares"
+    known = problem.known_seconds[name]
+    for device, count in asked.fixed.items():
+        shall = f"operator {name!r} shall run {_inputs(count)} on {device!r} by its share"
+        elsewhere = sorted(asked.pins - {device})
+        if device in asked.forbids:
+            yield f"{shall} and is forbidden there"
+        elif elsewhere:
+            yield f"{shall} and is pinned to {elsewhere[0]!r}"
+        elif device not in known:
+            yield f"{shall}, where its time is not known"
+        elif count not in known[device]:
+            yield f"{shall}, which is no batch size that it knows there"
+    total = sum(asked.fixed.values())
+    if total > problem.batch:
+        there = ", ".join(f"{count:,} on {device!r}" for device, count in asked.fixed.items())
+        what = f"the shares of operator {name!r} add up to {_inputs(total)}"
+        yield f"{what}, {there}, but the batch is {problem.batch:,}"
+
+
+def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
+    """Sizes on the devices that know the operator's time, after pins, forbids and shares."""
+    sizes = {}
+    for device, by_size in problem.known_seconds[name].items():
+        counts = asked.shares.get(device)
+        if device not in asked.forbids and asked.pins <= {device}:
+            able = [size for size in by_size if counts is None or size in counts]
+            if able:
+                sizes[device] = able
+    return _Choice(sizes, frozenset(asked.fixed))
+
+
+def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
+    """Sizes that the operator could run if it were alone on each device."""
+    limits = problem.memory_limits
+    found: dict[str, list[int]] = {}
+    for device, able in choice.sizes.items():
+        limit = limits[device]
+        sizes = [size for size in able if limit is None or problem.memory_of({name: size}) <= limit]
+        if sizes:
+            found[device] = sizes
+    return _Choice(found, choice.needed)
+
+
+def _not_allowed(problem: BatchedMapping, name: str, asked: _Asked, choice: _Choice) -> str:
+    if not choice.sizes:
+        rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
+        *first, last = [kind for kind, some in rules.items() if some]
+        there = f"{', '.join(first)} and {last}" if first else last
+        return f"operator {name!r} is left no device to run on by its {there}"
+    where = ", ".join(
+        f"{device!r} ({_inputs(sizes[0])} by its share)" if device in choice.needed else repr(device)
+        for device, sizes in choice.sizes.items()
+    )
     return (
-        f"operator {name!r} cannot run {problem.batch:,} inputs: its devices have memory for {there}; the largest "
-        f"batch that fits is {common or 'none'}"
+        f"operator {name!r} may only run on {where}, whose batch sizes cannot add up to {problem.batch:,}; "
+        f"{_limit(problem)}"
+    )
+
+
+def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Choice) -> str:
+    lost = next((device for device in choice.sizes if device in choice.needed - fitting.sizes.keys()), None)
+    if lost is None and fitting.sizes:
+        there = ", ".join(f"{max(sizes):,} on {device!r}" for device, sizes in fitting.sizes.items())
+        return (
+            f"operator {name!r} cannot run {_inputs(problem.batch)}: its devices have memory for {there}; "
+            f"{_limit(problem)}"
+        )
+    needs = {device: problem.memory_of({name: min(sizes)}) for device, sizes in choice.sizes.items()}
+    short = {device: need - (problem.memory_limits[device] or 0) for device, need in needs.items()}
+    device = lost or min(short, key=lambda device: short[device])
+    why = f"its share of {_inputs(choice.sizes[device][0])}" if lost else "its smallest batch"
+    rest = "" if lost or len(short) == 1 else ", and no device that may run it lacks less"
+    return (
+        f"operator {name!r} needs {_bytes(needs[device])} for {why} on {device!r}, which holds "
+        f"{problem.memory_limits[device] or 0:,}: {_bytes(short[device])} short{rest}; {_limit(problem)}"
     )
 
 
 def _too_much(problem: BatchedMapping) -> Iterator[str]:
     """More bytes in all than all devices hold."""
+    room = _room(problem)
+    if room is None:
+        return
+    weights, each = _demand(problem)
+    needed = weights + problem.batch * each
+    if needed > room:
+        verb = "needs" if problem.batch == 1 else "need"
+        yield (
+            f"{_inputs(problem.batch)} {verb} {_bytes(needed)} on all devices together, which hold {room:,}: "
+            f"{_bytes(needed - room)} short; {_limit(problem)}"
+        )
+
+
+def _room(problem: BatchedMapping) -> int | None:
+    """Bytes of all devices; None where one has no limit."""
     limits = list(problem.memory_limits.values())
     known = [limit for limit in limits if limit is not None]
-    if len(known) < len(limits):
-        return
+    return sum(known) if len(known) == len(limits) else None
+
+
+def _demand(problem: BatchedMapping) -> tuple[int, int]:
+    """Bytes that any batch takes, wherever it runs, and those of each input."""
     used = {name for op in problem.graph.operators for name in op.parameters}
     weights = sum(parameter.bytes for parameter in problem.graph.parameters if parameter.id in used)
-    each = sum(problem.bytes_per_input.values())
-    needed, room = weights + problem.batch * each, sum(known)
-    if needed > room:
-        most = max(0, (room - weights) // each) if each else 0
-        yield (
-            f"{problem.batch:,} inputs need {needed:,} bytes on all devices together, which hold {room:,}: "
-            f"{needed - room:,} bytes short; no batch of more than {most:,} can fit"
-        )
+    return weights, sum(problem.bytes_per_input.values())
+
+
+def _limit(problem: BatchedMapping) -> str:
+    """How large a batch can be at most by all the arguments together, in words, for a problem whose batch cannot run.
+
+    Of batch sizes with gaps, a larger batch may run where this one cannot: the words are about smaller ones then.
+    """
+    wide = problem.model_copy(update={"batch": LARGEST_BATCH})
+    room, (weights, each) = _room(wide), _demand(wide)
+    if room is None:
+        most = LARGEST_BATCH
+    elif room < weights:
+        most = 0
+    else:
+        most = min(LARGEST_BATCH, (room - weights) // each) if each else LARGEST_BATCH
+    common = frozenset(range(most + 1))
+    known: dict[str, frozenset[int]] = {}  # many operators have the same sizes
+    for name, rules in _asked(wide).items():
+        fitting = _fitting(wide, name, _allowed(wide, name, rules))
+        key = repr(fitting)
+        if key not in known:
+            known[key] = fitting.sums(most)
+        common &= known[key]
+    smaller = "smaller " if max(common, default=0) > problem.batch else ""
+    below = max((count for count in common if count < problem.batch), default=0)
+    if not below:
+        return f"no {smaller}batch fits, not even one input"
+    return f"no {smaller}batch of more than {below:,} can fit"
+
+
+def _inputs(count: int) -> str:
+    return f"{count:,} input" if count == 1 else f"{count:,} inputs"
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} byte" if count == 1 else f"{count:,} bytes"

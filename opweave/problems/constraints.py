@@ -7,7 +7,8 @@ learn to honour it by registration (see :mod:`opweave.formulations.expressions`)
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
@@ -97,6 +98,12 @@ class Constraint(Tagged, ABC):
             if name not in problem.graph.operator_index:
                 raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have")
 
+    def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
+        self._need_operators(problem, *names)
+        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        if twice is not None:
+            raise ValueError(f"{type(self).__name__} names operator {twice!r} twice; name each operator once")
+
     def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
         if not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
@@ -176,7 +183,7 @@ class Colocate(_OnDevices):
     ops: Annotated[Many[Name], Field(min_length=2)]
 
     def check(self, problem: AnyProblemType) -> None:
-        self._need_operators(problem, *self.ops)
+        self._need_several(problem, self.ops)
         self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
@@ -193,7 +200,7 @@ class Separate(_OnDevices):
     ops: Annotated[Many[Name], Field(min_length=2)]
 
     def check(self, problem: AnyProblemType) -> None:
-        self._need_operators(problem, *self.ops)
+        self._need_several(problem, self.ops)
         self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:

@@ -24,6 +24,13 @@ class SharesInputs(Protocol):
         ...
 
 
+@runtime_checkable
+class SplitsBatch(Protocol):
+    """A problem that runs a batch of inputs."""
+
+    batch: int
+
+
 class Share(Constraint):
     """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids it."""
 
@@ -34,8 +41,13 @@ class Share(Constraint):
     def check(self, problem: Problem[Any, Any]) -> None:
         self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
-        if not issubclass(problem.solution_type, SharesInputs):
+        if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
             raise ValueError(f"Share is about parts of a batch, and {type(problem).__name__} splits none")
+        if self.inputs > problem.batch:
+            raise ValueError(
+                f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}, but the batch is "
+                f"{problem.batch:,}"
+            )
 
     def violations(self, problem: Problem[Any, Any], solution: SharesInputs) -> Iterable[Violation]:
         there = solution.inputs_by_device().get((self.op, self.device), 0)

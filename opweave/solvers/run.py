@@ -20,6 +20,9 @@ logger = logging.getLogger("opweave")
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
 
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+"""What a value of each type is called in messages."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -164,7 +167,7 @@ class Run:
         return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
-        """The value of a solver option, of the default's type.
+        """The value of a solver option, of the default's type; whole numbers pass for any number.
 
         Raises
         ------
@@ -172,8 +175,10 @@ class Run:
             When the user gave a value of another type.
         """
         value = self.options.get(name, default)
+        if isinstance(default, float) and type(value) is int:
+            return float(value)
         if default is not None and type(value) is not type(default):
-            raise InvalidInputError(f"option {name!r} is {value!r}; it takes a {type(default).__name__}")
+            raise InvalidInputError(f"option {name!r} is {value!r}; it takes {KINDS[type(default)]}")
         return value
 
     def _record(self, *, new_best: bool) -> None:
@@ -200,10 +205,14 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
     Raises
     ------
     InvalidInputError
-        When the start is not a valid solution of the problem.
+        When the start is not a valid solution of the problem, or none at all.
     """
     if run.start is None:
         return
+    needed = problem.solution_type
+    if not isinstance(run.start, needed):
+        given = type(run.start).__name__
+        raise InvalidInputError(f"start is of type {given}; it takes a solution of type {needed.__name__}, or None")
     judged = problem.evaluate(run.start)
     if judged.objective is None or not judged.feasible:
         raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")

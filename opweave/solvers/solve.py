@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import reprlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
+
+import numpy as np
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
@@ -59,7 +62,7 @@ def solve(
     gap
         Stop once (objective - bound) / objective is no more than this.
     seed
-        Seed of everything random; the same seed gives the same result.
+        Seed of everything random, a whole number from 0; the same seed gives the same result.
     threads
         Threads of an engine.
     executor
@@ -84,7 +87,7 @@ def solve(
     Raises
     ------
     InvalidInputError
-        For an argument out of range or a start that is no solution.
+        For an argument of the wrong kind or out of range, or a start that is no solution.
     UnknownSolverError, SolverNotAvailableError, UnsupportedFeatureError, UnsupportedConstraintError
         When the solver cannot do what is asked.
 
@@ -100,20 +103,22 @@ def solve(
     >>> result.status.value, result.objective, result.solution.order
     ('optimal', 8, ('copy',))
     """
-    _check_arguments(time_limit, gap, threads)
+    if not isinstance(problem, Problem):
+        raise InvalidInputError(f"solve takes a problem, such as a MemoryOrdering, not a {type(problem).__name__}")
     run = Run(
-        time_limit=time_limit,
-        gap=gap,
-        seed=seed,
-        threads=threads,
+        time_limit=_checked_time_limit(time_limit),
+        gap=_checked_gap(gap),
+        seed=_checked_whole("seed", seed, 0),
+        threads=_checked_whole("threads", threads, 1),
         executor=executor,
         start=start,
         formulation=formulation,
         extend=extend,
         callback=callback,
         progress=progress,
-        options=dict(options or {}),
+        options=_checked_options(options),
     )
+    _check_kinds(solver, run)
     chosen = find_solver(problem, solver)
     check_abilities(problem, chosen, run)
     start_run(problem, run)
@@ -129,13 +134,79 @@ def solve(
     return _result(problem, chosen, run, outcome=outcome, judged=judged, timings=timings)
 
 
-def _check_arguments(time_limit: float | None, gap: float, threads: int) -> None:
-    if time_limit is not None and not (math.isfinite(time_limit) and time_limit > 0):
-        raise InvalidInputError(f"time_limit is {time_limit!r}; it takes seconds above 0, or None for no limit")
-    if not 0.0 <= gap < 1.0:
-        raise InvalidInputError(f"gap is {gap!r}; it takes a fraction from 0 up to, not including, 1")
-    if threads < 1:
-        raise InvalidInputError(f"threads is {threads!r}; it takes a whole number from 1")
+# What is passed to solve is checked before anything runs: a wrong kind would else surface after hours, in the result.
+
+
+def _refuse(name: str, value: object, takes: str) -> NoReturn:
+    raise InvalidInputError(f"{name} is {reprlib.repr(value)}; it takes {takes}")
+
+
+def _plain(value: object) -> object:
+    """NumPy's scalars as Python's own, so that they can be told apart and written to JSON."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _finite(value: object) -> bool:
+    """Whether this is a number, neither endless nor true or false."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def _checked_time_limit(value: object) -> float | None:
+    plain = _plain(value)
+    if plain is None:
+        return None
+    if not _finite(plain) or cast(float, plain) <= 0:
+        _refuse("time_limit", value, "seconds above 0, or None for no limit")
+    return cast(float, plain)
+
+
+def _checked_gap(value: object) -> float:
+    plain = _plain(value)
+    if not _finite(plain) or not 0.0 <= cast(float, plain) < 1.0:
+        _refuse("gap", value, "a fraction from 0 up to, not including, 1")
+    return cast(float, plain)
+
+
+def _checked_whole(name: str, value: object, least: int) -> int:
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
+        _refuse(name, value, f"a whole number from {least}")
+    return plain
+
+
+def _checked_options(options: object) -> dict[str, OptionValue]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        _refuse("options", options, "a mapping from names of options to their values, or None")
+    found: dict[str, OptionValue] = {}
+    for name, value in options.items():
+        plain = _plain(value)
+        if not (plain is None or isinstance(plain, bool | str) or _finite(plain)):
+            _refuse(f"option {name!r}", value, "a finite number, a text, true or false, or None")
+        found[name] = cast(OptionValue, plain)
+    return found
+
+
+def _check_kinds(solver: object, run: Run) -> None:
+    """Refuse arguments that are not what they are called."""
+    if not isinstance(solver, str):
+        _refuse("solver", solver, "the name of a solver")
+    kinds: tuple[tuple[str, object, Callable[[object], bool], str], ...] = (
+        ("formulation", run.formulation, lambda given: isinstance(given, str), "the name of a formulation"),
+        ("executor", run.executor, lambda given: isinstance(given, Executor), "a concurrent.futures.Executor"),
+        ("extend", run.extend, callable, "a function of a model and a problem"),
+        ("callback", run.callback, callable, "a function of a Progress"),
+        ("progress", run.progress, callable, "a function of a Progress"),
+    )
+    for name, given, fits, takes in kinds:
+        if given is not None and not fits(given):
+            _refuse(name, given, f"{takes}, or None")
 
 
 def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
@@ -208,6 +279,8 @@ def _result(
             bound = judged.objective
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
     status = _status(judged, bound, infeasible=outcome.infeasible)
+    if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
+        bound = source = None
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR

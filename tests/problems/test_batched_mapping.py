@@ -194,16 +194,132 @@ def test_missing_cost_of_a_supported_size():
         two(cluster=cluster)
 
 
+def test_a_share_of_more_than_the_batch():
+    with pytest.raises(ValidationError, match="Share asks for 4 inputs of 'p' on 'a', but the batch is 3"):
+        two(constraints=[ow.Share(op="p", device="a", inputs=4)])
+
+
 def test_memory_too_small_names_the_largest_batch():
     devices = [ow.Device(name="a", memory_bytes=24), ow.Device(name="b", memory_bytes=9)]
     cluster = ow.Cluster(devices=devices, bandwidth=[[0, 2], [2, 0]])
     reason = shortage(two(cluster=cluster))
-    assert "largest batch that fits is 2" in reason
+    assert reason == (
+        "operator 'p' cannot run 3 inputs: its devices have memory for 2 on 'a'; no batch of more than 1 can fit"
+    )
     result = ow.solve(two(cluster=cluster))
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == reason
     tiny = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=12) for name in "ab"], bandwidth=[[0, 2], [2, 0]])
-    assert "no batch fits" in shortage(two(cluster=tiny))
+    assert shortage(two(cluster=tiny)) == (
+        "operator 'p' needs 17 bytes for its smallest batch on 'a', which holds 12: 5 bytes short, and no device that "
+        "may run it lacks less; no batch fits, not even one input"
+    )
+
+
+def in_a_row(sizes, batch, room):
+    """Two operators in a row, each making 10 bytes, on one device."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="y", bytes=10), ow.Tensor(id="z", bytes=10)],
+        operators=[ow.Operator(id="p", outputs=["y"]), ow.Operator(id="q", inputs=["y"], outputs=["z"])],
+    )
+    return ow.BatchedMapping(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a", memory_bytes=room)]),
+        costs=ow.Costs.from_table({name: {"a": dict.fromkeys(sizes, 1.0)} for name in "pq"}),
+        batch=batch,
+        memory="additive",
+    )
+
+
+LARGEST = {
+    "all arguments together": (((1, 2, 3, 4), 4, 30), "'a'; no batch of more than 1 can fit"),
+    "all operators together": (((1, 2, 3, 4), 3, 30), "hold 30: 30 bytes short; no batch of more than 1 can fit"),
+    "only what sizes make up": (((2, 4), 4, 70), "hold 70: 10 bytes short; no batch of more than 2 can fit"),
+    "none of these sizes": (((2, 4), 4, 39), "'a'; no batch fits, not even one input"),
+    "one input": (
+        ((1,), 1, 19),
+        "1 input needs 20 bytes on all devices together, which hold 19: 1 byte short; no batch",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), LARGEST.values(), ids=LARGEST.keys())
+def test_the_largest_batch_is_a_limit(given, words):
+    assert words in shortage(in_a_row(*given))
+
+
+def test_sizes_with_gaps_limit_smaller_batches_only():
+    """Three inputs need one on b, which is too small; two and four run on a."""
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b", memory_bytes=0)], shared=1.0)
+    table = {name: {"a": {2: 1.0, 4: 1.0}, "b": {1: 1.0}} for name in "pq"}
+    problem = two(cluster=cluster, costs=ow.Costs.from_table(table))
+    assert shortage(problem).endswith("memory for 2 on 'a'; no smaller batch of more than 2 can fit")
+    assert ow.solve(problem.model_copy(update={"batch": 4})).status is ow.Status.OPTIMAL
+
+
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 3, 3))
+def test_what_is_short_has_no_plan(problem):
+    reason = shortage(problem)
+    assert reason is None or best_batched_mapping(problem)[0] is None, reason
+
+
+CONTRADICTIONS = {
+    "two shares": ([("p", "a", 1), ("p", "a", 2)], "'p' shall run 1 and 2 inputs on 'a', by two of its shares"),
+    "too many": ([("p", "a", 2), ("p", "b", 2)], "shares of operator 'p' add up to 4 inputs, 2 on 'a', 2 on 'b', but"),
+    "too few": ([("p", "a", 1), ("p", "b", 1)], "'p' may only run on 'a' (1 input by its share), 'b' (1 input by its"),
+    "forbidden": (
+        [("p", "a", 2), ow.Forbid(op="p", device="a")],
+        "'p' shall run 2 inputs on 'a' by its share and is f",
+    ),
+    "pinned": ([("p", "a", 1), ow.Pin(op="p", device="b")], "1 input on 'a' by its share and is pinned to 'b'"),
+    "size": ([("q", "a", 3)], "'q' shall run 3 inputs on 'a' by its share, which is no batch size that it knows there"),
+    "nowhere": ([("p", "a", 0), ow.Pin(op="p", device="a")], "'p' is left no device to run on by its pins and shares"),
+    "pins": ([ow.Pin(op="p", device=name) for name in "ab"], "'p' is left no device to run on by its pins"),
+}
+
+
+@pytest.mark.parametrize(("rules", "words"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_contradictions_name_the_operator(rules, words):
+    shares = [
+        ow.Share(op=rule[0], device=rule[1], inputs=rule[2]) if isinstance(rule, tuple) else rule for rule in rules
+    ]
+    problem = two(constraints=shares)
+    reason = shortage(problem)
+    assert words in reason
+    for solver in ("auto", "highs"):
+        result = ow.solve(problem, solver=solver)
+        assert (result.status, result.bound) == (ow.Status.INFEASIBLE, None)
+        assert "'p'" in result.reason or "'q'" in result.reason
+    assert ow.solve(problem).reason == reason
+
+
+def test_a_share_that_memory_forbids():
+    cluster = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=30), ow.Device(name="b")], shared=1.0)
+    problem = two(cluster=cluster, constraints=[ow.Share(op="p", device="a", inputs=3)])
+    assert shortage(problem) == (
+        "operator 'p' needs 31 bytes for its share of 3 inputs on 'a', which holds 30: 1 byte short; no batch fits, "
+        "not even one input"
+    )
+
+
+def test_reasons_list_only_what_is_there():
+    """p runs on a alone, q on b alone, and nothing leads from a to b."""
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 0], [2, 0]])
+    costs = ow.Costs.from_table({"p": {"a": {3: 1.0}}, "q": {"b": {1: 1.0, 2: 2.0, 3: 1.0}}})
+    problem = two(cluster=cluster, costs=costs)
+    reason = ow.solve(problem, solver="highs").reason
+    assert reason == "no schedule respects the missing links between devices and the batch sizes together"
+    costs = ow.Costs.from_table({"p": {"a": {1: 1.0}}, "q": {"b": {1: 1.0}}})
+    reason = ow.solve(two(cluster=cluster, costs=costs, batch=1), solver="highs").reason
+    assert reason == "no schedule respects the missing links between devices"
+
+
+@pytest.mark.parametrize("solver", ["whole", "auto"])
+def test_nothing_to_run_takes_no_time(solver):
+    nothing = two(graph=ow.OpGraph(tensors=[], operators=[]), costs=ow.Costs(operators=(), devices=("a",), table=()))
+    result = ow.solve(nothing, solver=solver)
+    assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, 0.0, 0.0)
 
 
 def test_json_round_trip():

@@ -174,6 +174,8 @@ def test_nothing_placed_uses_no_device():
         (Colocate(ops=["a", "z"]), "Colocate names operator 'z'"),
         (Separate(ops=["z", "a"]), "Separate names operator 'z'"),
         (MemoryCap(device="z", bytes=1), "MemoryCap names device 'z'"),
+        (Separate(ops=["a", "b", "a"]), "Separate names operator 'a' twice; name each operator once"),
+        (Colocate(ops=["b", "b"]), "Colocate names operator 'b' twice"),
     ],
 )
 def test_unknown_names(constraint, sentence):

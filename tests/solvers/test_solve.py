@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 
+import numpy as np
 import pytest
 
 import opweave as ow
@@ -190,20 +191,89 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"time_limit": math.inf}, "time_limit is inf"),
         ({"gap": 1.0}, "gap is 1.0"),
         ({"gap": -0.1}, "gap is -0.1"),
+        ({"time_limit": "soon"}, "time_limit is 'soon'; it takes seconds above 0, or None for no limit"),
+        ({"time_limit": True}, "time_limit is True"),
+        ({"time_limit": 10**400}, "time_limit is 1000"),
+        ({"gap": "small"}, "gap is 'small'; it takes a fraction"),
+        ({"gap": None}, "gap is None"),
         ({"threads": 0}, "threads is 0"),
+        ({"threads": 1.5}, "threads is 1.5; it takes a whole number from 1"),
+        ({"seed": None}, "seed is None; it takes a whole number from 0"),
+        ({"seed": 1.5}, "seed is 1.5"),
+        ({"seed": "a"}, "seed is 'a'"),
+        ({"seed": True}, "seed is True"),
+        ({"seed": -1}, "seed is -1"),
+        ({"executor": 3}, "executor is 3; it takes a concurrent.futures.Executor, or None"),
+        ({"extend": 3}, "extend is 3; it takes a function of a model and a problem, or None"),
+        ({"callback": 3}, "callback is 3; it takes a function of a Progress, or None"),
+        ({"progress": 3}, "progress is 3; it takes a function of a Progress, or None"),
+        ({"options": 3}, "options is 3; it takes a mapping from names of options to their values, or None"),
+        ({"options": {3: 3}}, "options is {3: 3}"),
+        ({"options": {"max_states": [3]}}, r"option 'max_states' is \[3\]; it takes a finite number"),
+        ({"options": {"max_states": math.nan}}, "option 'max_states' is nan"),
+        ({"solver": ["exact"]}, "it takes the name of a solver"),
+        ({"formulation": 3}, "formulation is 3; it takes the name of a formulation, or None"),
+        ({"start": "abc"}, "start is of type str; it takes a solution of type Ordering, or None"),
         ({"solver": "magic"}, "no solver 'magic'"),
         ({"solver": "rpo", "gap": 0.1}, "cannot honour 'gap'"),
         ({"solver": "rpo", "threads": 2}, "cannot honour 'threads'"),
         ({"solver": "exact", "formulation": "pairwise"}, "cannot honour 'formulation'"),
         ({"solver": "exact", "extend": lambda model, problem: None}, "cannot honour 'extend'"),
         ({"solver": "exact", "options": {"speed": 9}}, "no option 'speed'"),
-        ({"solver": "exact", "options": {"max_states": "many"}}, "option 'max_states' is 'many'"),
+        (
+            {"solver": "exact", "options": {"max_states": "many"}},
+            "option 'max_states' is 'many'; it takes a whole number",
+        ),
         ({"solver": "highs", "formulation": "sonnet"}, "no formulation 'sonnet'"),
     ],
 )
 def test_what_cannot_be_honoured_is_refused(problem, arguments, sentence) -> None:
     with pytest.raises(ow.OpweaveError, match=sentence):
         ow.solve(problem, **arguments)
+
+
+def test_what_is_refused_is_refused_before_anything_runs(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        raise AssertionError("it ran")
+
+    name = fake(act)
+    for arguments in ({"seed": None}, {"progress": 3}, {"options": {"speed": []}}):
+        with pytest.raises(ow.InvalidInputError):
+            ow.solve(problem, solver=name, **arguments)
+    with pytest.raises(ow.InvalidInputError, match="solve takes a problem, such as a MemoryOrdering, not a OpGraph"):
+        ow.solve(problem.graph, solver=name)
+
+
+def test_numbers_may_be_numpys(problem) -> None:
+    options = {"max_states": np.int64(1000)}
+    result = ow.solve(problem, solver="exact", seed=np.int64(3), time_limit=np.float64(9), options=options)
+    assert (result.status, result.seed, result.options) == (ow.Status.OPTIMAL, 3, {"max_states": 1000})
+
+
+def test_options_take_whole_numbers_for_numbers_and_say_what_they_take() -> None:
+    run = Run(options={"number": 1, "none": True, "text": 3, "truth": 1})
+    assert run.option("number", 2.5) == 1.0
+    assert isinstance(run.option("number", 2.5), float)
+    assert run.option("number", 2) == 1
+    refused = {
+        "a number": ("none", 2.5),
+        "a whole number": ("none", 2),
+        "a text": ("text", "a"),
+        "true or": ("truth", True),
+    }
+    for words, (name, default) in refused.items():
+        with pytest.raises(ow.InvalidInputError, match=f"it takes {words}"):
+            run.option(name, default)
+
+
+def test_what_is_infeasible_has_no_bound(problem, fake) -> None:
+    def act(run: Run) -> Outcome:
+        run.proved(3, "counting")
+        return Outcome(infeasible=True, reason="because")
+
+    result = ow.solve(problem, solver=fake(act))
+    assert (result.status, result.termination) == (ow.Status.INFEASIBLE, ow.Termination.COMPLETED)
+    assert (result.bound, result.bound_source, result.reason) == (None, None, "because")
 
 
 @pytest.mark.parametrize("solver", ["definition", "rpo", "lpmf", "bfs", "dfs", "reverse", "mincut"])

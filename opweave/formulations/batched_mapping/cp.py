@@ -4,7 +4,8 @@ Every operator has an optional interval on each device for each batch size; thos
 models share them. :class:`BatchIntervals` gives every input its device. :class:`BatchCounts` only counts how many
 inputs pass along each edge between two devices: the optimum over counts never exceeds that over inputs, and they differ
 only where edges close circles (a count plan need not be realisable there). So its bounds hold, and its plans are given
-their inputs afterwards, at their real length.
+their inputs afterwards, at their real length. Where links are missing that may not be possible at any length, so that
+every input has its device there, too, but only for the sake of the links.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
 :mod:`opweave.formulations.placement.cp`. Rows of your own use ``model.on(op, device)`` (0/1) and ``model.inputs(op,
@@ -146,17 +147,9 @@ class BatchIntervals(Identities):
             model.row(total, instance.batch, instance.batch)
 
     def _flows(self, model: BatchedIntervals) -> None:
-        """(1) x[i, u, l], and what passes: both[e, u, v, l] where l runs at both ends."""
+        """What passes: both[e, u, v, l] where l runs at both ends."""
         instance, batch = model.instance, model.instance.batch
-        for i in range(instance.operators):
-            devices = [u for u in range(len(instance.devices)) if instance.sizes(i, u)]
-            for u in devices:
-                for inputs in range(batch):
-                    model.x[i, u, inputs] = model.binary()
-                counted = {model.x[i, u, inputs]: -1 for inputs in range(batch)}
-                model.row({**model.taken(i, u), **counted}, 0, 0)
-            for inputs in range(batch):
-                model.row({model.x[i, u, inputs]: 1 for u in devices}, 1, 1)
+        self._devices_of_inputs(model)
         for e, u, v in self._arcs(model):
             i, j = int(instance.source[e]), int(instance.target[e])
             passes = self._linked(model, (e, u, v))
@@ -171,6 +164,19 @@ class BatchIntervals(Identities):
                     model.row({**ends, model.both[e, u, v, inputs]: -1}, None, 1)
                     model.row({model.both[e, u, v, inputs]: 1, passes: -1}, None, 0)
         self._sorted_inputs(model)
+
+    def _devices_of_inputs(self, model: BatchedIntervals) -> None:
+        """(1) x[i, u, l]: every input on one device, as many on each as its batch has."""
+        instance, batch = model.instance, model.instance.batch
+        for i in range(instance.operators):
+            devices = [u for u in range(len(instance.devices)) if instance.sizes(i, u)]
+            for u in devices:
+                for inputs in range(batch):
+                    model.x[i, u, inputs] = model.binary()
+                counted = {model.x[i, u, inputs]: -1 for inputs in range(batch)}
+                model.row({**model.taken(i, u), **counted}, 0, 0)
+            for inputs in range(batch):
+                model.row({model.x[i, u, inputs]: 1 for u in devices}, 1, 1)
 
     def _sorted_inputs(self, model: BatchedIntervals) -> None:
         """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
@@ -274,12 +280,14 @@ class BatchIntervals(Identities):
 
     def extract_values(self, model: BatchedIntervals, values: list[int]) -> BatchedSchedule:
         """The schedule of an engine's values."""
-        instance = model.instance
-        where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
+        return self._timed(model, values, self._where(model, values))
+
+    def _where(self, model: BatchedIntervals, values: list[int]) -> IntArray:
+        where = np.zeros((model.instance.operators, model.instance.batch), dtype=np.int64)
         for (i, u, inputs), column in model.x.items():
             if values[column]:
                 where[i, inputs] = u
-        return self._timed(model, values, where)
+        return where
 
     def _timed(self, model: BatchedIntervals, values: list[int], where: IntArray) -> BatchedSchedule:
         start = np.zeros((model.instance.operators, len(model.instance.devices)))
@@ -354,6 +362,20 @@ class BatchCounts(BatchIntervals):
                     less = {column: -count for column, count in model.taken(i, u).items()}
                     if less:
                         model.row({**flows.get((e, u), {}), **less}, 0, 0)
+        if any(len(instance.incoming[i]) > 1 for i in range(instance.operators)):
+            self._linked_inputs(model)
+
+    def _linked_inputs(self, model: BatchedIntervals) -> None:
+        """Some device for every input such that its data never need a missing link; nothing where all links exist."""
+        arcs = [(e, u, v) for e, u, v in self._arcs(model) if not math.isfinite(model.instance.latency[u, v])]
+        if not arcs:
+            return
+        self._devices_of_inputs(model)
+        for e, u, v in arcs:
+            i, j = int(model.instance.source[e]), int(model.instance.target[e])
+            for inputs in range(model.instance.batch):
+                model.row({model.x[i, u, inputs]: 1, model.x[j, v, inputs]: 1}, None, 1)
+        self._sorted_inputs(model)
 
     def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
         return {model.flow[arc]: 1} if arc in model.flow and arc[1] != arc[2] else {}
@@ -368,7 +390,8 @@ class BatchCounts(BatchIntervals):
         flow = np.zeros((len(instance.source), devices, devices), dtype=np.int64)
         for arc, column in model.flow.items():
             flow[arc] = values[column]
-        return self._timed(model, values, identified(instance, count, flow))
+        where = identified(instance, count, flow)
+        return self._timed(model, values, self._where(model, values) if where is None else where)
 
 
 def _colocate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Colocate) -> None:

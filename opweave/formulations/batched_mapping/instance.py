@@ -107,7 +107,7 @@ def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
     Raises
     ------
     ContradictionError
-        When there is no mapping; the message says why, and what the largest batch would be.
+        When there is no mapping; the message says why, and how large a batch can be at most.
     """
     reason = shortage(problem)
     if reason is not None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import FloatArray
+from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.batched_mapping import Batch, BatchedSchedule
 from opweave.problems.graph_arrays import IntArray
 
 
 def counts_of(where: IntArray, devices: int) -> IntArray:
-    """Inputs of every operator on every device. Shape (operators, devices)."""
+    """Inputs (or granules) of every operator on every device. Shape (operators, devices)."""
     count = np.zeros((len(where), devices), dtype=np.int64)
     np.add.at(count, (np.repeat(np.arange(len(where)), where.shape[1]), where.ravel()), 1)
     return count
@@ -29,14 +29,17 @@ def retimed(
     where
         Device of every input of every operator. Shape (operators, batch).
     start
-        Shape (operators, devices); only its order on a device and along the data counts.
+        Seconds, shape (operators, devices); only the order on a device and along the data counts.
     release
         Earliest starts, shape (operators, devices); None for none.
     """
     count = counts_of(where, len(instance.devices))
     rank = np.empty(instance.operators, dtype=np.int64)
     rank[instance.order] = np.arange(instance.operators)
-    nodes = [(float(start[i, u]), int(rank[i]), i, u) for i, u in zip(*np.nonzero(count), strict=True)]
+    there = list(zip(*np.nonzero(count), strict=True))
+    lasts = {(i, u): float(instance.seconds[i, u, count[i, u] // instance.granule]) for i, u in there}
+    # by their middles: what takes no time comes before what starts with it, and engines' times are a little off
+    nodes = [(float(start[i, u]) + lasts[i, u] / 2.0, int(rank[i]), i, u) for i, u in there]
     waiting = _settled(instance, where, count, sorted(nodes))
     free = np.zeros(len(instance.devices))
     end = np.zeros(count.shape)
@@ -45,12 +48,15 @@ def retimed(
         begins = max(float(free[u]), _ready(instance, where, end, i, u))
         if release is not None:
             begins = max(begins, float(release[i, u]))
-        lasts = float(instance.seconds[i, u, count[i, u] // instance.granule])
-        end[i, u] = free[u] = begins + lasts
+        end[i, u] = free[u] = begins + lasts[i, u]
         inputs = tuple(np.flatnonzero(where[i] == u).tolist())
         batches.append(
             Batch(
-                operator=instance.names[i], device=instance.devices[u], inputs=inputs, start=begins, end=begins + lasts
+                operator=instance.names[i],
+                device=instance.devices[u],
+                inputs=inputs,
+                start=begins,
+                end=begins + lasts[i, u],
             )
         )
     return BatchedSchedule(batches=tuple(batches))
@@ -59,7 +65,7 @@ def retimed(
 def _settled(
     instance: BatchedInstance, where: IntArray, count: IntArray, nodes: Sequence[tuple[float, int, int, int]]
 ) -> list[tuple[int, int]]:
-    """Nodes in an order that the data allows, near to that of the starts: engines' times are a little off."""
+    """Nodes in an order that the data allows, near to the given one."""
     needs: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for _, _, i, u in nodes:
         own = np.flatnonzero(where[i] == u)
@@ -96,11 +102,11 @@ def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, 
     return ready
 
 
-def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> IntArray:
+def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> IntArray | None:
     """Give counts and flows their inputs, as nearly as they can be realised.
 
     Along a tree of edges any flows can be; where edges close a circle, an input goes to the device that agrees with
-    most of its flows.
+    most of its flows, of those that links reach from all devices on which its data lie.
 
     Parameters
     ----------
@@ -111,21 +117,74 @@ def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> In
 
     Returns
     -------
-    IntArray
-        Device of every input of every operator. Shape (operators, batch).
+    IntArray or None
+        Device of every input of every operator. Shape (operators, batch). None where links are missing, and an
+        operator's counts cannot be met over those there are, given the inputs of the operators before it.
     """
     where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
     left_flow = flow.copy()
     for i in instance.order.tolist():
         left = count[i].copy()
         edges = instance.incoming[i].tolist()
+        reached = np.ones((instance.batch, len(left)), dtype=np.bool_)
+        for e in edges:
+            reached &= np.isfinite(instance.latency[where[instance.source[e]]])
         for inputs in range(instance.batch):
+            if not (reached[inputs] & (left > 0)).any():
+                moves = _moves(where[i, :inputs], reached, left)
+                if moves is None:
+                    return None
+                for moved, u in moves:
+                    before = int(where[i, moved])
+                    left[before] += 1
+                    left[u] -= 1
+                    where[i, moved] = u
+                    for e in edges:
+                        left_flow[e, where[instance.source[e], moved], before] += 1
+                        left_flow[e, where[instance.source[e], moved], u] -= 1
             wanted = np.zeros(len(left))
             for e in edges:
                 wanted += left_flow[e, where[instance.source[e], inputs]] > 0
-            u = int(np.where(left > 0, wanted, -1.0).argmax())
+            u = int(np.where(reached[inputs] & (left > 0), wanted, -1.0).argmax())
             where[i, inputs] = u
             left[u] -= 1
             for e in edges:
                 left_flow[e, where[instance.source[e], inputs], u] -= 1
     return where
+
+
+def _moves(placed: IntArray, reached: BoolArray, left: IntArray) -> list[tuple[int, int]] | None:
+    """What to move, and where, so that the input after ``placed`` finds room: a shortest augmenting path; None: no way.
+
+    Parameters
+    ----------
+    placed
+        Device of every input before it.
+    reached
+        Whether an input's data can reach a device. Shape (batch, devices).
+    left
+        Inputs that every device still lacks.
+    """
+    devices = np.flatnonzero(reached[len(placed)]).tolist()
+    came_by: dict[int, tuple[int, int] | None] = dict.fromkeys(devices)
+    for u in devices:  # grows while it is walked
+        for moved in np.flatnonzero(placed == u).tolist():
+            for v in np.flatnonzero(reached[moved]).tolist():
+                if v in came_by:
+                    continue
+                came_by[v] = moved, u
+                devices.append(v)
+                if left[v] > 0:
+                    return _walked(came_by, v)
+    return None
+
+
+def _walked(came_by: Mapping[int, tuple[int, int] | None], last: int) -> list[tuple[int, int]]:
+    """The moves that end on device ``last``, the last one first: each frees what the next one takes."""
+    moves = []
+    at = last
+    while (step := came_by[at]) is not None:
+        moved, before = step
+        moves.append((moved, at))
+        at = before
+    return moves

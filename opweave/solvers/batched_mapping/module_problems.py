@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.batched_mapping import BatchedMapping
 from opweave.problems.constraints import Constraint, Forbid, Pin, Precede
 from opweave.problems.costs import Costs
@@ -22,7 +23,6 @@ from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.share import Share
 from opweave.solvers.batched_mapping.modules import Module
-from opweave.solvers.batched_mapping.schedule import counts_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.batched_mapping import Batch, BatchedSchedule
 from opweave.problems.graph_arrays import IntArray
@@ -56,13 +57,6 @@ def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) 
     mean = start.sum(axis=1) / np.maximum(1, there.sum(axis=1))
     start = np.where(there, start, mean[:, None])
     return np.lexsort((np.repeat(rank, devices), end.ravel(), start.ravel())).astype(np.int64)
-
-
-def counts_of(where: IntArray, devices: int) -> IntArray:
-    """Granules of every operator on every device. Shape (operators, devices)."""
-    count = np.zeros((len(where), devices), dtype=np.int64)
-    np.add.at(count, (np.repeat(np.arange(len(where)), where.shape[1]), where.ravel()), 1)
-    return count
 
 
 def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:

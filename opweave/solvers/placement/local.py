@@ -125,8 +125,12 @@ class LocalSearch:
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
     """Hub descent from the best plan, then more rounds of annealing (None: until stopped).
 
-    Before the first round, hub descent starts from good single devices too.
+    Before the first round, hub descent starts from good single devices too. Without operators there is nothing to
+    search: no plan takes less than 0 seconds.
     """
+    if not search.instance.operators:
+        search.run.proved(0.0, "trivial")
+        return
     if search.rounds == 0:
         seconds = np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15)
         for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
@@ -170,7 +174,7 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory fits")
-    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+    return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
 
 
 register(

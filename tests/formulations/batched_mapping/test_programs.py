@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
+from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
+from opweave.formulations.batched_mapping.retime import identified, retimed
 from tests.brute_force_batched_mapping import best_batched_mapping
 from tests.strategies_batched_mapping import batched_mappings
 
@@ -161,3 +164,88 @@ def test_counts_do_not_see_circles_and_their_plans_are_made_real():
     assert exact.objective == pytest.approx(109.0, rel=1e-3)
     assert counts.bound == pytest.approx(9.0, rel=1e-3)
     assert counts.objective >= exact.objective * (1 - 1e-6)
+
+
+@needs_cp
+def test_counts_get_inputs_that_no_missing_link_cuts_off():
+    """Two inputs, data that meet again, and links from a and c to b and a alone: some counts can be given no inputs."""
+    reads = {"o0": [], "o1": ["o0"], "o2": ["o0"], "o3": ["o1", "o2"], "o4": ["o0", "o1"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=5) for name in reads],
+        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
+    )
+    table = {
+        "o0": {"a": {1: 1.0, 2: 3.0}, "b": {1: 1.0}, "c": {1: 2.0}},
+        "o1": {"a": {1: 3.0, 2: 1.0}, "b": {1: 3.0}, "c": {1: 3.0}},
+        "o2": {"a": {1: 1.0, 2: 9.0}, "b": {1: 1.0}, "c": {1: 3.0}},
+        "o3": {"a": {1: 3.0, 2: 9.0}, "b": {1: 1.0}, "c": {1: 3.0}},
+        "o4": {"a": {1: 2.0, 2: 3.0}, "b": {1: 1.0}},
+    }
+    problem = ow.BatchedMapping(
+        graph=graph,
+        cluster=ow.Cluster(
+            devices=[ow.Device(name=name) for name in "abc"], bandwidth=[[0, 5, 0], [0, 0, 0], [5, 5, 0]]
+        ),
+        costs=ow.Costs.from_table(table),
+        batch=2,
+    )
+    optimum = best_batched_mapping(problem)[0]
+    counts = ow.solve(problem, solver="counts")
+    assert counts.verified
+    assert counts.objective >= optimum * (1 - 1e-6)
+    assert counts.bound <= optimum * (1 + 1e-6)
+
+
+def joined(links: list[list[float]]) -> BatchedInstance:
+    """Two sources that a third operator reads, two inputs, two devices each of which runs one input of each."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=1) for name in "pqr"],
+        operators=[
+            ow.Operator(id="p", outputs=["p"]),
+            ow.Operator(id="q", outputs=["q"]),
+            ow.Operator(id="r", inputs=["p", "q"], outputs=["r"]),
+        ],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "abcd"], bandwidth=links)
+    table = {
+        "p": {"a": {1: 1.0}, "b": {1: 1.0}},
+        "q": {"a": {1: 1.0}, "b": {1: 1.0}},
+        "r": {"c": {1: 1.0}, "d": {1: 1.0}},
+    }
+    return lower(ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), batch=2))
+
+
+COUNT = np.array([[1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 1]])
+
+
+def test_inputs_move_where_a_later_one_has_a_single_way():
+    """The input of a may go to c or d, that of b to c alone; flows that say otherwise give way to the links."""
+    instance = joined([[0, 0, 5, 5], [0, 0, 5, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    flow = np.zeros((2, 4, 4), dtype=np.int64)
+    flow[:, 0, 2] = flow[:, 1, 3] = 1
+    where = identified(instance, COUNT, flow)
+    assert where.tolist() == [[0, 1], [0, 1], [3, 2]]
+
+
+def test_counts_without_a_way_are_no_plan():
+    instance = joined([[0, 0, 5, 0], [0, 0, 5, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
+    assert identified(instance, COUNT, np.zeros((2, 4, 4), dtype=np.int64)) is None
+
+
+def test_what_takes_no_time_comes_before_what_starts_with_it():
+    """Both start at 0 on the one device that can run them; the other order would end 3 s later."""
+    tensors = [ow.Tensor(id=name, bytes=1) for name in "wxyz"]
+    operators = [
+        ow.Operator(id="long", inputs=["w"], outputs=["x"]),
+        ow.Operator(id="none", inputs=["w"], outputs=["y"]),
+        ow.Operator(id="after", inputs=["y"], outputs=["z"]),
+    ]
+    table = {"long": {"a": 3.0}, "none": {"a": 0.0}, "after": {"b": 3.0}}
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 1e9], [1e9, 0]])
+    graph = ow.OpGraph(tensors=tensors, operators=operators)
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
+    instance = lower(problem)
+    zero = np.zeros((3, 2))
+    plan = retimed(instance, np.asarray([[0], [0], [1]]), zero)
+    assert problem.evaluate(plan).objective == pytest.approx(3.0, rel=1e-6)
+    assert ow.solve(problem, solver="highs").status is ow.Status.OPTIMAL

@@ -7,6 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
+import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.graph_arrays import IntArray, topological_order
 from opweave.problems.placement import Placement
@@ -67,6 +68,19 @@ def test_stretches_reach_the_better_device() -> None:
     seconds = lower(problem).seconds
     slow = np.full(len(seconds), int(seconds.sum(axis=0).argmax()), dtype=np.int64)
     assert best_of(anneal_assignment, problem, slow, 1e-6) <= seconds.sum(axis=0).min() + 1e-9
+
+
+@pytest.mark.parametrize("solver", ["local", "auto"])
+@pytest.mark.parametrize("time_limit", [None, 5.0])
+def test_nothing_to_place_takes_no_time(solver: str, time_limit: float | None) -> None:
+    nothing = Placement(
+        graph=ow.OpGraph(tensors=[], operators=[]),
+        cluster=ow.Cluster(devices=[ow.Device(name="a")]),
+        costs=ow.Costs(operators=(), devices=("a",), table=()),
+    )
+    result = ow.solve(nothing, solver=solver, time_limit=time_limit)
+    assert (result.status, result.objective, result.bound_source) == (ow.Status.OPTIMAL, 0.0, "trivial")
+    assert result.termination is ow.Termination.COMPLETED
 
 
 def left_from(net: Net, device: IntArray, v: int) -> float:
