@@ -69,10 +69,10 @@ def geometry(
     {'MaxPool_0': Geometry(kernel=3, stride=2, padding=1, dilation=1, groups=1, channels='own', rows='window')}
     """
     family = family_of(model)
-    if family not in ("onnx", "torch", "keras"):
-        return {}
     if graph is None:
         graph = load(model, args=args, kwargs=kwargs, dims=dims, limits=limits)
+    if family not in ("onnx", "torch", "keras"):
+        return {}
     if family == "onnx":
         from opweave.adapters.geometry_onnx import onnx_geometry
 

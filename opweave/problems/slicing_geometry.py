@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.graph import Operator, Tensor
+from opweave.problems.limits import MAX_BYTES
 from opweave.problems.spec import Count, Spec, _plain_number
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ class Geometry(Spec):
     def _check(self) -> Geometry:
         if self.groups > 1 and self.channels != "mixed":
             raise ValueError(f"groups are for channels 'mixed', not {self.channels!r}")
+        if self.reach > MAX_BYTES:
+            raise ValueError(f"a window of kernel {self.kernel:,} and dilation {self.dilation:,} reaches too far")
         return self
 
     @property
@@ -217,39 +220,3 @@ def misfit(extents: Mapping[str, Extent], op: Operator, geometry: Geometry) -> s
             if last >= extent.rows:
                 return f"output row {made.rows - 1:,} reads from row {last:,} of {name!r}, which has {extent.rows:,}"
     return None
-
-
-def needed_cells(
-    cutting: Cutting, dimension: str, part: tuple[int, int], *, made: Extent, read: Extent, offset: int, exact: bool
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Channels and rows [first, end) of an input that a non-empty part of an operator needs.
-
-    Parameters
-    ----------
-    cutting
-        How the operator is cut.
-    dimension, part
-        "rows", "channels" or "whole", and the part's positions [first, end) along it.
-    made, read
-        Extents of the operator's output and of the input.
-    offset
-        First output channel that joined inputs write.
-    exact
-        False: a part of the channels needs all of the input, whatever the operator (the paper).
-    """
-    every = (0, read.channels), (0, read.rows)
-    geometry = cutting.geometry
-    if geometry is None or dimension == "whole":
-        return every
-    if dimension == "rows":
-        return every if read.rows == 1 else (every[0], geometry.window(*part, rows=read.rows))
-    if read.channels == 1 or not exact:
-        return every
-    first, end = part
-    if geometry.channels == "joined":
-        begin = min(max(first - offset, 0), read.channels)
-        return (begin, max(begin, min(end - offset, read.channels))), every[1]
-    if geometry.channels == "own":
-        return (first, end), every[1]
-    wide, deep = made.channels // geometry.groups, read.channels // geometry.groups
-    return (first // wide * deep, -(-end // wide) * deep), every[1]

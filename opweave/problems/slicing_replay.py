@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.problems.graph import Operator
 from opweave.problems.slicing_details import SlicedStep, SlicingDetails
@@ -18,8 +15,34 @@ from opweave.problems.spec import FrozenDict
 if TYPE_CHECKING:
     from opweave.problems.slicing import Slice, Slices, Slicing
 
-Cells = NDArray[np.bool_]
-"""Which cells of a tensor: shape (channels, rows)."""
+
+class Block(NamedTuple):
+    """Cells of a tensor: channels and rows [first, end). An empty block is all 0, so that all empty ones are equal."""
+
+    first_channel: int
+    end_channel: int
+    first_row: int
+    end_row: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
+
+    def shared(self, other: Block) -> Block:
+        """Cells that are in both."""
+        return block(
+            (max(self.first_channel, other.first_channel), min(self.end_channel, other.end_channel)),
+            (max(self.first_row, other.first_row), min(self.end_row, other.end_row)),
+        )
+
+
+NOTHING = Block(0, 0, 0, 0)
+
+
+def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
+    """Make a block of channels and rows [first, end)."""
+    return Block(*channels, *rows) if channels[0] < channels[1] and rows[0] < rows[1] else NOTHING
 
 
 def replay(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
@@ -137,7 +160,7 @@ class _Replay:
         self._solution = solution
         self._devices = [device.name for device in problem.cluster.devices]
         self._readers = Counter(tensor for op in problem.graph.operators for tensor in set(op.inputs))
-        self._held: dict[str, list[Cells]] = {}
+        self._held: dict[str, list[Block]] = {}
         self._resident = [0] * len(self._devices)
         self.peak = dict.fromkeys(self._devices, 0)
         self.peak_at: dict[str, str | None] = dict.fromkeys(self._devices)
@@ -184,13 +207,13 @@ class _Replay:
             self._measure(None, [0] * len(self._devices))
             return
         for tensor in self._problem.graph.inputs:
-            self._held[tensor] = [self._blank(tensor, filled=device == source) for device in self._devices]
+            self._held[tensor] = [self._all(tensor) if device == source else NOTHING for device in self._devices]
         self._measure(None, [0] * len(self._devices))
         self._drop(self._problem.graph.inputs)
 
-    def _blank(self, tensor: str, *, filled: bool) -> Cells:
+    def _all(self, tensor: str) -> Block:
         extent = self._problem.extents[tensor]
-        return np.full((extent.channels, extent.rows), filled)
+        return block((0, extent.channels), (0, extent.rows))
 
     def _step(self, op: Operator, begin: float) -> SlicedStep:
         """Receive, compute, keep, and drop what is not read again."""
@@ -211,7 +234,7 @@ class _Replay:
                 seconds.append(self._transfer_seconds(k, size))
                 waits[k] += seconds[-1]
             first = next(iter(needs.values()))
-            together = all(np.array_equal(first, need) for need in needs.values())
+            together = all(need == first for need in needs.values())
             airtime += max(seconds) if together else sum(seconds)
         compute = {k: self._compute_seconds(op.id, k, (part[1] - part[0]) / cut.cuts[-1]) for k, part in parts.items()}
         shared = self._problem.channel == "shared"
@@ -239,58 +262,49 @@ class _Replay:
             slowest=self._devices[slowest],
         )
 
-    def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Cells:
+    def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Block:
         """Cells of an input that a part reads, as one block from the first to the last."""
         problem, read = self._problem, self._problem.extents[tensor]
-        geometry = problem.cuttings[op.id].geometry
-        everything = np.ones((read.channels, read.rows), dtype=bool)
+        geometry, every = problem.cuttings[op.id].geometry, (0, read.channels)
         if cut.dimension == "whole" or geometry is None:
-            return everything
-        chosen = np.zeros_like(everything)
+            return self._all(tensor)
+        first, last = part[0], part[1] - 1
         if cut.dimension == "rows":
             if read.rows == 1:
-                return everything
-            taps = np.arange(geometry.kernel) * geometry.dilation - geometry.padding
-            rows = (np.arange(*part)[:, None] * geometry.stride + taps[None, :]).ravel()
-            chosen[:, max(0, rows.min()) : max(0, min(read.rows, rows.max() + 1))] = True
-            return chosen
+                return self._all(tensor)
+            top = first * geometry.stride - geometry.padding
+            bottom = last * geometry.stride - geometry.padding + geometry.dilation * (geometry.kernel - 1)
+            return block(every, (max(0, top), min(read.rows, bottom + 1)))
         if read.channels == 1 or problem.transfers == "paper":
-            return everything
-        made = np.arange(*part)
+            return self._all(tensor)
         if geometry.channels == "mixed":
-            length = cut.cuts[-1]
-            groups = np.unique(made * geometry.groups // length)
-            wide = read.channels // geometry.groups
-            made = (groups[:, None] * wide + np.arange(wide)[None, :]).ravel()
+            length, deep = cut.cuts[-1], read.channels // geometry.groups
+            first, last = first * geometry.groups // length * deep, (last * geometry.groups // length + 1) * deep - 1
         elif geometry.channels == "joined":
-            made = made - offset
-        chosen[_block(made[(made >= 0) & (made < read.channels)])] = True
-        return chosen
+            first, last = first - offset, last - offset
+        return block((max(0, first), min(read.channels, last + 1)), (0, read.rows))
 
-    def _fetch(self, tensor: str, k: int, need: Cells) -> int:
+    def _fetch(self, tensor: str, k: int, need: Block) -> int:
         """Bytes that device k takes in beside what it holds; every cell of them must be somewhere."""
         held = self._held.get(tensor)
         extent = self._problem.extents[tensor]
         if held is None:
-            return int(need.sum()) * extent.cell_bytes
-        missing = need & ~held[k]
-        assert not (missing & ~np.logical_or.reduce(held)).any(), f"nobody holds all of {tensor!r}"
-        return int(missing.sum()) * extent.cell_bytes
+            return need.cells * extent.cell_bytes
+        assert sum(need.shared(each).cells for each in held) == need.cells, f"nobody holds all of {tensor!r}"
+        return (need.cells - need.shared(held[k]).cells) * extent.cell_bytes
 
-    def _sent(self, op: Operator, cut: Slice, tensor: str, k: int, need: Cells) -> int:
+    def _sent(self, op: Operator, cut: Slice, tensor: str, k: int, need: Block) -> int:
         """Bytes that travel to device k for a tensor."""
         held, extent = self._held.get(tensor), self._problem.extents[tensor]
-        if held is None:
-            return 0  # graph inputs that come from outside
+        if held is None or need == NOTHING:
+            return 0  # graph inputs that come from outside, or nothing to read
         producer = self._problem.graph.producer.get(tensor)
         before = None if producer is None else self._solution.slices[producer]
         if self._problem.transfers == "paper" and before is not None and cut.dimension == before.dimension == "rows":
-            rows = np.flatnonzero(need.any(axis=0))
-            first, end = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
             above, below = before.cuts[k], before.cuts[k + 1]
-            count = max(0, end - below) + max(0, above - first) if len(rows) else 0
+            count = max(0, need.end_row - below) + max(0, above - need.first_row)
             return count * extent.channels * extent.cell_bytes
-        return int((need & ~held[k]).sum()) * extent.cell_bytes
+        return (need.cells - need.shared(held[k]).cells) * extent.cell_bytes
 
     def _transfer_seconds(self, k: int, size: int) -> float:
         return self._problem.latencies[k] + size / self._problem.rates[k] if size else 0.0
@@ -300,19 +314,15 @@ class _Replay:
         fixed = self._problem.intercept(name, device)
         return fixed + (self._problem.known_seconds[name][device] - fixed) * share
 
-    def _made(self, cut: Slice, tensor: str) -> list[Cells]:
+    def _made(self, cut: Slice, tensor: str) -> list[Block]:
         """What every device holds of a tensor that has just been made."""
-        held = []
-        for first, end in _parts(cut):
-            cells = self._blank(tensor, filled=False)
-            if cut.dimension == "rows":
-                cells[:, first:end] = True
-            elif cut.dimension == "channels":
-                cells[first:end] = True
-            elif end > first:
-                cells[:] = True
-            held.append(cells)
-        return held
+        extent = self._problem.extents[tensor]
+        channels, rows = (0, extent.channels), (0, extent.rows)
+        if cut.dimension == "rows":
+            return [block(channels, part) for part in _parts(cut)]
+        if cut.dimension == "channels":
+            return [block(part, rows) for part in _parts(cut)]
+        return [block(channels, rows) if first < end else NOTHING for first, end in _parts(cut)]
 
     def _working(self, op: Operator, cut: Slice, k: int, received: int) -> int:
         """Bytes on a device that count only while an operator runs."""
@@ -323,7 +333,7 @@ class _Replay:
 
     def _measure(self, name: str | None, working: list[int]) -> None:
         for k, device in enumerate(self._devices):
-            live = sum(int(held[k].sum()) * self._problem.extents[t].cell_bytes for t, held in self._held.items())
+            live = sum(held[k].cells * self._problem.extents[t].cell_bytes for t, held in self._held.items())
             used = self._resident[k] + live + working[k]
             if used > self.peak[device]:
                 self.peak[device], self.peak_at[device] = used, name
@@ -343,7 +353,7 @@ class _Replay:
         k, seconds, total = self._devices.index(target), 0.0, 0
         for tensor in self._problem.graph.outputs:
             if tensor in self._held:
-                size = self._fetch(tensor, k, self._blank(tensor, filled=True))
+                size = self._fetch(tensor, k, self._all(tensor))
                 seconds += self._transfer_seconds(k, size)
                 total += size
         self._measure(None, [total if j == k else 0 for j in range(len(self._devices))])
@@ -355,8 +365,3 @@ class _Replay:
 def _parts(cut: Slice) -> list[tuple[int, int]]:
     """Positions [first, end) of every device."""
     return list(zip(cut.cuts, cut.cuts[1:], strict=False))
-
-
-def _block(positions: NDArray[np.int64]) -> slice:
-    """From the first to the last of some positions."""
-    return slice(int(positions.min()), int(positions.max()) + 1) if len(positions) else slice(0, 0)

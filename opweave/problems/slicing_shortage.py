@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.constraints import Forbid, MemoryCap, Pin
 from opweave.problems.slicing import Slicing
 
 
@@ -94,6 +94,36 @@ def _too_large_together(problem: Slicing) -> Iterator[str]:
 
 
 def _bytes_at(problem: Slicing, name: str) -> int:
+    """The least that the device of a whole operator holds while it runs."""
     op = problem.graph.operators[problem.graph.operator_index[name]]
-    tensors = sum(problem.tensor_bytes[tensor] for tensor in {*op.inputs, *op.outputs})
+    made = sum(problem.tensor_bytes[tensor] for tensor in op.outputs)
+    tensors = made + sum(_bytes_read(problem, name, tensor) for tensor in set(op.inputs))
     return tensors + problem.weight_bytes(name) + op.workspace_bytes
+
+
+def _bytes_read(problem: Slicing, name: str, tensor: str) -> int:
+    """Bytes of an input that all rows of an operator read: strides may pass over the first or the last of it."""
+    cutting, extent = problem.cuttings[name], problem.extents[tensor]
+    if cutting.geometry is None or "rows" not in cutting.lengths or extent.rows == 1:
+        return problem.tensor_bytes[tensor]
+    first, end = cutting.geometry.window(0, cutting.lengths["rows"], rows=extent.rows)
+    return (end - first) * extent.channels * extent.cell_bytes
+
+
+def beyond_reach(problem: Slicing, *, extended: bool = False) -> str:
+    """Say what no cuts respect all together, when a search of all of them has found none.
+
+    Parameters
+    ----------
+    extended
+        Whether rows of the user's own were added to the program.
+    """
+    limits = problem.memory_limits.values()
+    limited = [name for name, limit in problem.memory_limits.items() if limit is not None]
+    what = [f"the memory of {', '.join(map(repr, limited))}"] if limited else []
+    if problem.dimension == "rule" and None not in limits:
+        what.append("the most parts by the rule")
+    kinds = {type(constraint).__name__ for constraint in problem.constraints} - {MemoryCap.__name__}
+    what += [f"the side constraints ({', '.join(sorted(kinds))})"] if kinds else []
+    what += ["the rows that were added"] if extended else []
+    return f"no cuts respect {' and '.join(what)}{' together' if len(what) > 1 else ''}"

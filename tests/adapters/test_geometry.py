@@ -250,3 +250,8 @@ def test_importing_opweave_stays_light() -> None:
     assert done.stdout.split("\n")[:2] == ["[]", "opweave.solvers.slicing.pareto"]
     with pytest.raises(AttributeError, match="no attribute 'pareto_back'"):
         _ = ow.pareto_back  # type: ignore[attr-defined]
+
+
+def test_what_is_no_model_is_refused() -> None:
+    with pytest.raises(ow.InvalidInputError, match="no model"):
+        ow.geometry(3)

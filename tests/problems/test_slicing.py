@@ -201,3 +201,47 @@ def test_memory_that_is_too_small_for_any_cut_is_explained() -> None:
     result = ow.solve(problem)
     assert result.status is ow.Status.INFEASIBLE
     assert reason in (result.reason or "")
+
+
+def test_windows_and_tensors_of_any_size_are_replayed_at_once() -> None:
+    wide = chain(geometry={"p": ow.Geometry(kernel=10**9, padding=1), "q": ow.Geometry(kernel=3, padding=1)})
+    assert wide.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.0)
+    tensors = [ow.Tensor(id=name, bytes=10**10, shape=[1, 10**5, 10**5, 1]) for name in ("x", "y", "z")]
+    far = chain(graph=ow.OpGraph(tensors=tensors, operators=[_plain(op) for op in chain().graph.operators]))
+    half = ow.Slice(dimension="rows", cuts=[0, 5 * 10**4, 10**5])
+    assert far.evaluate(plan(half, half)).objective == pytest.approx(8 + 10**5 / 4)
+
+
+def _plain(op: ow.Operator) -> ow.Operator:
+    return op.model_copy(update={"parameters": ()})
+
+
+def test_a_window_that_reaches_beyond_all_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="reaches too far"):
+        ow.Geometry(kernel=2**40, dilation=2**40)
+
+
+def test_rows_that_no_window_reads_need_no_memory() -> None:
+    tensors = [ow.Tensor(id="x", bytes=32, shape=[1, 4, 8, 1]), ow.Tensor(id="y", bytes=16, shape=[1, 4, 4, 1])]
+    graph = ow.OpGraph(tensors=tensors, operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"])])
+    problem = ow.Slicing(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a", memory_bytes=44)]),  # 7 of 8 rows of x, and y
+        costs=ow.Costs.from_table({"p": {"a": 1.0}}),
+        geometry={"p": ow.Geometry(stride=2)},
+    )
+    assert shortage(problem) is None
+    assert ow.solve(problem).objective == 1.0
+    short = problem.model_copy(update={"cluster": ow.Cluster(devices=[ow.Device(name="a", memory_bytes=43)])})
+    reason = ow.solve(ow.Slicing.model_validate_json(short.model_dump_json())).reason or ""
+    assert "needs 44 bytes" in reason
+    assert "1 bytes short" in reason
+
+
+def test_reasons_name_what_is_there() -> None:
+    apart = [ow.MaxDevices(count=1), ow.Separate(ops=["p", "q"])]
+    assert ow.solve(chain(constraints=apart)).reason == "no cuts respect the side constraints (MaxDevices, Separate)"
+    assert ow.solve(chain(memory=(44, 44), constraints=[ow.Pin(op="q", device="b")])).reason == (
+        "operator 'q' may run on one device only and needs 64 bytes; no device that may run it holds more than 44: 20 "
+        "bytes short"
+    )

@@ -52,7 +52,8 @@ def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | 
     shares.tick_params(axis="y", length=0)
     times.set_yticks([])
     figure.suptitle(safe_text(headline), fontsize=14, fontweight="bold", x=0.01, ha="left")
-    text = f"{count:,} operators; {problem.reading()}"
+    drawn = len(details.steps)
+    text = f"{drawn:,} operator{'' if drawn == 1 else 's'}; {problem.reading()}"
     if bound is not None:
         text += f"; no plan takes less than {precise_seconds(bound)}"
     shares.set_title(text, fontsize=9.5, color=MUTED, loc="left")
@@ -93,6 +94,7 @@ def _draw_times(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
     rows = np.arange(len(details.steps))
     axes.barh(rows, wait, height=0.86, color=SENT)
     axes.barh(rows, compute, left=wait, height=0.86, color=BEST)
+    axes.set_xlim(left=0.0)  # before 0 there is nothing, not even where nothing takes time
     share = wait.sum() / max(1e-12, wait.sum() + compute.sum())
     axes.set_xlabel(f"time of the slowest device (ms); {100 * share:.0f} % of it waiting for data", fontsize=11)
 

@@ -130,6 +130,18 @@ class SlicingInstance:
         """Whether anything beside the time can rule a plan out."""
         return bool((self.capacity < NO_LIMIT).any() or (self.most_parts < len(self.devices)).any())
 
+    def order_matters(self, problem: Slicing) -> bool:
+        """Whether another order of the operators could make another plan legal."""
+        follows = all(v + 1 in self.consumers[v] for v in range(self.first, self.first + len(self.names) - 1))
+        return problem.order is None and self.limited and not follows
+
+    def blank_cuts(self) -> IntArray:
+        """Cuts that give every operator to the first device that may run it; added ones are where they are tied to."""
+        cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
+        for v in range(self.operators):
+            cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
+        return cuts
+
     def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
         """A plan in the problem's own words. Shapes (operators,) and (operators, devices + 1)."""
         words = ("rows", "channels")
@@ -230,11 +242,12 @@ class _Writer:
         inner = flat[:, 1] >= 0
         extra = (self._count - self._shift - len(self._order),)
         pad = (self._shift, extra[0])
+        stays = [not problem.cuttings[name].lengths for name in self._order]
         return SlicingInstance(
             names=self._order,
             devices=self._devices,
             first=self._shift,
-            whole=np.pad([not problem.cuttings[name].lengths for name in self._order], pad, constant_values=True),
+            whole=np.pad(np.asarray(stays, dtype=bool), pad, constant_values=True),
             length=self._lengths(),
             intercept=intercept,
             slope=slope,

@@ -17,10 +17,11 @@ from opweave.formulations.formulation import Formulation, InfeasibleError, regis
 from opweave.formulations.intervals import Linear
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
-from opweave.formulations.slicing.program import ONE, ZERO, CutModel, unit_of
+from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.slicing_shortage import beyond_reach
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -53,7 +54,7 @@ class Cuts(Formulation[Slicing, Slices]):
         cells = instance.operators + len(instance.tensor)
         check_rows(20 * cells * len(instance.devices), self.name, self.circumstances.limits)
         model = ConcreteModel()
-        written = CutModel(model, problem, instance, unit_of(instance))
+        written = CutModel(model, problem, instance, unit_of(instance, self._ceiling()))
         model.slicing, model.on = written, written.handle_on
         self._unit = written.unit
         self._cut_points(written)
@@ -136,28 +137,37 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def _times(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> list[Linear]:
         """DeviceTime = CommTime + CompTime; an operator takes as long as its slowest device."""
-        instance, ends = written.instance, []
+        instance, ends, unit = written.instance, [], written.unit
+        # What takes longer than a known plan for a single position need not be told apart: all of it is too long.
+        most = np.inf if self._ceiling() is None else 2.0 * UNITS
         for v in range(instance.operators):
-            end = written.real(1e9)
-            ends.append(end)
+            devices = []
             for k in range(len(instance.devices)):
                 if not np.isfinite(instance.intercept[v, k]):
                     continue
-                seconds = written.takes_part(v, k) * float(instance.intercept[v, k])
+                time = written.takes_part(v, k) * min(most, float(instance.intercept[v, k]) / unit)
                 for mode in written.modes(v):
                     part = written.cuts[v, mode][k + 1] - written.cuts[v, mode][k]
-                    seconds = seconds + part * float(instance.slope[v, k] / instance.length[v, mode])
+                    time = time + part * min(most, float(instance.slope[v, k] / instance.length[v, mode]) / unit)
                 for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
                     t = instance.tensor[e]
                     if instance.producer[e] < 0 or instance.rate[k] <= 0 or instance.cell[t] == 0:
                         continue
-                    seconds = seconds + missing[e, k] * float(instance.cell[t] / instance.rate[k])
+                    time = time + missing[e, k] * min(most, float(instance.cell[t] / instance.rate[k]) / unit)
                     if instance.latency[k] > 0:
                         sent = written.whole(1)
                         written.at_most("sent", missing[e, k], sent * float(instance.channels[t] * instance.rows[t]))
-                        seconds = seconds + sent * float(instance.latency[k])
-                written.at_most("slowest", seconds * (1.0 / written.unit), end)
+                        time = time + sent * min(most, float(instance.latency[k]) / unit)
+                devices.append(without_dust(written, time))
+            end = written.real(max((written.most(each) for each in devices), default=0.0))
+            for each in devices:
+                written.at_most("slowest", *readable(each, end))
+            ends.append(end)
         return ends
+
+    def _ceiling(self) -> float | None:
+        """Seconds of a known plan, above 0."""
+        return float(self.circumstances.ceiling) if self.circumstances.ceiling else None
 
     def _memory(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> None:
         """(18), cv7: bytes on every device at every step."""
@@ -217,7 +227,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def why_infeasible(self, problem: Slicing) -> str:
         """Say what stands in the way."""
-        return "no cuts respect the memory of the devices and the side constraints together"
+        return beyond_reach(problem, extended=self.circumstances.extended)
 
 
 def _instance_of(problem: Slicing) -> SlicingInstance:
@@ -230,8 +240,7 @@ def _instance_of(problem: Slicing) -> SlicingInstance:
 def _check_reading(problem: Slicing, instance: SlicingInstance) -> None:
     if problem.channel == "shared" or problem.transfers == "paper":
         raise UnsupportedFeatureError("the integer program knows channel='dedicated' and transfers='refined' only")
-    follows = [v + 1 in instance.consumers[v] for v in range(instance.operators - 1)]
-    if problem.order is None and instance.limited and not all(follows):
+    if instance.order_matters(problem):
         raise UnsupportedFeatureError(
             "the integer program counts memory for one order: give the problem an order (Slicing(order=...))"
         )
@@ -262,8 +271,8 @@ def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linea
         return lower * deep, upper * deep
     if channels == length:
         return first, end
-    low = _above_zero(written, first - offset, offset)
-    written.at_most("need_low", low, float(channels))
+    low = written.real(channels)  # not the cut itself, which may lie beyond this input
+    written.at_most("need_low", low, _above_zero(written, first - offset, offset))
     return low, _below_top(written, end - offset, channels, length - offset)
 
 
@@ -271,9 +280,10 @@ def _above_zero(written: CutModel, value: Linear, least: float) -> Linear:
     """At most max(0, value), for a value from -least."""
     if least <= 0:
         return value
-    column, zero = written.real(1e6), written.whole(1)
-    written.at_most("need_low", column, value + zero * 1e6)
-    written.at_most("need_low", column, (ONE - zero) * 1e6)
+    most = max(0.0, written.most(value))
+    column, zero = written.real(most), written.whole(1)
+    written.at_most("need_low", column, value + zero * least)
+    written.at_most("need_low", column, (ONE - zero) * most)
     return column
 
 
@@ -292,9 +302,9 @@ def _overlap(
 ) -> Linear:
     """At most the positions that [low, high) and [first, end) share."""
     overlap, meets = written.real(length), written.whole(1)
-    apart = (ONE - meets) * 1e6
     written.at_most("overlap", overlap, meets * length)
     for limit in (high - first, end - low):
+        apart = (ONE - meets) * max(0.0, -written.least(limit))
         written.at_most("overlap", overlap, limit + apart)
     for limit in (need, end - first):
         written.at_most("overlap", overlap, limit)

@@ -16,6 +16,18 @@ if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import ConcreteModel
 
+UNITS = 1000.0
+"""Units of time in a good plan."""
+
+MOST_UNITS = 1e7
+"""Units of time in the longest transfer or whole operator, at most: engines go wrong over larger numbers."""
+
+DUST = 1e-8
+"""Terms of a time that never reach so many units are left out: a unit is a thousandth of a good plan."""
+
+SMALLEST = 1e-7
+"""Smallest coefficient of a row over times; engines take 1e-9 and less for 0."""
+
 ZERO = Linear(0.0, {})
 ONE = Linear(1.0, {})
 
@@ -60,6 +72,14 @@ class CutModel:
     def _column(self, high: float, *, whole: bool) -> Linear:
         self.bounds.append((0.0, float(high), whole))
         return Linear(0.0, {len(self.bounds) - 1: 1.0})
+
+    def least(self, linear: Linear) -> float:
+        """Least value within the columns' bounds."""
+        return linear.constant + sum(min(0.0, factor) * self.bounds[i][1] for i, factor in linear.terms.items())
+
+    def most(self, linear: Linear) -> float:
+        """Largest value within the columns' bounds."""
+        return -self.least(-linear)
 
     def at_most(self, family: str, small: Linear, large: Linear | float) -> None:
         """Add a row ``small <= large``."""
@@ -119,8 +139,40 @@ class CutModel:
         )
 
 
-def unit_of(instance: SlicingInstance) -> float:
-    """Seconds of a thousandth of the time that the fastest devices take for whole operators."""
+def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
+    """Seconds of a thousandth of a good plan, so that an engine's tolerances, which are absolute, are small and fair.
+
+    The good plan is a known one of ``ceiling`` seconds, or gives operators whole to the devices that end them soonest.
+    That one may be out of reach (memory, side constraints), so then the longest time in sight has a say, too.
+    """
+    if ceiling is not None and ceiling > 0.0:
+        return ceiling / UNITS
+    rate = np.where(instance.rate > 0.0, instance.rate, np.inf)
     whole = instance.intercept + instance.slope
-    total = float(np.where(np.isfinite(whole), whole, np.inf).min(axis=1).sum())
-    return total / 1000.0 if total > 0 else 1.0
+    device = np.full(instance.operators, -1, dtype=np.int64)
+    quick, longest = 0.0, float(whole[np.isfinite(whole)].max(initial=0.0))
+    for v in range(instance.operators):
+        seconds = whole[v].copy()
+        for e in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
+            t, j = instance.tensor[e], int(instance.producer[e])
+            size = float(instance.cell[t] * instance.channels[t] * instance.rows[t])
+            if j >= 0 and size > 0.0:
+                wait = instance.latency + size / rate
+                longest = max(longest, float(wait.max()))
+                seconds += np.where(np.arange(len(rate)) == device[j], 0.0, wait)
+        device[v] = int(seconds.argmin())
+        quick += float(seconds.min())
+    return max(quick / UNITS, longest / MOST_UNITS) or 1.0
+
+
+def without_dust(written: CutModel, time: Linear) -> Linear:
+    """A time without the terms that add nothing that counts: engines refuse their coefficients."""
+    kept = {i: each for i, each in time.terms.items() if abs(each) * written.bounds[i][1] > DUST}
+    return Linear(time.constant, kept)
+
+
+def readable(time: Linear, end: Linear) -> tuple[Linear, Linear]:
+    """Both sides of ``time <= end``, so large that no coefficient is lost on an engine."""
+    smallest = min((abs(each) for each in time.terms.values() if each), default=1.0)
+    factor = max(1.0, SMALLEST / smallest)
+    return time * factor, end * factor

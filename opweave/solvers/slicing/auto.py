@@ -1,6 +1,6 @@
 """The default plan for slicing: floors, bounds, annealing, and the integer program where it is small.
 
-It contains every floor, so it is never worse than any of them.
+It contains every floor, so it is never worse than any of them. Of tiny problems all plans are looked at instead.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slicing
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.bounds.best import cell_steps, prove
+from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
+from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
 from opweave.solvers.slicing.rules import TARGETS
 
@@ -19,7 +20,10 @@ ENGINE_CUTS = 24
 """Problems of up to so many cuts are given to the integer program when nothing else has closed the gap."""
 
 ENGINE_SECONDS = 20.0
-BOUND_SHARE = 0.5
+SEARCH_SHARE = 0.1
+"""Of the time limit, for a first search: bounds of large networks may take all the time that they are given."""
+
+BOUND_SHARE = 0.6
 """Of the time limit, for the bounds."""
 
 
@@ -29,9 +33,15 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
         return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
     search.floors()
+    proof = every_plan(problem, search, run)
+    if proof is not None:
+        return proof
+    if run.time_limit is not None:
+        with run.at_most(SEARCH_SHARE * (run.remaining() or 0.0)):
+            search.rounds(None)
     left, steps = run.remaining(), cell_steps(run)
     with run.at_most(60.0 if left is None else BOUND_SHARE * left):
-        prove(search.instance, run, steps)
+        prove(bounding(problem, search.instance), run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     small = len(search.instance.names) * (len(search.instance.devices) - 1) <= ENGINE_CUTS

@@ -8,11 +8,12 @@ Memory is not part of the state: plans that break it are not reported.
 from __future__ import annotations
 
 from itertools import combinations_with_replacement
+from math import comb
 
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
-from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
 from opweave.solvers.compiled import kernel
@@ -24,6 +25,9 @@ from opweave.solvers.slicing.plans import judged, report, rounded
 
 MOST_STATES = 800
 """The default grid is the finest with no more ways than this to cut along one dimension."""
+
+MOST_ASKED = 3_000
+"""A grid of more ways than this is refused: each step looks at all pairs of them."""
 
 
 @kernel
@@ -88,9 +92,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
     inner = instance.producer >= 0
     if (instance.producer[inner] != reader[inner] - 1).any():
         raise UnsupportedFeatureError("solver 'chain' knows models without branches only; use 'local' or 'auto'")
-    net, asked = net_of(instance), run.option("grid", 0)
-    assert isinstance(asked, int)
-    grid = asked or _finest(len(instance.devices))
+    net, grid = net_of(instance), _grid(run, len(instance.devices))
     tables: list[tuple[IntArray, IntArray, IntArray]] = []
     old, old_modes = np.zeros((1, len(instance.devices) + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
     before = np.zeros(1)
@@ -116,10 +118,23 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
     return Outcome(run.termination(), reason=None if plan.legal else "the best plan on the grid does not fit")
 
 
-def _finest(devices: int) -> int:
-    from math import comb
+def _grid(run: Run, devices: int) -> int:
+    """The grid that was asked for, or the finest by default."""
+    asked = run.option("grid", 0)
+    assert isinstance(asked, int)
+    if asked < 0:
+        raise InvalidInputError(f"option 'grid' is {asked}; it takes shares from 1, or 0 for the finest that is quick")
+    ways = comb(asked + devices - 1, devices - 1)
+    if ways > MOST_ASKED:
+        raise InvalidInputError(
+            f"option 'grid' is {asked:,}: {ways:,} ways to hand out the shares to {devices:,} devices, over "
+            f"{MOST_ASKED:,}; take a smaller one"
+        )
+    return asked or _finest(devices)
 
-    grid = 2
+
+def _finest(devices: int) -> int:
+    grid = 1
     while comb(grid + devices, devices - 1) <= MOST_STATES and grid < 64:
         grid += 1
     return grid

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
 from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing import Slices, Slicing
 from opweave.solvers.engines.engine import Aids
 from opweave.solvers.engines.registration import register_engines
-from opweave.solvers.slicing.bounds.best import MOST_DEVICES
+from opweave.solvers.slicing.bounds.best import MOST_DEVICES, ROUNDING, bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
 from opweave.solvers.slicing.net import net_of
@@ -36,13 +34,13 @@ def best_floor(problem: Slicing) -> Slices | None:
 def floor(problem: Slicing) -> float | None:
     """The instant bound; None for many devices."""
     try:
-        instance = lower(problem)
+        instance = bounding(problem, lower(problem))
     except ContradictionError:
         return None
     blocks = blocks_of(instance)
     if blocks.devices > MOST_DEVICES:
         return None
-    return float(np.maximum(0.0, instant(blocks).sum() * (1.0 - 1e-9)))
+    return max(0.0, float(instant(blocks).sum()) * (1.0 - ROUNDING))
 
 
 AIDS = Aids(initial=best_floor, floor=floor)

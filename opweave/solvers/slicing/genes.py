@@ -75,3 +75,15 @@ def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatAr
         genes = np.where(shares > 0, IDLE + (1.0 - IDLE) * shares / shares.max(), 0.0)
         rows.append(np.concatenate([genes, [0.75 if mode[v] == CHANNELS else 0.25]]))
     return np.concatenate(rows) if rows else np.zeros(0)
+
+
+def scattered(instance: SlicingInstance, net: Net, rng: np.random.Generator, count: int) -> tuple[IntArray, IntArray]:
+    """Modes and cuts of random plans, in which devices idle more often than not."""
+    genes = rng.random((count, gene_count(instance)))
+    genes *= rng.random(genes.shape) < 1.5 / len(instance.devices)
+    width = len(instance.devices) + 1
+    genes[:, width - 1 :: width] = rng.random((count, len(instance.names)))
+    modes = np.zeros((count, instance.operators), dtype=np.int64)
+    cuts = np.repeat(instance.blank_cuts()[None], count, axis=0)
+    decode.sized(12 * genes.size)(net, instance.first, genes, modes, cuts)
+    return modes, cuts

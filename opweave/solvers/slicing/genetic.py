@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, FloatArray, SlicingInstance
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
 from opweave.solvers.registry import Feature, Solver, register
@@ -31,6 +32,10 @@ POPULATION = 100
 GENERATIONS = 200
 """Defaults of the options; the number of generations counts without a time limit."""
 
+MOST_GENES = 20_000_000
+"""Of a population, all individuals together."""
+
+CHROMOSOMES = ("shares", "paper")
 DISTRIBUTION = 15.0
 """How near to their parents children of simulated binary crossover are (eta), and mutants to themselves."""
 
@@ -85,10 +90,7 @@ class Vectorised:
         self.memory = memory or is_limited(net)
         self.lower, self.upper = np.zeros(gene_count(instance)), np.ones(gene_count(instance))
         self.whole_numbers = False
-        blank = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
-        for v in range(instance.operators):
-            blank[v, int(np.isfinite(instance.intercept[v]).argmax()) + 1 :] = 1
-        self._blank = blank
+        self._blank = instance.blank_cuts()
 
     def encode(self, plan: Plan) -> FloatArray:
         """Genes of a plan."""
@@ -198,7 +200,7 @@ def evolve(
     now = now.take(rank(now))
     report(now)
     number = 0
-    while (generations is None or number < generations) and not run.should_stop():
+    while len(problem.lower) and (generations is None or number < generations) and not run.should_stop():
         rivals = rng.integers(0, population, size=(2, population)).min(axis=0)  # sorted: the smaller number wins
         joined = now.join(problem.judge(children(problem, now.genes[rivals], rng)))
         now = joined.take(rank(joined)[:population])
@@ -210,12 +212,16 @@ def evolve(
 def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     """One objective, the latency; solver "genetic"."""
     search = local_search(problem, run)
-    literal = run.option("chromosome", "shares") == "paper"
-    if literal:
+    chromosome = run.option("chromosome", "shares")
+    if chromosome not in CHROMOSOMES:
+        raise InvalidInputError(
+            f"option 'chromosome' is {chromosome!r}; it takes {' or '.join(map(repr, CHROMOSOMES))}"
+        )
+    if chromosome == "paper":
         vectorised: Vectorised = Literal(problem, search.instance, search.net)
     else:
         vectorised = Vectorised(search.instance, search.net, memory=False)
-    population, generations = sizes(run)
+    population, generations = sizes(run, len(vectorised.lower))
     seeds = [vectorised.encode(plan) for plan in _floors(search)] if run.option("seeded", default=True) else []
     run.enter("generations")
 
@@ -233,11 +239,22 @@ def _floors(search: LocalSearch) -> list[Plan]:
     return [search.best, *plans] if search.best is not None else plans
 
 
-def sizes(run: Run) -> tuple[int, int | None]:
-    """Population, an even number, and generations; None for as many as the time allows."""
+def sizes(run: Run, genes: int) -> tuple[int, int | None]:
+    """Population, an even number, and generations; None for as many as the time allows.
+
+    Raises
+    ------
+    InvalidInputError
+        For a population of fewer than 2 or of more genes than fit into memory, and for generations below 0.
+    """
     population = run.option("population", POPULATION)
     generations = run.option("generations", 0)
     assert isinstance(population, int) and isinstance(generations, int)
+    most = max(POPULATION, MOST_GENES // max(1, genes))
+    if not 2 <= population <= most:
+        raise InvalidInputError(f"option 'population' is {population:,}; it takes 2 to {most:,} for this problem")
+    if generations < 0:
+        raise InvalidInputError(f"option 'generations' is {generations:,}; it takes a whole number from 0 (no limit)")
     untimed = GENERATIONS if run.time_limit is None else None
     return max(4, population + population % 2), generations or untimed
 

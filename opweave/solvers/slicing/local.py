@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
-from opweave.problems.graph_arrays import IntArray
 from opweave.problems.result import Termination
 from opweave.problems.slicing import Slices, Slicing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
-from opweave.solvers.slicing.net import Net, is_limited, net_of
+from opweave.solvers.slicing.genes import scattered
+from opweave.solvers.slicing.net import Net, is_limited, judge, net_of
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, judged, report
 from opweave.solvers.slicing.rules import RULES, TARGETS
@@ -35,6 +35,15 @@ FIRST_HEAT = (0.004, 0.001, 0.0003)
 """Temperature at the beginning of a round as a share of the latency divided by ten; rounds take turns."""
 
 UNTIMED_ROUNDS = 6
+SEARCH_ROUNDS = 30
+"""Rounds without a time limit; the second while no plan fits."""
+
+SCATTERED = 100
+"""Random plans, of which one is a round's origin while none fits."""
+
+SCATTERED_EVERY = 5
+"""And in every fifth round where memory is limited: what fits may be far from the best plan so far."""
+
 STALE_ROUNDS = 60
 """Rounds without a gain after which small problems are left alone."""
 
@@ -103,6 +112,16 @@ class LocalSearch:
                 self.consider(judged(self.net, mode.copy(), cuts.copy()))
         return improved
 
+    def scatter(self, number: int) -> Plan:
+        """Of random plans the one that is nearest to being legal."""
+        rng = np.random.default_rng((self.run.seed, number, SCATTERED))
+        modes, cuts = scattered(self.instance, self.net, rng, SCATTERED)
+        found = judge(self.net, modes, cuts, memory=True)
+        i = int(np.lexsort((found.seconds, found.excess))[0])
+        plan = Plan(modes[i], cuts[i], float(found.seconds[i]), float(found.excess[i]))
+        self.consider(plan)
+        return plan
+
     def _penalty(self, origin: Plan) -> float:
         """Seconds that a byte over memory costs: the worst excess in sight costs ten times the latency."""
         if not is_limited(self.net):
@@ -114,12 +133,20 @@ class LocalSearch:
     def rounds(self, count: int | None) -> None:
         """So many rounds, from the best plan mostly; None: until stopped or small and stale."""
         starts = self.floors()
+        if not self.instance.names:
+            return  # there is nothing that a move could take
         number = stale = 0
         small = len(self.instance.names) * len(self.instance.devices) <= 40
-        while starts and (count is None or number < count) and not self.run.should_stop():
+        while (
+            starts
+            and (count is None or number < (count if self.best else SEARCH_ROUNDS))
+            and not self.run.should_stop()
+        ):
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
+            elif self.best is None or (number % SCATTERED_EVERY == 0 and is_limited(self.net)):
+                origin = self.scatter(number)
             stale = 0 if self.anneal_round(origin, number) else stale + 1
             number += 1
             if small and stale >= (STALE_ROUNDS if self.best is None else UNTIMED_ROUNDS):
@@ -167,8 +194,3 @@ register(
         targets=TARGETS,
     )
 )
-
-
-def as_arrays(plans: list[Plan]) -> tuple[IntArray, IntArray]:
-    """Modes and cuts of several plans, stacked."""
-    return np.stack([plan.mode for plan in plans]), np.stack([plan.cuts for plan in plans])

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slices, Slicing
 from opweave.solvers.registry import Feature, Solver, register
@@ -61,6 +62,8 @@ def pareto_front(
 
     Raises
     ------
+    InvalidInputError
+        For a time limit, population, number of generations or seed out of range.
     ContradictionError
         When it is easy to see that there is no plan.
     UnsupportedConstraintError
@@ -87,6 +90,10 @@ def pareto_front(
     """
     from opweave.solvers.registry import check_abilities, find_solver
 
+    if time_limit is not None and not 0.0 < time_limit < float("inf"):
+        raise InvalidInputError(f"time_limit is {time_limit}; it takes seconds above 0, or None for no limit")
+    if seed < 0:
+        raise InvalidInputError(f"seed is {seed}; it takes a whole number from 0")
     run = Run(time_limit=time_limit, seed=seed, options={"population": population, "generations": generations})
     check_abilities(problem, find_solver(problem, "nsga2"), run)
     search, front = _search(problem, run)
@@ -124,7 +131,7 @@ def by_fronts(generation: Generation) -> IntArray:
 def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
     search = local_search(problem, run)
     vectorised = Vectorised(search.instance, search.net, memory=True)
-    population, generations = sizes(run)
+    population, generations = sizes(run, len(vectorised.lower))
     plans = search.floors()
     left = run.remaining()
     with run.at_most(20.0 if left is None else ANNEALING_SHARE * left):

@@ -55,3 +55,10 @@ def test_no_plan_is_explained() -> None:
 
 def test_the_command_line_knows_its_word() -> None:
     assert view_for("slicing").problem_type is ow.Slicing
+
+
+def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:
+    problem = chain(costs=ow.Costs.from_table({op: {"a": 0.0, "b": 0.0} for op in "pq"}))
+    figure = show(problem, ow.solve(problem)).figure()
+    assert figure.axes[1].get_xlim()[0] == 0.0
+    assert figure.axes[0].get_title(loc="left").startswith("2 operators;")

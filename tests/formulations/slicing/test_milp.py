@@ -52,3 +52,25 @@ def _forbid(on: object) -> object:
 def test_readings_that_the_program_does_not_know_are_refused(fields: dict[str, str]) -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="dedicated"):
         ow.solve(chain(**fields), solver="highs")
+
+
+@pytest.mark.parametrize("rate", [1e4, 1.25e9, 1e12])
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+def test_times_of_unlike_sizes_are_told_apart(rate: float, scale: float) -> None:
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], rates=[rate, rate])
+    costs = ow.Costs.from_table({"p": {"a": 0.0, "b": 0.1 * scale}, "q": {"a": 0.0031 * scale, "b": 0.0}})
+    problem = chain(cluster=cluster, costs=costs, constraints=[ow.MaxDevices(count=1)])
+    result = ow.solve(problem, solver="highs")
+    assert result.status is ow.Status.OPTIMAL, result.reason
+    assert result.objective == pytest.approx(0.0031 * scale, rel=1e-6)
+
+
+def test_slow_links_are_not_taken_for_a_contradiction() -> None:
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], rates=[1e-3, 1e-3])
+    costs = ow.Costs.from_table({op: {"a": 1e-9, "b": 1e-9} for op in "pq"})
+    pins = [ow.Pin(op="p", device="a"), ow.Pin(op="q", device="b")]
+    result = ow.solve(
+        chain(cluster=cluster, costs=costs, constraints=pins), solver="highs", options={"head_start": False}
+    )
+    assert result.status is ow.Status.OPTIMAL, result.reason
+    assert result.objective == pytest.approx(32_000.0)

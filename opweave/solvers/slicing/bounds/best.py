@@ -15,7 +15,7 @@ from time import perf_counter
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
+from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower, lower_unless_short
 from opweave.problems.slicing import Slicing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -28,9 +28,6 @@ from opweave.solvers.slicing.order import running_order
 
 ROUNDING = 1e-9
 """Relative allowance for sums in floating point."""
-
-TOLERANCE = 1e-6
-"""Relative allowance for the linear program: an interior-point method's."""
 
 MOST_DEVICES = 6
 """Up to this many devices all their sets are looked at; beyond, a bound by speeds alone is all there is."""
@@ -54,6 +51,17 @@ GROWTH = 4.0
 logger = logging.getLogger("opweave")
 
 
+def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
+    """The instance to prove bounds on: where the rule depends on an open order, that of all dimensions.
+
+    With every device's memory limited, the rule counts what is free at each step, so another order may allow cuts that
+    this one does not.
+    """
+    if problem.dimension == "free" or not instance.order_matters(problem):
+        return instance
+    return lower(problem.model_copy(update={"dimension": "free"}), instance.names)
+
+
 def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
     """Report all bounds as far as the time allows; cells in so many steps at most."""
     blocks = blocks_of(instance)
@@ -61,7 +69,7 @@ def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
     _report(run, _by_speed(blocks), ROUNDING, "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
         return
-    alone = instant(blocks)
+    alone = instant(blocks, run.should_stop)
     _report(run, float(alone.sum()), ROUNDING, "operators one by one")
     first = 0 if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
     _by_cells(instance, alone, run, CELLS[: min(first, steps)])
@@ -79,9 +87,9 @@ def _by_program(blocks: Blocks, run: Run) -> None:
     if _columns(blocks) > MOST_COLUMNS or run.should_stop():
         return
     run.enter("linear program")
-    relaxed = relax(blocks, run.remaining())
-    if relaxed is not None:
-        _report(run, relaxed.value, TOLERANCE, "linear program over device sets")
+    value = relax(blocks, run.remaining())
+    if value is not None:
+        _report(run, value, ROUNDING, "linear program over device sets")
 
 
 def cell_steps(run: Run) -> int:
@@ -131,7 +139,8 @@ def _by_speed(blocks: Blocks) -> float:
 
 def solve_bound(problem: Slicing, run: Run) -> Outcome:
     """Bounds only; solver "bound"."""
-    prove(lower_unless_short(problem, running_order(problem, run)), run, cell_steps(run))
+    instance = lower_unless_short(problem, running_order(problem, run))
+    prove(bounding(problem, instance), run, cell_steps(run))
     return Outcome(run.termination())
 
 

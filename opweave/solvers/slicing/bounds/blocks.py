@@ -136,10 +136,33 @@ def _flow(instance: SlicingInstance, e: int, v: int) -> Constants:
     channels = int(instance.length[v, CHANNELS])
     if instance.whole[v] or channels == 0 or instance.wide[e] == channels:
         return by_rows
-    by_channels = (size, size, 0.0, 0.0, 0.0)
+    by_channels = (size, _joined_share(instance, e, v) if _joins(instance, e, v) else size, 0.0, 0.0, 0.0)
     if not windowed:
         return by_channels
     return (size, *(min(pair) for pair in zip(by_rows[1:], by_channels[1:], strict=True)))  # type: ignore[return-value]
+
+
+def _joins(instance: SlicingInstance, e: int, v: int) -> bool:
+    """Whether a flow is one of several that an operator puts side by side along the channels."""
+    channels = instance.channels[instance.tensor[e]]
+    return bool(instance.wide[e] == 1 and instance.deep[e] == 1 and channels < instance.length[v, CHANNELS])
+
+
+def _joined_share(instance: SlicingInstance, e: int, v: int) -> float:
+    """Bytes that a flow adds to the need per share: a part may be of the channels with the fewest bytes.
+
+    Channels of graph inputs that come from outside have none, nor have those of inputs of one channel, which every part
+    needs anyway.
+    """
+    bytes_of, channels = [], 0
+    for f in range(int(instance.flow_start[v]), int(instance.flow_start[v + 1])):
+        if _joins(instance, f, v):
+            t = instance.tensor[f]
+            bytes_of.append(float(instance.cell[t] * instance.rows[t]) if instance.producer[f] >= 0 else 0.0)
+            channels += int(instance.channels[t])
+    if channels < instance.length[v, CHANNELS]:
+        return 0.0
+    return min(bytes_of) * float(instance.channels[instance.tensor[e]])
 
 
 def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
@@ -165,10 +188,9 @@ def _mixing(instance: SlicingInstance) -> BoolArray:
 
 
 def _joined(instance: SlicingInstance) -> BoolArray:
-    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
-    parts = (instance.wide == 1) & (instance.channels[instance.tensor] < instance.length[reader, CHANNELS])
+    reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start)).tolist()
     joined = np.zeros(instance.operators, dtype=bool)
-    joined[reader[parts & (instance.deep == 1)]] = True
+    joined[[v for e, v in enumerate(reader) if _joins(instance, e, v)]] = True
     return joined
 
 

@@ -9,6 +9,8 @@ sum.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
@@ -17,10 +19,12 @@ from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 HALVINGS = 50
 
 
-def instant(blocks: Blocks) -> FloatArray:
-    """A lower bound of every operator's seconds. Shape (operators,)."""
+def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
+    """A lower bound of every operator's seconds, 0 for those that are left when stopped. Shape (operators,)."""
     best = np.full(blocks.operators, np.inf)
     for v in range(blocks.operators):
+        if should_stop():
+            break
         for members in subsets(blocks.devices):
             if all(blocks.most[v, k] > 0.0 for k in members):
                 best[v] = _least_time(blocks, v, members, best[v])

@@ -17,6 +17,7 @@ the rows), so the least value is a lower bound.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,24 +26,35 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 from opweave.solvers.slicing.bounds.whole_rows import Compositions, compositions, countable
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
 SCALE = 1000.0
-"""The best single-device time in the program's units."""
+"""The program's units for the seconds of the slowest devices, transfers included."""
+
+ROUNDING = 1e-14
+"""Of all terms of a proof, added up: what sums in floating point may be wrong by."""
 
 
 @dataclass(eq=False)
 class _Program:
-    """Columns and rows under construction: minimise cost x, low <= A x <= high, 0 <= x."""
+    """Columns and rows under construction: minimise cost x, low <= A x <= high, 0 <= x.
+
+    ``most`` is what no column needs to exceed: some least solution keeps to it.
+    """
 
     cost: list[float] = field(default_factory=list)
+    most: list[float] = field(default_factory=list)
     row: list[int] = field(default_factory=list)
     column: list[int] = field(default_factory=list)
     value: list[float] = field(default_factory=list)
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
 
-    def add_columns(self, count: int, cost: float = 0.0) -> list[int]:
+    def add_columns(self, count: int, cost: float = 0.0, most: float = 1.0) -> list[int]:
         first = len(self.cost)
         self.cost.extend([cost] * count)
+        self.most.extend([most] * count)
         return list(range(first, first + count))
 
     def add_row(self, low: float, high: float) -> int:
@@ -57,26 +69,16 @@ class _Program:
             self.value.append(value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
-    """Value of the program, and the price of every flow's shares on every device, shape (flows, devices)."""
+def relax(blocks: Blocks, seconds: float | None = None) -> float | None:
+    """Lower bound of the latency, in seconds, by the program; None when the time is up or the engine fails.
 
-    value: float
-    prices: FloatArray
-
-
-def relax(blocks: Blocks, seconds: float | None = None) -> Relaxed | None:
-    """Solve the program; None when the time is up or the engine fails.
-
-    The value is the engine's, right up to its tolerances.
+    The engine's prices of the rows are right up to its tolerances only; what they prove (:func:`_proved`) is exact.
     """
     unit = _unit(blocks) / SCALE
-    program, couplings = _write(blocks, unit)
-    solved = _solve(program, seconds)
-    if solved is None:
-        return None
-    value, duals = solved
-    return Relaxed(value * unit, duals[couplings] * unit)
+    program = _write(blocks, unit)
+    matrix = _matrix(program)
+    prices = _prices(program, matrix, seconds)
+    return None if prices is None else _proved(program, matrix, prices) * unit
 
 
 def _unit(blocks: Blocks) -> float:
@@ -86,7 +88,7 @@ def _unit(blocks: Blocks) -> float:
     return total + float(blocks.size.sum() / blocks.rate.min()) or 1.0
 
 
-def _write(blocks: Blocks, unit: float) -> tuple[_Program, IntArray]:
+def _write(blocks: Blocks, unit: float) -> _Program:
     program, devices = _Program(), blocks.devices
     couplings = np.asarray(
         [[program.add_row(0.0, 0.0) for _ in range(devices)] for _ in range(len(blocks.producer))], dtype=np.int64
@@ -107,7 +109,7 @@ def _write(blocks: Blocks, unit: float) -> tuple[_Program, IntArray]:
         for members in sets if told and blocks.channels[v] else ():
             if 1 < len(members) <= blocks.channels[v]:
                 _write_set(program, blocks, v, members, unit, couplings, feeds[v], one, by_rows=False)
-    return program, couplings
+    return program
 
 
 def _write_set(
@@ -127,7 +129,8 @@ def _write_set(
     Not by rows means along channels of which each reads everything.
     """
     (z,) = program.add_columns(1)
-    (t,) = program.add_columns(1, 1.0)
+    longest = float((blocks.intercept[v, list(members)] + blocks.slope[v, list(members)]).max()) / unit
+    (t,) = program.add_columns(1, 1.0, longest)
     u = program.add_columns(len(members))
     program.put(one, z, 1.0)
     total = program.add_row(0.0, 0.0)
@@ -152,13 +155,16 @@ def _write_set(
         c = program.add_columns(len(members))
         rows = []
         for i, k in enumerate(members):
-            program.put(times[i], c[i], scale / float(blocks.rate[k]) / unit)
+            seconds = scale / float(blocks.rate[k]) / unit
+            program.put(times[i], c[i], seconds)
             rows.append(program.add_row(-np.inf, 0.0))
             program.put(rows[i], c[i], -1.0)
             share = sum(float(blocks.per_share[e]) for e in group) if by_rows else 0.0
             fixed = sum(float(blocks.extra(e, members)[i] if by_rows else blocks.size[e]) for e in group)
             program.put(rows[i], u[i], share / scale)
             program.put(rows[i], z, fixed / scale)
+            program.most[c[i]] = (share + max(0.0, fixed)) / scale
+            program.most[t] += program.most[c[i]] * seconds
         for e in group:
             y = program.add_columns(blocks.devices)
             sums = program.add_row(0.0, 0.0)
@@ -176,6 +182,7 @@ def _write_whole_rows(program: _Program, found: Compositions, written: tuple[int
     z, t, u = written
     weights = program.add_columns(len(found.seconds))
     rest = [] if found.others is None else program.add_columns(len(u))
+    program.most[t] += max([*found.seconds.tolist(), found.others or 0.0]) / unit
     total, time = program.add_row(0.0, 0.0), program.add_row(-np.inf, 0.0)
     program.put(total, z, -1.0)
     program.put(time, t, -1.0)
@@ -193,13 +200,18 @@ def _write_whole_rows(program: _Program, found: Compositions, written: tuple[int
         program.put(shares[i], column, 1.0)
 
 
-def _solve(program: _Program, seconds: float | None) -> tuple[float, FloatArray] | None:
-    """Dual value and row prices, by an interior-point method without crossover."""
-    import highspy
+def _matrix(program: _Program) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
-    rows, columns = len(program.low), len(program.cost)
-    matrix = csr_matrix((program.value, (program.row, program.column)), shape=(rows, columns))
+    shape = (len(program.low), len(program.cost))
+    return csr_matrix((program.value, (program.row, program.column)), shape=shape)
+
+
+def _prices(program: _Program, matrix: csr_matrix, seconds: float | None) -> FloatArray | None:
+    """About the best prices of the rows, by an interior-point method without crossover."""
+    import highspy
+
+    rows, columns = matrix.shape
     engine = highspy.Highs()  # type: ignore[no-untyped-call]
     for name, value in (("output_flag", False), ("solver", "ipm"), ("run_crossover", "off"), ("threads", 1)):
         engine.setOptionValue(name, value)
@@ -219,5 +231,23 @@ def _solve(program: _Program, seconds: float | None) -> tuple[float, FloatArray]
     engine.run()
     if engine.getModelStatus() not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown):
         return None
-    duals = np.asarray(engine.getSolution().row_dual, dtype=np.float64)
-    return float(engine.getInfo().objective_function_value), duals
+    prices = np.asarray(engine.getSolution().row_dual, dtype=np.float64)
+    return prices if len(prices) == rows and np.isfinite(prices).all() else None
+
+
+def _proved(program: _Program, matrix: csr_matrix, prices: FloatArray) -> float:
+    """What prices prove, whatever they are: a lower bound of the program.
+
+    For every x with low <= A x <= high and 0 <= x <= most, cost x = p A x + (cost - p A) x, which is at least p low (p
+    high where a price is negative) plus most times what of the reduced costs is negative. Rounding is taken off.
+
+    Source: Neumaier and Shcherbina, Safe bounds in linear and mixed-integer linear programming (Mathematical
+    Programming 99, 2004).
+    """
+    low, high, most = np.asarray(program.low), np.asarray(program.high), np.asarray(program.most)
+    p = np.where(prices > 0.0, np.where(np.isfinite(low), prices, 0.0), np.where(np.isfinite(high), prices, 0.0))
+    sides = np.where(p > 0.0, p * np.where(p > 0.0, low, 0.0), p * np.where(p < 0.0, high, 0.0))
+    cost = np.asarray(program.cost)
+    lost = most * np.minimum(0.0, cost - matrix.T @ p)
+    sizes = np.abs(sides).sum() + float(most @ (cost + abs(matrix).T @ np.abs(p)))
+    return max(0.0, float(sides.sum() + lost.sum() - ROUNDING * sizes))
