@@ -23,6 +23,7 @@ _NEEDED = {
     "model_type": "should be an object with named fields",
     "dict_type": "should be an object with named fields",
     "string_too_short": "should not be empty",
+    "string_unicode": "should be a text without halves of characters (lone surrogates)",
 }
 _SHOWN = 60
 
@@ -78,7 +79,8 @@ def _first(error: ValidationError, data: object) -> tuple[str, str]:
     if first["type"] in ("value_error", "assertion_error"):
         text = str(inner) if inner is not None else first["msg"]
         return (f"{path}:" if path else ""), text
-    text = _NEEDED.get(first["type"]) or first["msg"].replace("Input should", "should").replace("Value error, ", "")
+    text = _NEEDED.get(first["type"]) or first["msg"].replace("Value error, ", "")
+    text = text.replace("Input should", "should").replace("String should", "should")
     return path or "the value", f"{text}, but is {_shown(first.get('input'))}"
 
 

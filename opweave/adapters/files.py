@@ -29,6 +29,20 @@ _CHUNK = 1 << 20
 _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
+def place(path: object) -> str:
+    """A file's name for messages, on one line.
+
+    Raises
+    ------
+    InvalidInputError
+        When ``path`` is not the name of a file at all.
+    """
+    name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
+    if not isinstance(name, str) or not name:
+        raise InvalidInputError(f"{path!r:.80} is no file name; give a text or a pathlib.Path")
+    return plain(name)
+
+
 def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
     """Read a file, unpacking it when its name ends in ``.gz``.
 
@@ -46,7 +60,7 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
     LimitExceededError
         When it is too large.
     """
-    where = plain(os.fspath(path))
+    where = place(path)
     try:
         about = Path(path).stat()
         if stat.S_ISDIR(about.st_mode):
@@ -109,7 +123,7 @@ def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> object:
     InvalidInputError, LimitExceededError
         With one sentence that says what is wrong and where.
     """
-    return parse_json(read_bytes(path, limits=limits), plain(os.fspath(path)), limits=limits)
+    return parse_json(read_bytes(path, limits=limits), place(path), limits=limits)
 
 
 def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> object:
@@ -283,7 +297,7 @@ def _neighbour(target: Path) -> Path:
 
 @contextlib.contextmanager
 def _polite_writing(path: PathLike) -> Iterator[None]:
-    where = plain(os.fspath(path))
+    where = place(path)
     try:
         yield
     except FileNotFoundError:

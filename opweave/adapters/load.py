@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opweave.adapters.complaints import complaint, plain
-from opweave.adapters.files import PathLike, read_json, write_text
+from opweave.adapters.complaints import complaint
+from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.inplace import INPLACE_KINDS
 from opweave.adapters.node_edge import from_node_edge
 from opweave.adapters.ort_profile import profile_costs
@@ -82,9 +83,13 @@ def load(
     ('y',)
     """
     family = family_of(model)
-    name = plain(os.fspath(model)) if isinstance(model, str | os.PathLike) else type(model).__name__
+    name = place(model) if isinstance(model, str | os.PathLike) else type(model).__name__
     if (args or kwargs) and family != "torch":
         raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; this one's inputs are already known")
+    if dims is not None and not isinstance(dims, Mapping):
+        raise InvalidInputError(
+            f'{name}: dims is {dims!r:.80}; it takes a mapping of names to sizes, as {{"batch": 1}}'
+        )
     if dims and family not in ("onnx", "keras"):
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this one's sizes are already fixed")
     if family == "torch":
@@ -104,6 +109,8 @@ def load(
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
     if family != "json":
+        if Path(model).is_dir():
+            raise InvalidInputError(f"{name}: this is a folder; name a file inside it")
         raise InvalidInputError(
             f"{name}: opweave reads .onnx, .json and .json.gz, and .pt2; rename or export the model"
         )
@@ -137,7 +144,7 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     InvalidInputError, LimitExceededError
         With one sentence that says what is wrong, where, and what to do.
     """
-    name = plain(os.fspath(path))
+    name = place(path)
     data = _read_object(path, limits)
     kind = data.get("kind")
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
@@ -163,7 +170,7 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
     InvalidInputError, LimitExceededError
         With one sentence that says what is wrong, where, and what to do.
     """
-    return _validated(Cluster, _read_object(path, limits), plain(os.fspath(path)))
+    return _validated(Cluster, _read_object(path, limits), place(path))
 
 
 def load_costs(
@@ -189,11 +196,14 @@ def load_costs(
     InvalidInputError, LimitExceededError
         With one sentence that says what is wrong, where, and what to do.
     """
-    name = plain(os.fspath(path))
+    name = place(path)
     data = read_json(path, limits=limits)
     if isinstance(data, list):
         return profile_costs(data, name, graph=graph, device=device)
     data = _object(data, name)
+    # An operator may have any name, so only what stands under these words tells another file from a table.
+    if any(isinstance(data.get(word), str | list) for word in ("kind", "nodes", "tensors", "status")):
+        raise InvalidInputError(f"{name}: these are no costs; {_instead(data)}")
     if isinstance(data.get("operators"), list):
         return _validated(Costs, data, name)
     try:
@@ -212,9 +222,9 @@ def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[So
     InvalidInputError, LimitExceededError
         With one sentence that says what is wrong, where, and what to do.
     """
-    name = plain(os.fspath(path))
+    name = place(path)
     data = _read_object(path, limits)
-    if "status" not in data and ("kind" in data or "nodes" in data or "operators" in data):
+    if "status" not in data:
         raise InvalidInputError(f"{name}: this is no result; {_instead(data)}")
     return _validated(Result[Solution], data, name)
 
@@ -231,7 +241,7 @@ def save(value: BaseModel, path: PathLike) -> None:
 
 
 def _read_object(path: PathLike, limits: Limits) -> dict[str, object]:
-    return _object(read_json(path, limits=limits), plain(os.fspath(path)))
+    return _object(read_json(path, limits=limits), place(path))
 
 
 def _object(data: object, name: str) -> dict[str, object]:

@@ -58,7 +58,8 @@ def from_networkx(
 
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise InvalidInputError(
-            f"a {type(graph).__name__} is no model; give a file name or a networkx.DiGraph with 'bytes' on every node"
+            f"an object of type {type(graph).__name__} is no model; give a file name or a networkx.DiGraph with "
+            "'bytes' on every node"
         )
     if graph and all(attributes.get("part") in _PARTS for _, attributes in graph.nodes(data=True)):
         return _from_parts(graph)

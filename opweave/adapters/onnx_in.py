@@ -75,7 +75,10 @@ def from_onnx(
     """
     proto, where = read_model(model, limits)
     graph, constants = prepare(proto, where, dims or {}, limits)
-    content = _Builder(graph, constants, where, inplace_kinds).content()
+    try:
+        content = _Builder(graph, constants, where, inplace_kinds).content()
+    except ValidationError as error:  # from one operator or tensor, such as a name of thousands of characters
+        raise complaint(error, f"{where}: {error.title}") from None
     try:
         return OpGraph.model_validate(content)
     except ValidationError as error:

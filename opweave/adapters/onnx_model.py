@@ -52,9 +52,23 @@ def read_model(model: PathLike | ModelProto, limits: Limits) -> tuple[ModelProto
         parsed = onnx.load_model_from_string(data)
     except Exception:  # protobuf has an error tree of its own
         raise InvalidInputError(f"{where}: not an ONNX model, or cut off; export or download it again") from None
+    _refuse_broken_names(parsed, where)
     if not parsed.graph.name:
         parsed.graph.name = Path(where).stem
     return parsed, where
+
+
+def _refuse_broken_names(model: ModelProto, where: str) -> None:
+    """Names that are not UTF-8 come out of protobuf as bytes, and only from files that something has damaged."""
+    graph = model.graph
+    values = (*_values(graph), *graph.initializer)
+    names = [graph.name, *(value.name for value in values)]
+    names += [dim.dim_param for value in _values(graph) for dim in value.type.tensor_type.shape.dim]
+    for node in graph.node:
+        names += [node.name, node.op_type, node.domain, *node.input, *node.output, *(a.name for a in node.attribute)]
+    broken = next((name for name in names if not isinstance(name, str)), None)
+    if broken is not None:
+        raise InvalidInputError(f"{where}: the name {broken!r:.80} is not UTF-8; export or download the model again")
 
 
 def prepare(
@@ -159,11 +173,12 @@ def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
 
 def inlined(model: ModelProto, where: str) -> ModelProto:
     """Put the bodies of model-local functions where they are called."""
+    import onnx.checker
     import onnx.inliner
 
     try:
         return onnx.inliner.inline_local_functions(model)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
         raise InvalidInputError(
             f"{where}: its model-local functions cannot be inlined ({' '.join(str(error).split())[:120]}); "
             "inline them with onnx.inliner before loading"

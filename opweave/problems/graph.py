@@ -16,6 +16,9 @@ from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spe
 if TYPE_CHECKING:
     import networkx as nx
 
+MAX_BYTES_TOGETHER = 2**62
+"""Most bytes of a graph's tensors and workspaces together: solvers count in whole numbers of 64 bits."""
+
 
 class Tensor(Spec):
     """A piece of memory that operators read and write.
@@ -217,6 +220,12 @@ def _check_sizes(graph: OpGraph) -> None:
     ):
         if count > cap:
             raise ValueError(f"the graph has {count:,} {what}; opweave takes at most {cap:,}")
+    owned = sum(tensor.bytes for tensor in graph.tensors if tensor.alias_of is None)
+    held = owned + sum(op.workspace_bytes for op in graph.operators)
+    if held > MAX_BYTES_TOGETHER:
+        raise ValueError(
+            f"tensors and workspaces add up to {held:,} bytes; opweave takes at most 2**62 in all, so check the sizes"
+        )
 
 
 def _check_references(graph: OpGraph) -> None:
@@ -233,6 +242,8 @@ def _check_references(graph: OpGraph) -> None:
                 if name not in known:
                     raise ValueError(f"operator {op.id!r} {role} {name!r}, which the graph does not define")
         for name in op.outputs:
+            if writer.get(name) == op.id:
+                raise ValueError(f"operator {op.id!r} lists {name!r} twice among its outputs")
             if name in writer:
                 raise ValueError(f"tensor {name!r} is written by both {writer[name]!r} and {op.id!r}")
             writer[name] = op.id
@@ -258,8 +269,8 @@ def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:
             if above is None:
                 root[name] = name
                 break
-            if above == tensor.id:
-                raise ValueError(f"tensor {tensor.id!r} is an alias of itself")
+            if above == name:
+                raise ValueError(f"tensor {name!r} is an alias of itself")
             if len(chain) > len(parent):
                 raise ValueError(f"the aliases of tensor {tensor.id!r} run in a circle")
             name = above

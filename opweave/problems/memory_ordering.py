@@ -12,10 +12,13 @@ from typing import ClassVar, Literal
 
 from pydantic import model_validator
 
-from opweave.problems.graph import Operator
+from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
+
+LARGEST_TOTAL = 2**62
+"""Largest sum of footprints that may come up: solvers count in whole numbers of 64 bits."""
 
 InPlace = Literal["none", "first", "any"]
 
@@ -111,6 +114,8 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
     @model_validator(mode="after")
     def _check(self) -> MemoryOrdering:
         check_constraints(self.constraints, self)
+        if self.objective == "total":
+            _check_total(self.graph)
         return self
 
     def reading(self) -> str:
@@ -136,6 +141,16 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
             )
         objective = profile.peak_bytes if self.objective == "peak" else profile.total_bytes
         return Evaluation(objective=objective, violations=tuple(violations), details=profile)
+
+
+def _check_total(graph: OpGraph) -> None:
+    """Refuse sums that whole numbers of 64 bits, in which solvers count, could not hold."""
+    held = sum(graph.owned_bytes.values()) + max((op.workspace_bytes for op in graph.operators), default=0)
+    if len(graph.operators) * held > LARGEST_TOTAL:
+        raise ValueError(
+            f"the total over {len(graph.operators):,} steps of up to {held:,} bytes could exceed 2**62; check the "
+            "sizes, or take objective 'peak'"
+        )
 
 
 def _membership(problem: MemoryOrdering, solution: Ordering) -> list[Violation]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 
 from opweave.adapters.files import parse_json
-from opweave.adapters.load import load, load_cluster, load_problem, load_result, save
+from opweave.adapters.load import load, load_cluster, load_costs, load_problem, load_result, save
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
@@ -150,3 +151,36 @@ def test_importing_opweave_loads_nothing_heavy() -> None:
     code = f"import sys, opweave; print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("reader", [load_problem, load_result, load_costs, load_cluster])
+@pytest.mark.parametrize("path", [None, 3, b"net.json", "", ["net.json"]])
+def test_what_is_no_file_name_is_refused(reader: Callable[[object], object], path: object) -> None:
+    with pytest.raises(InvalidInputError, match="is no file name; give a text"):
+        reader(path)
+
+
+def test_a_folder_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match="this is a folder"):
+        load(tmp_path)
+
+
+def test_dims_are_a_mapping(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInputError, match=r"dims is .* it takes a mapping"):
+        load(tmp_path / "net.onnx", dims=[("N", 1)])
+
+
+def test_other_files_are_no_costs_and_no_results(
+    tmp_path: Path, graph: OpGraph, problem: MemoryOrdering, result: Result[Ordering]
+) -> None:
+    for value, is_a in ((graph, "a model graph"), (problem, "a problem"), (result, "a result")):
+        save(value, tmp_path / "other.json")
+        with pytest.raises(InvalidInputError, match=f"these are no costs; this is {is_a}"):
+            load_costs(tmp_path / "other.json")
+    with pytest.raises(InvalidInputError, match="this is no result"):
+        load_result(write(tmp_path / "empty.json", "{}"))
+
+
+def test_operators_may_be_called_like_fields(tmp_path: Path) -> None:
+    table = {"nodes": {"cpu": 1.0}, "status": {"cpu": 2.0}, "kind": {"cpu": 3.0}}
+    assert load_costs(write(tmp_path / "costs.json", json.dumps(table))).operators == ("nodes", "status", "kind")

@@ -43,9 +43,9 @@ def test_what_is_no_model_is_refused() -> None:
         (no_size, "networkx node 'a' has no attribute 'bytes'"),
         (cycle, "the graph has a cycle"),
         (broken, "not as to_networkx writes it"),
-        (nx.Graph(), "a Graph is no model"),
-        (nx.MultiDiGraph(), "a MultiDiGraph is no model"),
-        (42, "a int is no model"),
+        (nx.Graph(), "an object of type Graph is no model"),
+        (nx.MultiDiGraph(), "an object of type MultiDiGraph is no model"),
+        (42, "an object of type int is no model"),
         (nx.DiGraph(), "nodes is empty"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):

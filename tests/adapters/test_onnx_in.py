@@ -339,3 +339,28 @@ def test_limits_hold(tmp_path: Path) -> None:
         load(path, limits=Limits(operators=2))
     with pytest.raises(LimitExceededError, match="over the limit of 10"):
         load(path, limits=Limits(file_bytes=10))
+
+
+def test_a_name_that_is_too_long_or_not_utf8_is_refused(tmp_path: Path) -> None:
+    long = model([relu(name="r" * 5000)], [value("x", [1])], [value("y", [1])])
+    with pytest.raises(InvalidInputError, match="Operator: id should have at most 1024 characters"):
+        from_onnx(long)
+    damaged = tmp_path / "damaged.onnx"
+    sound = model([relu(name="marked")], [value("x", [1])], [value("y", [1])])
+    damaged.write_bytes(sound.SerializeToString().replace(b"marked", b"mark\xff\xfe"))
+    with pytest.raises(InvalidInputError, match="is not UTF-8"):
+        from_onnx(damaged)
+
+
+def test_a_function_that_calls_itself_is_refused() -> None:
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    again = helper.make_node("F", ["a"], ["b"], domain="own")
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("F", ["x"], ["y"], domain="own")], "g", [value("x", [1])], [value("y", [1])]
+        ),
+        opset_imports=opsets,
+        functions=[helper.make_function("own", "F", ["a"], ["b"], [again], opsets)],
+    )
+    with pytest.raises(InvalidInputError, match="cannot be inlined"):
+        from_onnx(proto)

@@ -79,6 +79,8 @@ REFUSED = {
     "tensor 'x' is written by both 'a' and 'b'": lambda: graph({"a": "-> x", "b": "-> x"}, {"x": 1}),
     "graph output 'ghost' is not among the tensors": lambda: graph({}, {}, outputs=["ghost"]),
     "tensor 'v' is an alias of 'ghost', which the graph does not define": lambda: graph({}, {"v": "ghost"}),
+    "operator 'a' lists 'x' twice among its outputs": lambda: graph({"a": "-> x x"}, {"x": 1}),
+    "the aliases of tensor 't' run in a circle": lambda: graph({}, {"t": "s", "s": "t"}),
     "tensor 'v' is an alias of itself": lambda: graph({"a": "v ->"}, {"v": "v"}),
     "the aliases of tensor 'u' run in a circle": lambda: graph({}, {"u": "v", "v": "w", "w": "v"}),
     "operator 'a' writes 'v', an alias of storage 'x', without reading that storage": lambda: graph(

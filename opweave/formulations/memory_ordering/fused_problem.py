@@ -53,6 +53,7 @@ class _Writer:
         self._nodes = nodes
         self._home = {self._graph.operators[v].id: k for k, node in enumerate(nodes) for v in node.members}
         self._owners = [tensor.id for tensor in self._graph.tensors if tensor.alias_of is None]
+        self._roots = frozenset(self._owners)
         self._names = self._name_nodes()
         self._tensor = {tensor.id: self._kept_as(tensor.id) for tensor in self._graph.tensors}
 
@@ -108,8 +109,8 @@ class _Writer:
     def _fused(self, node: Node, name: str) -> Operator:
         members = [self._graph.operators[v] for v in node.members]
         inside = {tensor for op in members for tensor in op.outputs}
-        views = {self._tensor[tensor] for op in members for tensor in op.inputs} - inside - set(self._owners)
-        made_views = {tensor for tensor in inside if self._tensor[tensor] == tensor} - set(self._owners)
+        views = {self._tensor[tensor] for op in members for tensor in op.inputs} - inside - self._roots
+        made_views = {tensor for tensor in inside if self._tensor[tensor] == tensor} - self._roots
         return Operator(
             id=name,
             kind="fused",

@@ -8,8 +8,9 @@ the paper grows its candidates from each tensor). What may be fused is decided i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
+from itertools import takewhile
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.fused_problem import fused_problem
@@ -30,7 +31,9 @@ MOST_HOPS = 8
 """How many post-dominators of an operator are tried as the end of a sub-graph."""
 
 
-def fuse(problem: MemoryOrdering) -> Reduction[MemoryOrdering, Ordering]:
+def fuse(
+    problem: MemoryOrdering, should_stop: Callable[[], bool] = lambda: False
+) -> Reduction[MemoryOrdering, Ordering]:
     """Fuse operators that may run back to back without changing the least peak.
 
     Every fused operator of the smaller problem is an ordinary one: its ``workspace_bytes`` carry the inner peak of the
@@ -41,6 +44,13 @@ def fuse(problem: MemoryOrdering) -> Reduction[MemoryOrdering, Ordering]:
     unfused: operators that side constraints name, and what :func:`~.subgraphs.fuse_group` cannot prove or express.
     The problem comes back unchanged for objective ``"total"``, for contradictory constraints, and for constraints
     without an ``"order_arcs"`` expression, about which nothing is known.
+
+    Parameters
+    ----------
+    problem
+        Any ordering problem.
+    should_stop
+        Asked now and then; what has been fused until then is exact, too.
 
     Examples
     --------
@@ -70,7 +80,7 @@ def fuse(problem: MemoryOrdering) -> Reduction[MemoryOrdering, Ordering]:
     except ContradictionError:
         return identity(problem)
     index = problem.graph.operator_index
-    nodes = _fused(problem, instance, {index[name] for arc in arcs for name in arc})
+    nodes = _fused(problem, instance, {index[name] for arc in arcs for name in arc}, should_stop)
     if len(nodes) == instance.operators:
         return identity(problem)
     return fused_problem(problem, nodes, arcs)
@@ -87,19 +97,26 @@ def _order_arcs(problem: MemoryOrdering) -> list[tuple[str, str]] | None:
     return arcs
 
 
-def _fused(problem: MemoryOrdering, instance: OrderingInstance, named: set[int]) -> list[Node]:
+def _fused(
+    problem: MemoryOrdering, instance: OrderingInstance, named: set[int], should_stop: Callable[[], bool]
+) -> list[Node]:
     nodes = single_nodes(problem, instance)
     refused: set[tuple[Node, ...]] = set()
-    while True:
+
+    def going_on(_: object) -> bool:
+        return not should_stop()
+
+    while not should_stop():
         graph = NodeGraph(nodes, instance, problem.in_place)
         frozen = {k for k, node in enumerate(nodes) if not named.isdisjoint(node.members)}
-        fused = _fuse_disjoint(graph, _pairs(graph), frozen, refused)
+        fused = _fuse_disjoint(graph, takewhile(going_on, _pairs(graph)), frozen, refused)
         if not fused:
-            fused = _fuse_disjoint(graph, _regions(graph), frozen, refused)
+            fused = _fuse_disjoint(graph, takewhile(going_on, _regions(graph)), frozen, refused)
         if not fused:
-            return nodes
+            break
         gone = {k for group, _ in fused for k in group}
         nodes = [node for k, node in enumerate(nodes) if k not in gone] + [node for _, node in fused]
+    return nodes
 
 
 def _fuse_disjoint(

@@ -31,6 +31,7 @@ from enum import Enum
 
 from opweave.formulations.memory_ordering.inner_states import InnerStates, InnerStorage
 from opweave.formulations.memory_ordering.nodes import Node, NodeGraph
+from opweave.problems.limits import MAX_BYTES
 
 
 class Death(Enum):
@@ -203,6 +204,8 @@ def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: S
         workspace=peak - sum(graph.size[s] for s in writes),
         inplace_ok=False,
     )
+    if node.workspace > MAX_BYTES:
+        return None
     return node if node.workspace >= 0 else _overwriting(graph, node, deaths)
 
 

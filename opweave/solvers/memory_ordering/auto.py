@@ -5,13 +5,16 @@ It contains every named order, so it is never worse than any of them.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import replace
+
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
-from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, end_of_peak_search, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.exact import MOST_STATES, minimise_peak, only_arcs
 from opweave.solvers.memory_ordering.net import net_of
-from opweave.solvers.memory_ordering.totals import improve_total, total_bound
+from opweave.solvers.memory_ordering.totals import improve_total, report_greedy_totals, total_bound
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -22,6 +25,9 @@ UNTIMED_WORK = 100_000_000
 ENGINE_OPERATORS = 1_000
 ENGINE_SECONDS = 10.0
 """For the total: up to this size the pairwise integer program is tried, for this long, before the state search."""
+
+BOUND_SHARE = 0.25
+"""For the total: most of the time left that may go into the bound before local search begins."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -37,13 +43,18 @@ def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
-    if problem.limit_bytes is not None:
+    if problem.limit_bytes is not None and run.best is None:
         under = _under_the_limit(problem, instance, run, most_states)
         if under.infeasible or run.best is None:
             return under
-    improve_total(problem, instance, run)
-    bound, source = total_bound(net_of(instance))
-    run.proved(bound, source)
+    starts = report_greedy_totals(problem, instance, run)
+    left = run.remaining()
+    with nullcontext() if left is None else run.at_most(left * BOUND_SHARE):
+        run.enter("minimum cuts")
+        run.proved(*total_bound(net_of(instance), run.should_stop))
+    if run.closed() or run.should_stop():
+        return Outcome(run.termination())
+    improve_total(problem, instance, run, starts)
     if run.closed() or run.should_stop():
         return Outcome(run.termination())
     if instance.operators <= ENGINE_OPERATORS:
@@ -56,8 +67,6 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
 
 def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
     """Find any order under the limit, or prove that there is none; the order becomes the run's first incumbent."""
-    limit = problem.limit_bytes
-    assert limit is not None
     scout = Run(
         time_limit=run.remaining(),
         callback=lambda progress: run.should_stop() or progress.objective is not None,
@@ -68,9 +77,9 @@ def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: R
         judged = problem.evaluate(scout.best)  # type: ignore[arg-type]
         if judged.objective is not None:
             run.found(scout.best, judged.objective)
-    elif not outcome.infeasible and outcome.termination is Termination.COMPLETED:
-        return end_of_peak_search(PeakSearch(problem, instance, scout))
-    return outcome
+    # The scout was interrupted in any case; why the run ended, only the run itself knows.
+    stopped = outcome.termination is Termination.INTERRUPTED
+    return replace(outcome, termination=run.termination()) if stopped else outcome
 
 
 register(

@@ -15,18 +15,21 @@ only one other leads to is not remembered, so that long chains take no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
-from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound
+from opweave.solvers.memory_ordering.bounds import forced_footprints
 from opweave.solvers.memory_ordering.net import net_of
+from opweave.solvers.memory_ordering.orders import BY_NAME
 from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
-from opweave.solvers.memory_ordering.totals import CUT_OPERATORS, FORCED_OPERATORS
+from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, least_footprints
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -172,6 +175,20 @@ class _Search:
             self.found(list(self.walk.path), metric)
 
 
+def state_budget(run: Run, default: int) -> int:
+    """The option ``max_states``.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is not a whole number from 1.
+    """
+    most = run.option("max_states", default)
+    if not isinstance(most, int) or most < 1:
+        raise InvalidInputError(f"option 'max_states' is {most!r}; it takes a whole number from 1")
+    return most
+
+
 def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
     """Search all states, both objectives, under limit, order arcs and step rules."""
     instance = lower(problem)
@@ -183,7 +200,8 @@ def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
     if run.closed():
         return Outcome(run.termination())
     if not search.complete():
-        return Outcome(run.termination() if run.should_stop() else Termination.BUDGET)
+        stopped = run.termination() if run.should_stop() else Termination.BUDGET
+        return Outcome(stopped, reason="no order was found before the search ended" if run.best is None else None)
     if run.objective is None:
         return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, run))
     run.proved(run.objective, "btsearch")
@@ -195,18 +213,16 @@ def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequ
     start = instance.start_bytes() if peak else 0
     least: list[int] | None = None
     if not run.option("plain", default=False):
-        footprints, source = _least_footprints(instance, problem.objective)
-        run.proved(max(start, int(footprints.max(initial=0))) if peak else int(footprints.sum()), source)
+        _report_listed_order(problem, instance, run)
+        footprints = _prove_floor(problem, instance, run)
         least = [0] * instance.operators if peak else footprints.tolist()
-    max_states = run.option("max_states", MOST_BYTES // (STATE_BYTES + instance.operators // 8))
-    assert isinstance(max_states, int)
     return _Search(
         walk=StateWalk(instance, rules, problem.limit_bytes),
         combine=_larger if peak else _sum,
         metric=start,
         least=least,
         ceiling=None if run.objective is None else int(run.objective),
-        max_states=max_states,
+        max_states=state_budget(run, MOST_BYTES // (STATE_BYTES + instance.operators // 8)),
         operators=instance.operators,
         should_stop=run.should_stop,
         found=lambda path, metric: _report(instance, run, path, metric),
@@ -217,14 +233,29 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
     run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric)
 
 
-def _least_footprints(instance: OrderingInstance, objective: str) -> tuple[IntArray, str]:
-    """What every step needs in any order, and the bound that says so: the better, the smaller the graph."""
+def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
+    """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
     net = net_of(instance)
-    if objective == "total" and instance.operators <= CUT_OPERATORS:
-        return np.asarray([step_bound(net, v).value for v in range(instance.operators)], dtype=np.int64), "sum of L2"
-    if instance.operators <= FORCED_OPERATORS:
-        return forced_footprints(net), "L1" if objective == "peak" else "sum of L1"
-    return np.zeros(instance.operators, dtype=np.int64), "the graph inputs"
+    left = run.remaining()
+    with nullcontext() if left is None else run.at_most(left / 2):
+        if problem.objective == "total":
+            footprints, source = least_footprints(net, run.should_stop)
+            run.proved(int(footprints.sum()), source if source == "nothing" else f"sum of {source}")
+            return footprints
+        if instance.operators > FORCED_OPERATORS or run.should_stop():
+            run.proved(instance.start_bytes(), "the graph inputs")
+            return np.zeros(instance.operators, dtype=np.int64)
+        footprints = forced_footprints(net)
+        run.proved(max(instance.start_bytes(), int(footprints.max(initial=0))), "L1")
+        return footprints
+
+
+def _report_listed_order(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> None:
+    """Begin with the operators as they are listed, if that is allowed: a large graph may take all time otherwise."""
+    order = instance.ordering(BY_NAME["definition"](instance))
+    judged = problem.evaluate(order)
+    if judged.feasible and judged.objective is not None:
+        run.found(order, judged.objective)
 
 
 def _inputs_too_large(start: int, limit: int) -> str:

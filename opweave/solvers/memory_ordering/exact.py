@@ -241,8 +241,7 @@ def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak to proven optimality; solver "exact"."""
     if problem.objective == "total" or not only_arcs(problem):
         return btsearch.solve_btsearch(problem, run)
-    instance = lower(problem)
-    return minimise_peak(problem, instance, run, int(run.option("max_states", MOST_STATES)))  # type: ignore[arg-type]
+    return minimise_peak(problem, lower(problem), run, btsearch.state_budget(run, MOST_STATES))
 
 
 def only_arcs(problem: MemoryOrdering) -> bool:
@@ -272,7 +271,7 @@ def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
     if peaks.settled():
         return end_of_peak_search(peaks)
     if not peaks.search(most_states):
-        return Outcome(Termination.BUDGET)
+        return Outcome(Termination.BUDGET, reason=_short_of_limit(peaks))
     return end_of_peak_search(peaks)
 
 
@@ -280,13 +279,23 @@ def end_of_peak_search(peaks: PeakSearch) -> Outcome:
     """How a peak search ended: infeasible when its bound exceeds the limit, else as its run says."""
     limit = peaks.problem.limit_bytes
     if limit is None or not peaks.hopeless:
-        return Outcome(peaks.run.termination())
+        return Outcome(peaks.run.termination(), reason=_short_of_limit(peaks))
     needed = "exactly" if peaks.closed else "at least"
     where = "" if peaks.bounding_operator is None else f" (operator {peaks.bounding_operator!r} cannot run with less)"
     return Outcome(
         infeasible=True,
         reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; "
         f"that is {peaks.bound - limit:,} bytes more than the limit of {limit:,}",
+    )
+
+
+def _short_of_limit(peaks: PeakSearch) -> str | None:
+    """Why there is no plan although none was proved impossible; None when there is one."""
+    if peaks.run.best is not None:
+        return None
+    return (
+        f"no order within the limit of {peaks.problem.limit_bytes:,} bytes was found; the best one needs "
+        f"{peaks.peak:,}, and every order needs at least {peaks.bound:,}"
     )
 
 

@@ -10,6 +10,7 @@ RPO.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -60,7 +61,10 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     if not isinstance(parts, int) or parts < 1:
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
     instance = lower(problem)
-    reduction = fuse(problem)
+    run.enter("fusion")
+    left = run.remaining()
+    with nullcontext() if left is None else run.at_most(left / 2):
+        reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
     order = rpo(small)
     report(problem, instance, instance.positions(reduction.lift(small.ordering(order))), run)
@@ -81,7 +85,7 @@ def _reordered(
     net = net_of(instance)
     cost = footprints.sized(10 * len(net.reads))(net, order)
     busiest = order[cost == cost.max(initial=0)]
-    pieces = cut_into_parts(net, order, parts)
+    pieces = cut_into_parts(net, order, min(parts, len(order)))
     chosen = [k for k, piece in enumerate(pieces) if np.isin(busiest, piece).any()]
     for count, k in enumerate(chosen):
         if run.should_stop():

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_ordering.net import Net, initial_bytes, initial_left, pass_over, step
 
+SLICE = 5_000_000
+"""Steps over a neighbour (tens of nanoseconds each when compiled) between two looks at the clock."""
 
-def shift(net: Net, order: IntArray, ceiling: int, sweeps: int) -> IntArray:
+
+def shift(
+    net: Net, order: IntArray, ceiling: int, sweeps: int, should_stop: Callable[[], bool] = lambda: False
+) -> IntArray:
     """An order with a total no higher, and no footprint above ``ceiling`` unless the given order had one.
 
     Parameters
@@ -20,17 +27,29 @@ def shift(net: Net, order: IntArray, ceiling: int, sweeps: int) -> IntArray:
         Bytes that no moved step may exceed.
     sweeps
         Most passes over the operators; a pass without a move ends the search.
+    should_stop
+        Asked now and then; what is gained until then is kept.
     """
     better = order.copy()
-    shift_all.sized(20 * len(order) ** 2)(net, better, ceiling, sweeps)
+    for _ in range(sweeps):
+        at, gained = 0, 0
+        while at < len(order):
+            if should_stop():
+                return better
+            at, more = shift_from.sized(min(20 * len(order) ** 2, SLICE))(net, better, ceiling, at, SLICE)
+            gained += more
+        if gained == 0:
+            break
     return better
 
 
 @inlined
 def _best_place(
     net: Net, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
-) -> tuple[int, int]:
-    """Best gain and position for moving the operator at ``at`` in direction ``sign``; restores ``left``.
+) -> tuple[int, int, int]:
+    """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours looked at.
+
+    Restores ``left``.
 
     ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
     by one; after k of them the operator's own step is priced in the state that they leave.
@@ -71,44 +90,46 @@ def _best_place(
         i += sign
     for k in range(moved):
         pass_over(net, order[at + sign * (k + 1)], left, -sign)
-    return best_gain, best_at
+    return best_gain, best_at, moved
 
 
 @kernel
-def shift_all(net: Net, order: IntArray, ceiling: int, sweeps: int) -> int:
-    """Improve ``order`` in place; returns the bytes gained in total."""
+def shift_from(net: Net, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
+    """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
+
+    Returns the position to go on from, ``len(order)`` at the end of the sweep, and the bytes gained.
+    """
     count = len(order)
     gained = 0
-    for _ in range(sweeps):
-        gained_before = gained
-        left = initial_left(net, 1)
-        live = initial_bytes(net, 1)
-        at = 0
-        while at < count:
-            u = order[at]
-            _, far = step(net, u, live, left, 1)
-            gain, place = _best_place(net, order, at, 1, live, left, ceiling)
-            pass_over(net, u, left, 1)
-            back_gain, back_place = _best_place(net, order, at, -1, far, left, ceiling)
-            if gain == 0 and back_gain == 0:
-                live = far
-                at += 1
-                continue
-            pass_over(net, u, left, -1)
-            if gain >= back_gain:
-                gained += gain
-                for i in range(at, place):
-                    order[i] = order[i + 1]
-                order[place] = u
-                continue
-            gained += back_gain
-            for i in range(at - 1, back_place - 1, -1):
-                w = order[i]
-                _, live = step(net, w, live, left, -1)
-                pass_over(net, w, left, -1)
-                order[i + 1] = w
-            order[back_place] = u
-            at = back_place
-        if gained == gained_before:
-            break
-    return gained
+    left = initial_left(net, 1)
+    live = initial_bytes(net, 1)
+    for position in range(at):
+        _, live = step(net, order[position], live, left, 1)
+        pass_over(net, order[position], left, 1)
+    while at < count and work > 0:
+        u = order[at]
+        _, far = step(net, u, live, left, 1)
+        gain, place, seen = _best_place(net, order, at, 1, live, left, ceiling)
+        pass_over(net, u, left, 1)
+        back_gain, back_place, seen_back = _best_place(net, order, at, -1, far, left, ceiling)
+        work -= seen + seen_back + 1
+        if gain == 0 and back_gain == 0:
+            live = far
+            at += 1
+            continue
+        pass_over(net, u, left, -1)
+        if gain >= back_gain:
+            gained += gain
+            for i in range(at, place):
+                order[i] = order[i + 1]
+            order[place] = u
+            continue
+        gained += back_gain
+        for i in range(at - 1, back_place - 1, -1):
+            w = order[i]
+            _, live = step(net, w, live, left, -1)
+            pass_over(net, w, left, -1)
+            order[i + 1] = w
+        order[back_place] = u
+        at = back_place
+    return at, gained

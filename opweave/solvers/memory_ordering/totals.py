@@ -5,6 +5,8 @@ No safe moves are known for the total, so proofs come from the search over state
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
@@ -25,45 +27,75 @@ FORCED_OPERATORS = 30_000
 NO_CEILING = 1 << 62
 
 
-def total_bound(net: Net) -> tuple[int, str]:
-    """A lower bound of the total: the least footprint of every step, summed; and the bound it is made of.
+def least_footprints(net: Net, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
+    """The least footprint of every operator's step in any order, and the bounds that say so. Shape (operators,).
 
-    L2 (a minimum cut for each operator) up to 2,000 operators, L1 up to 30,000, else each operator's own bytes.
+    L2 (a minimum cut for each operator, as far as time allows) up to 2,000 operators, L1 up to 30,000, else nothing.
     """
     count = len(net.made)
-    if count <= CUT_OPERATORS:
-        return sum(step_bound(net, v).value for v in range(count)), "sum of L2"
-    if count <= FORCED_OPERATORS:
-        return int(forced_footprints(net).sum()), "sum of L1"
-    return 0, "nothing"
+    if count > FORCED_OPERATORS or should_stop():
+        return np.zeros(count, dtype=np.int64), "nothing"
+    least = forced_footprints(net)
+    if count > CUT_OPERATORS:
+        return least, "L1"
+    for v in range(count):
+        if should_stop():
+            return least, "L1 and L2"
+        least[v] = step_bound(net, v).value
+    return least, "L2"
 
 
-def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> None:
-    """Report ever better orders under the limit: shifted greedy orders, then kicks of the best one."""
+def total_bound(net: Net, should_stop: Callable[[], bool] = lambda: False) -> tuple[int, str]:
+    """A lower bound of the total: the least footprint of every step, summed; and the bound it is made of."""
+    least, source = least_footprints(net, should_stop)
+    return int(least.sum()), source if source == "nothing" else f"sum of {source}"
+
+
+def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
+    """Report the named orders and the greedy portfolio, and the run's best so far, as far as they respect the limit."""
     net = net_of(instance)
-    ceiling = NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
     run.enter("greedy orders")
-    starts = [BY_NAME[name](instance) for name in ("definition", "rpo", "bfs", "dfs")]
-    starts += [greedy(net, sign, rule) for sign, rule in PORTFOLIO]
-    if run.best is not None:
-        starts.append(instance.positions(run.best))  # type: ignore[arg-type]
+    known = run.best
+    kept: list[IntArray] = []
+    for order in _starts(instance, net):
+        if peak(net, order) <= _ceiling(problem):
+            kept.append(order)
+            run.found(instance.ordering(order), total(net, order))
+        if run.should_stop():
+            break
+    return kept if known is None else [instance.positions(known), *kept]  # type: ignore[arg-type]
+
+
+def _starts(instance: OrderingInstance, net: Net) -> Iterator[IntArray]:
+    for build in BY_NAME.values():
+        yield build(instance)
+    for sign, rule in PORTFOLIO:
+        yield greedy(net, sign, rule)
+
+
+def _ceiling(problem: MemoryOrdering) -> int:
+    return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
+
+
+def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, starts: Sequence[IntArray]) -> None:
+    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best."""
+    net = net_of(instance)
+    ceiling = _ceiling(problem)
+    run.enter("local search")
     best: IntArray | None = None
-    for start in starts:
-        if peak(net, start) > ceiling:
-            continue
-        order = shift(net, start, ceiling, SWEEPS)
+    for start in sorted(starts, key=lambda order: total(net, order)):
+        order = shift(net, start, ceiling, SWEEPS, run.should_stop)
         if best is None or total(net, order) < total(net, best):
             best = order
             run.found(instance.ordering(best), total(net, best))
         if run.should_stop():
             return
-    if best is not None:
+    if best is not None and len(best) > 1:
         _kick(net, instance, best, ceiling, run)
 
 
 def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run) -> None:
     """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
-    run.enter("local search")
     rng = np.random.default_rng(run.seed)
     value = total(net, best)
     for _ in range(KICKS):
@@ -74,7 +106,7 @@ def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, ru
             _move_at_random(net, order, rng)
         if peak(net, order) > ceiling:
             continue
-        order = shift(net, order, ceiling, SWEEPS)
+        order = shift(net, order, ceiling, SWEEPS, run.should_stop)
         found = total(net, order)
         if found <= value:
             if found < value:

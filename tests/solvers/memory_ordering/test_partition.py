@@ -60,7 +60,7 @@ def test_only_the_part_with_the_peak_is_ordered_exactly(monkeypatch: pytest.Monk
         seen.append({op.id for op in part.graph.operators})
         return solve_exact(part, run)
 
-    monkeypatch.setattr(partition, "fuse", identity)
+    monkeypatch.setattr(partition, "fuse", lambda problem, should_stop: identity(problem))
     run = Run()
     solve_partition(spy, two_cells(), run)
     assert seen == [{"b1", "b2", "b3", "end"}]

@@ -1,0 +1,144 @@
+"""Sizes, limits and times at the edge: no crash, no overrun, no answer without a reason."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import opweave as ow
+from benchmarks.generators import layered_dag
+from opweave.formulations.memory_ordering.fusion import fuse
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.problems.limits import MAX_BYTES
+from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.net import net_of
+from opweave.solvers.memory_ordering.orders import peak, total
+from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import least_footprints, total_bound
+
+EMPTY = ow.OpGraph(tensors=[], operators=[])
+
+
+def chain(steps: int, size: int) -> ow.OpGraph:
+    return ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=size) for i in range(steps + 1)],
+        operators=[ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(steps)],
+        outputs=[f"t{steps}"],
+    )
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "btsearch"])
+@pytest.mark.parametrize("objective", ["peak", "total"])
+def test_a_graph_without_operators(solver: str, objective: str) -> None:
+    result = ow.solve(ow.MemoryOrdering(graph=EMPTY, objective=objective), solver=solver)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 0)
+
+
+def test_a_fused_operator_never_needs_more_than_an_operator_may() -> None:
+    problem = ow.MemoryOrdering(graph=chain(5, MAX_BYTES))
+    assert ow.solve(problem, solver="partition").objective == 2 * MAX_BYTES
+
+
+def test_sums_that_solvers_could_not_hold_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"add up to .* at most 2\*\*62"):
+        chain(600, MAX_BYTES)
+    graph = chain(400, MAX_BYTES)
+    assert ow.solve(ow.MemoryOrdering(graph=graph), solver="definition").objective == 2 * MAX_BYTES
+    with pytest.raises(ValueError, match="could exceed"):
+        ow.MemoryOrdering(graph=graph, objective="total")
+
+
+@pytest.mark.parametrize("solver", ["exact", "btsearch"])
+@pytest.mark.parametrize("states", [0, -1])
+def test_a_budget_of_states_is_a_positive_number(solver: str, states: int) -> None:
+    problem = ow.MemoryOrdering(graph=layered_dag(30, 4, 0))
+    with pytest.raises(ow.InvalidInputError, match=r"'max_states' is .* from 1"):
+        ow.solve(problem, solver=solver, options={"max_states": states})
+
+
+def test_more_parts_than_operators() -> None:
+    problem = ow.MemoryOrdering(graph=layered_dag(12, 3, 0))
+    assert ow.solve(problem, solver="partition", options={"parts": 10**9}).verified
+
+
+# Time
+
+
+def test_the_local_search_on_the_total_can_be_interrupted() -> None:
+    net = net_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
+    start = greedy(net, *PORTFOLIO[0])
+    assert (shift(net, start, 1 << 60, 20, lambda: True) == start).all()
+    assert total(net, shift(net, start, 1 << 60, 20)) < total(net, start)
+
+
+def test_a_bound_of_the_total_that_is_interrupted_is_still_one() -> None:
+    net = net_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
+    whole, _ = total_bound(net)
+    looks = iter(range(1000))
+    part, source = least_footprints(net, lambda: next(looks) > 10)
+    assert source == "L1 and L2"
+    assert 0 < part.sum() <= whole
+    assert total_bound(net, lambda: True) == (0, "nothing")
+
+
+def test_fusion_that_is_interrupted_keeps_the_optimum() -> None:
+    problem = ow.MemoryOrdering(graph=chain(40, 8))
+    looks = iter(range(100_000))
+    small = fuse(problem, lambda: next(looks) > 10).problem
+    assert len(fuse(problem).problem.graph.operators) < len(small.graph.operators) < 40
+    assert ow.solve(small).objective == ow.solve(problem).objective
+    assert fuse(problem, lambda: True).problem is problem
+
+
+@pytest.mark.parametrize(("objective", "solver"), [("total", "auto"), ("total", "btsearch"), ("peak", "partition")])
+def test_time_limits_hold_on_large_graphs(objective: str, solver: str) -> None:
+    problem = ow.MemoryOrdering(graph=layered_dag(1_900, 40, 0), objective=objective)
+    ow.solve(problem, solver=solver, time_limit=0.1)  # compiles
+    began = time.perf_counter()
+    result = ow.solve(problem, solver=solver, time_limit=1)
+    assert time.perf_counter() - began < 4
+    assert result.verified
+
+
+@pytest.mark.parametrize("objective", ["peak", "total"])
+def test_a_state_search_without_time_still_has_the_listed_order(objective: str) -> None:
+    problem = ow.MemoryOrdering(graph=layered_dag(200, 12, 0), objective=objective)
+    listed = ow.solve(problem, solver="definition")
+    result = ow.solve(problem, solver="btsearch", time_limit=1e-9)
+    assert result.verified
+    assert result.objective <= listed.objective
+
+
+# No plan under a limit
+
+
+def tight(objective: str) -> ow.MemoryOrdering:
+    """A limit that some order respects, but no greedy one."""
+    for seed in range(50):
+        problem = ow.MemoryOrdering(graph=layered_dag(30, 5, seed), objective=objective)
+        least = ow.solve(problem.model_copy(update={"objective": "peak"})).objective
+        net = net_of(lower(problem))
+        if min(peak(net, greedy(net, *rule)) for rule in PORTFOLIO) > least:
+            return problem.model_copy(update={"limit_bytes": least})
+    raise AssertionError("no such graph among these")
+
+
+@pytest.mark.parametrize(("objective", "solver"), [("peak", "exact"), ("peak", "mincut"), ("total", "auto")])
+def test_out_of_time_without_a_plan_says_so(objective: str, solver: str) -> None:
+    problem = tight(objective)
+    listed = ow.solve(problem, solver="definition")
+    assert listed.solution is None
+    result = ow.solve(problem, solver=solver, time_limit=1e-9)
+    assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.TIME_LIMIT)
+    assert "no order within the limit" in result.reason
+
+
+def test_a_start_spares_the_search_for_an_order_under_the_limit() -> None:
+    problem = tight("total")
+    start = ow.solve(problem).solution
+    stages: list[str] = []
+    result = ow.solve(problem, start=start, time_limit=1e-9, progress=lambda now: stages.append(now.stage))
+    assert result.verified
+    assert "greedy orders" in stages
+    assert "orders under the limit" not in stages
