@@ -36,8 +36,8 @@ __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stag
 Goal = Literal["bottleneck", "transfers", "latency"]
 Channel = Literal["dedicated", "shared"]
 
-Compression = Annotated[Amount, Field(gt=0.0)]
-"""A finite factor over 0."""
+Compression = Annotated[Amount, Field(ge=1e-6)]
+"""A factor, 1e-6 to 1e30: whatever it divides stays finite."""
 
 PAPER_COMPRESSION = 1.44 * 2.1
 """ZFP times LZ4, as the paper has it (equation 4)."""

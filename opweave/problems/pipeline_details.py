@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from opweave.problems.solution import Details
-from opweave.problems.spec import Many, Name, Seconds
+from opweave.problems.spec import Many, Name
 
 Bottleneck = Literal["compute", "transfer", "channel", "nothing"]
+
+Duration = Annotated[float, Field(ge=0.0)]
+"""Seconds; over a very slow link, or added up, more than a problem may state."""
 
 
 class StageUse(Details):
@@ -29,12 +34,12 @@ class StageUse(Details):
 
     device: Name
     operators: int
-    compute_seconds: Seconds
+    compute_seconds: Duration
     memory_bytes: int
     memory_limit: int | None
     sent_tensors: Many[Name] = ()
     sent_bytes: int = 0
-    send_seconds: Seconds = 0.0
+    send_seconds: Duration = 0.0
 
 
 class PipelineDetails(Details):
@@ -60,10 +65,10 @@ class PipelineDetails(Details):
     """
 
     stages: Many[StageUse]
-    bottleneck_seconds: Seconds
+    bottleneck_seconds: Duration
     bottleneck: Bottleneck
     bottleneck_stage: int | None
     inputs_per_second: float | None
-    latency_seconds: Seconds
-    transfer_seconds: Seconds
-    simulated_ends: Many[Seconds]
+    latency_seconds: Duration
+    transfer_seconds: Duration
+    simulated_ends: Many[Duration]

@@ -45,11 +45,12 @@ def _reasons(problem: Pipeline) -> Iterator[str]:
         return
     yield from look.contradictions()
     yield from look.misfits()
+    yield from look.too_far_apart()
     yield from look.too_many_stages()
     if problem.min_stages > min(len(look.pieces), problem.stage_limit):
         yield (
-            f"at least {problem.min_stages} stages are asked for, but the model has {len(look.pieces)} pieces and at "
-            f"most {problem.stage_limit} devices may be used"
+            f"at least {problem.min_stages} stages are asked for, but the model has {len(look.pieces)} pieces and "
+            f"there can be at most {_stages(problem.stage_limit)}"
         )
 
 
@@ -99,7 +100,17 @@ class _Look:
                 verb = "needs" if len(piece) == 1 else "need"
                 yield (
                     f"{_named(piece)}{apart} {verb} {needed:,} bytes; {device!r}, the largest device that may run it, "
-                    f"holds {held:,}: {needed - held:,} bytes short"
+                    f"holds {held:,}: {_bytes(needed - held)} short"
+                )
+
+    def too_far_apart(self) -> Iterator[str]:
+        """Operators to be kept apart that are more than there can be stages."""
+        most = self._problem.stage_limit
+        for each in self._problem.constraints:
+            if isinstance(each, Separate) and len(each.ops) > most:
+                yield (
+                    f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
+                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {_stages(most)}"
                 )
 
     def too_many_stages(self) -> Iterator[str]:
@@ -112,7 +123,8 @@ class _Look:
         if stages is not None and stages > most:
             yield (
                 f"the model needs at least {stages} stages of {largest:,} bytes (the largest device's memory), but "
-                f"there can be at most {most}; {self.smallest_memory():,} bytes on every device would do"
+                f"there can be at most {most}; {self.smallest_memory():,} bytes on every device would do, as far as "
+                "memory goes"
             )
 
     @cached_property
@@ -170,6 +182,14 @@ def smallest_memory(problem: Pipeline) -> int | None:
     13
     """
     return _Look(problem).smallest_memory() if problem.graph.operators and problem.usable_devices else None
+
+
+def _bytes(count: int) -> str:
+    return f"{count:,} {'byte' if count == 1 else 'bytes'}"
+
+
+def _stages(count: int) -> str:
+    return f"{count} {'stage' if count == 1 else 'stages'}"
 
 
 def _named(piece: tuple[str, ...]) -> str:

@@ -168,7 +168,8 @@ def test_links_and_memory_are_checked() -> None:
         ({"device_order": ["a", "z"]}, "'z'"),
         ({"device_order": ["a", "a"]}, "more than once"),
         ({"forbidden_devices": ["z"]}, "'z'"),
-        ({"compression": 0.0}, "greater than 0"),
+        ({"compression": 0.0}, "greater than or equal to 0.000001"),
+        ({"compression": 1e-7}, "greater than or equal to 0.000001"),
         ({"constraints": [ow.Precede(before="P", after="S")]}, "decides none"),
         ({"constraints": [ow.Pin(op="P", device="z")]}, "'z'"),
     ],
@@ -277,3 +278,11 @@ def test_faster_links_shorten_transfers_by_as_much(planned: tuple[Pipeline, Stag
 def test_the_order_runs_sources_late() -> None:
     graph = four().graph
     assert running_order(graph) == ("P", "Q", "R", "S")
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+def test_seconds_may_add_up_to_more_than_a_problem_may_state(solver: str) -> None:
+    slow = ow.Costs.from_table({name: dict.fromkeys("abc", 1e15) for name in "PQRS"})
+    result = ow.solve(four(costs=slow, compression=1e-6, min_stages=2), solver=solver)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(2e15)

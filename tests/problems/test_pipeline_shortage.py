@@ -58,6 +58,11 @@ def chain(memory: list[int | None], **changes: object) -> Pipeline:
             chain([60, 60], constraints=[ow.Colocate(ops=["P", "Q"]), ow.Separate(ops=["P", "Q"])]),
             "cannot be cut apart, but Separate demands it",
         ),
+        (
+            chain([35, 35], constraints=[ow.Separate(ops=["P", "Q", "R"])]),
+            "Separate keeps 3 operators apart ('P', 'Q', 'R'), but there can be at most 2 stages",
+        ),
+        (chain([29, 20]), "holds 29: 1 byte short"),
     ],
 )
 def test_reasons(problem: Pipeline, words: str) -> None:
@@ -89,3 +94,17 @@ def test_a_missing_link_is_no_shortage_but_infeasible() -> None:
 def test_a_reason_is_a_proof(problem: Pipeline) -> None:
     if shortage(problem) is not None:
         assert best_pipeline(problem)[0] is None
+
+
+def test_memory_is_not_blamed_for_pins() -> None:
+    pins = [ow.Pin(op="P", device="d0"), ow.Pin(op="Q", device="d1"), ow.Pin(op="R", device="d0")]
+    reason = str(ow.solve(chain([90, 90, 90], constraints=pins)).reason)
+    assert "all side constraints obeyed" in reason
+    assert "bytes on every device" not in reason
+
+
+def test_engines_name_only_what_is_there() -> None:
+    data = chain([45, 45]).model_dump()
+    data["cluster"] = ow.Cluster(devices=chain([45, 45]).cluster.devices, bandwidth=[[0, 0], [0, 0]])
+    reason = ow.solve(Pipeline.model_validate(data), solver="highs").reason
+    assert reason == "no pipeline respects the memory of the devices, the links between them together"

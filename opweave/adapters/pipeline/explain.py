@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 from opweave.adapters.units import precise_seconds, readable_bytes, readable_rate
 from opweave.adapters.wording import SAME, Alone, memory_binds, proof_sentence
-from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
-from opweave.problems.result import Result
+from opweave.problems.pipeline import Pipeline, PipelineDetails, Stage, Stages
+from opweave.problems.result import Result, Status
 
 
 def best_alone(problem: Pipeline) -> Alone | None:
-    """The fastest device that may run the whole model by itself; None where there is none."""
+    """The fastest device that may run the whole model by itself, all rules obeyed; None where there is none."""
     names = problem.running_order
     needed = problem.memory_of(names)
     found = []
@@ -19,23 +19,27 @@ def best_alone(problem: Pipeline) -> Alone | None:
         limit = problem.memory_limits[device]
         if (limit is None or needed <= limit) and all(device in problem.known_seconds[name] for name in names):
             found.append((sum(problem.known_seconds[name][device] for name in names), device))
-    if not found:
-        return None
-    seconds, device = min(found)
-    return Alone(device, seconds)
+    for seconds, device in sorted(found):
+        if problem.evaluate(Stages(stages=(Stage(device=device, operators=names),))).feasible:
+            return Alone(device, seconds)
+    return None
 
 
 def sentences(
     problem: Pipeline, result: Result[Stages], details: PipelineDetails, alone: Alone | None
 ) -> Iterator[str]:
     """Explain a plan."""
+    if not details.stages:
+        yield "The model has no operators, so there is nothing to run."
+        return
     used, there = len(details.stages), len(problem.cluster.devices)
     rate = details.inputs_per_second
     speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
     pause = precise_seconds(details.bottleneck_seconds)
     stages = "stage" if used == 1 else "stages"
     yield f"The pipeline has {used} {stages} on {there} devices and gives a result every {pause}{speed}."
-    yield _split(details, alone)
+    settled = result.status is Status.OPTIMAL and problem.stage_limit > 1
+    yield _split(details, alone, settled=settled)
     if used > 1:
         yield _bottleneck(details)
         yield f"A single input takes {precise_seconds(details.latency_seconds)} from end to end."
@@ -43,18 +47,18 @@ def sentences(
     yield proof_sentence(result, "better", "pipeline")
 
 
-def _split(details: PipelineDetails, alone: Alone | None) -> str:
-    """Whether splitting is worth it."""
+def _split(details: PipelineDetails, alone: Alone | None, *, settled: bool) -> str:
+    """Whether splitting is worth it; ``settled`` when splits were allowed and are proved to be no better."""
     if alone is None:
         return "No single device may run the whole model, so it has to be split."
     if len(details.stages) == 1:
-        return f"Splitting does not pay: {details.stages[0].device!r} alone holds the model, and nothing is sent."
+        holds = f"{details.stages[0].device!r} alone holds the model, and nothing is sent."
+        return f"Splitting does not pay: {holds}" if settled else f"The model is not split: {holds}"
     if details.bottleneck_seconds < alone.seconds * (1 - SAME):
-        gain = alone.seconds / details.bottleneck_seconds
-        return (
-            f"Splitting pays: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input, "
-            f"{gain:.2f} times as long."
-        )
+        takes = f"Splitting pays: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input"
+        if details.inputs_per_second is None:
+            return f"{takes}, the pipeline none."
+        return f"{takes}, {alone.seconds * details.inputs_per_second:.2f} times as long."
     return f"Splitting is not needed: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input."
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
 from opweave.adapters.pipeline.trace import events_of
-from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes
+from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes, unit_of
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
 from opweave.problems.pipeline_order import cut_points
 
@@ -23,6 +23,9 @@ DRAWN_INPUTS = 6
 
 NAMED_STAGES = 24
 """Up to this many stages get their names."""
+
+DEVICES_IN_A_ROW = 9
+"""So many leave room for what stands at the links."""
 
 SHADES = ("#0072B2", "#56B4E9")
 """Neighbouring stages, told apart."""
@@ -67,8 +70,9 @@ def _draw_model(axes: Axes, problem: Pipeline, stages: Stages) -> None:
     points = cut_points(problem.graph, problem.running_order, problem.inputs)
     allowed = {point.position for point in problem.cut_points}
     count = len(problem.running_order)
-    megabytes = [point.bytes / 2**20 for point in points]
-    highest = max(megabytes, default=1.0) or 1.0
+    scale, unit = unit_of(max((point.bytes for point in points), default=0), "bytes")
+    sizes = [point.bytes / scale for point in points]
+    highest = max(sizes, default=1.0) or 1.0
     begin = 0
     for number, stage in enumerate(stages.stages):
         end = begin + len(stage.operators)
@@ -78,18 +82,18 @@ def _draw_model(axes: Axes, problem: Pipeline, stages: Stages) -> None:
             name = safe_text(stage.device[:12]) if wide else str(number + 1)
             axes.text((begin + end) / 2, highest * 1.1, name, ha="center", va="center", fontsize=8.5, color="#222222")
         begin = end
-    axes.step([point.position for point in points], megabytes, where="mid", color=MUTED, linewidth=0.9)
+    axes.step([point.position for point in points], sizes, where="mid", color=MUTED, linewidth=0.9)
     open_points = [
-        (point.position, size) for point, size in zip(points, megabytes, strict=True) if point.position in allowed
+        (point.position, size) for point, size in zip(points, sizes, strict=True) if point.position in allowed
     ]
     axes.plot(*zip(*open_points, strict=True) if open_points else ([], []), ".", color=MUTED, markersize=3.5)
-    size_at = {point.position: size for point, size in zip(points, megabytes, strict=True)}
+    size_at = {point.position: size for point, size in zip(points, sizes, strict=True)}
     cuts = _cuts(stages)
     axes.vlines(cuts, 0, highest * 1.02, color=CRITICAL, linewidth=1.4)
     axes.plot(cuts, [size_at.get(cut, 0.0) for cut in cuts], "o", color=CRITICAL, markersize=5)
     axes.set_xlim(0, max(1, count))
     axes.set_ylim(0, highest * 1.2)
-    axes.set_ylabel("MiB between\noperators", fontsize=10)
+    axes.set_ylabel(f"{unit} between\noperators", fontsize=10)
     axes.set_xlabel(f"the model's {count:,} operators in their order", fontsize=10)
 
 
@@ -105,7 +109,7 @@ def _draw_devices(axes: Axes, details: PipelineDetails) -> None:
     """Boxes filled as far as memory is, joined by arrows as thick as their share of the bottleneck."""
     count = len(details.stages)
     pause = details.bottleneck_seconds or 1.0
-    columns = min(count, 12) or 1
+    columns = min(count, DEVICES_IN_A_ROW) or 1
     for number, use in enumerate(details.stages):
         x, y = _place(number, columns)
         share = None if not use.memory_limit else min(1.0, use.memory_bytes / use.memory_limit)

@@ -24,7 +24,7 @@ from opweave.formulations.bulk import check_rows
 from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linear, whole_row
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short, nothing_respects
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
 
@@ -93,7 +93,8 @@ class Circuit(Formulation[Pipeline, Stages]):
             raise InfeasibleError(str(error)) from error
         devices, points = instance.reach.shape
         links = int((instance.rate > 0).sum())
-        check_rows(2 * links * points + 4 * devices * points, self.name, self.circumstances.limits)
+        windows = int((instance.reach - np.arange(points)).sum())
+        check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.circumstances.limits)
         model = PipelineCircuit(instance=instance, tick=self._tick_of(instance))
         self._tick = model.tick
         model.objective = model.whole(0, 2 * TICKS)
@@ -120,10 +121,9 @@ class Circuit(Formulation[Pipeline, Stages]):
         """A stage begins once, ends once, and ends within the reach of where it begins."""
         instance = model.instance
         for v in range(len(instance.devices)):
-            for a in range(instance.last):
-                if instance.reach[v, a] > a:
-                    model.begins[v, a] = model.binary()
-            starts = [a for u, a in model.begins if u == v]
+            starts = [a for a in range(instance.last) if instance.reach[v, a] > a]
+            for a in starts:
+                model.begins[v, a] = model.binary()
             within = {b for a in starts for b in range(a + 1, int(instance.reach[v, a]) + 1)}
             for b in sorted(within):
                 model.ends[v, b] = model.binary()
@@ -246,8 +246,7 @@ class Circuit(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        rules = ", side constraints and added rows" if problem.constraints or self.circumstances.extended else ""
-        return f"no pipeline respects the memory of the devices, the links between them{rules} together"
+        return nothing_respects(problem, rows_added=self.circumstances.extended)
 
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

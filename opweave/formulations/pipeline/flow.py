@@ -30,7 +30,7 @@ import numpy as np
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_expression, linear_objective
 from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short, nothing_respects
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
 
@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
 UNITS = 1000.0
 """The largest sum of times in the model's units: engines' tolerances are absolute."""
+
+NEGLIGIBLE = 1e-8
+"""In units: what takes less counts as taking no time; engines refuse such coefficients, and bounds stay bounds."""
 
 SLACK = 1e-6
 """How far above a known plan plans are still kept, relative."""
@@ -153,21 +156,26 @@ class Flow(Formulation[Pipeline, Stages]):
 
     def _columns(self, written: PipelineModel) -> None:
         """z[v, a, b] where device v holds the stage, l[b, v, w] where a link leads; none slower than a known plan."""
-        instance = written.instance
-        most = math.inf
+        instance, most = written.instance, math.inf
         if self.circumstances.ceiling is not None and instance.goal == "bottleneck":
             most = float(self.circumstances.ceiling) * (1 + SLACK) / written.unit
-        stages = [
-            (v, a, b)
-            for v in range(len(instance.devices))
-            for a in range(instance.last)
-            for b in range(a + 1, int(instance.reach[v, a]) + 1)
-            if written.seconds(v, a, b) <= most
-        ]
-        pairs = np.argwhere(instance.rate > 0).tolist()
-        links = [(b, v, w) for b in range(1, instance.last) for v, w in pairs if written.sending(b, v, w) <= most]
         rows = 2 * instance.last * len(instance.devices) + 3 * len(instance.devices)
-        check_rows(rows + len(links) + len(stages), self.name, self.circumstances.limits)
+        points = np.arange(instance.last + 1)
+        stages: list[tuple[int, int, int]] = []
+        for v, elapsed in enumerate(instance.elapsed):
+            within = (points > points[:, None]) & (points <= instance.reach[v][:, None])
+            within &= (elapsed - elapsed[:, None]) / written.unit <= most
+            check_rows(rows + len(stages) + int(within.sum()), self.name, self.circumstances.limits)
+            stages += [(v, a, b) for a, b in np.argwhere(within).tolist()]
+            self.check_time()
+        linked = instance.rate > 0
+        links: list[tuple[int, int, int]] = []
+        for b in range(1, instance.last):
+            seconds = np.divide(instance.sent[b], instance.rate, out=np.full(linked.shape, np.inf), where=linked)
+            near = linked & ((instance.latency + seconds) / written.unit <= most)
+            check_rows(rows + len(stages) + len(links) + int(near.sum()), self.name, self.circumstances.limits)
+            links += [(b, v, w) for v, w in np.argwhere(near).tolist()]
+            self.check_time()
         written.stage = dict(zip(stages, written.columns("z", len(stages), whole=True), strict=True))
         written.link = dict(zip(links, written.columns("l", len(links), whole=False), strict=True))
         self.check_time()
@@ -208,8 +216,8 @@ class Flow(Formulation[Pipeline, Stages]):
     def _objective(self, written: PipelineModel) -> None:
         """Equation (1): no stage and no transfer takes longer than beta; or a sum of seconds."""
         instance, model = written.instance, written.model
-        sending = {column: written.sending(*key) for key, column in written.link.items()}
-        computing = {column: written.seconds(*key) for key, column in written.stage.items()}
+        sending = _felt({column: written.sending(*key) for key, column in written.link.items()})
+        computing = _felt({column: written.seconds(*key) for key, column in written.stage.items()})
         if instance.goal != "bottleneck":
             terms = {**sending, **(computing if instance.goal == "latency" else {})}
             model.objective = linear_objective(terms, 0.0, written.variables)
@@ -218,13 +226,14 @@ class Flow(Formulation[Pipeline, Stages]):
         rows = Rows()
         beta: Terms = {written.total: -1.0}
         for columns in self._by_device(written).values():
-            rows.at_most({**{column: computing[column] for column in columns}, **beta}, 0.0)
+            rows.at_most({**{column: computing[column] for column in columns if column in computing}, **beta}, 0.0)
         if instance.shared_channel:
             rows.at_most({**sending, **beta}, 0.0)
         else:
             sent: dict[int, Terms] = {}
             for (_, v, _), column in written.link.items():
-                sent.setdefault(v, {})[column] = sending[column]
+                if column in sending:
+                    sent.setdefault(v, {})[column] = sending[column]
             for terms in sent.values():
                 rows.at_most({**terms, **beta}, 0.0)
         rows.add_to(model, "bottleneck", written.variables, self.check_time)
@@ -272,8 +281,7 @@ class Flow(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        rules = ", side constraints and added rows" if problem.constraints or self.circumstances.extended else ""
-        return f"no pipeline respects the memory of the devices, the links between them{rules} together"
+        return nothing_respects(problem, rows_added=self.circumstances.extended)
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""
@@ -282,6 +290,11 @@ class Flow(Formulation[Pipeline, Stages]):
         if not hasattr(model, "side_constraints"):
             model.side_constraints = ConstraintList()
         model.side_constraints.add(row)
+
+
+def _felt(terms: Terms) -> Terms:
+    """Without what takes no time."""
+    return {column: value for column, value in terms.items() if value > NEGLIGIBLE}
 
 
 def _joined(by_place: dict[tuple[int, int], Terms], point: int) -> Terms:

@@ -82,7 +82,9 @@ class PipelineInstance:
         return len(self.position) - 1
 
     def stages(self, cuts: Iterable[int], devices: Iterable[int]) -> Stages:
-        """The solution of inner cut points and one device more."""
+        """The solution of inner cut points and one device more; without operators there are no stages."""
+        if not self.names:
+            return Stages(stages=())
         ends = [*(int(cut) for cut in cuts), self.last]
         begins = [0, *ends[:-1]]
         return Stages(
@@ -135,9 +137,17 @@ def fewest_stages(instance: PipelineInstance) -> int:
 
 def _too_long(instance: PipelineInstance) -> str:
     return (
-        f"the devices that may run each part of the model hold so little of it that at least "
-        f"{fewest_stages(instance)} stages are needed, but there can be at most {instance.most}"
+        "memory, known times and side constraints keep stages so short that at least "
+        f"{fewest_stages(instance)} are needed, but there can be at most {instance.most}"
     )
+
+
+def nothing_respects(problem: Pipeline, *, rows_added: bool) -> str:
+    """Say what stands in the way when an engine has proved that there is no pipeline."""
+    parts = ["the memory of the devices", "the links between them"]
+    parts += ["the side constraints"] if problem.constraints else []
+    parts += ["the added rows"] if rows_added else []
+    return f"no pipeline respects {', '.join(parts)} together"
 
 
 def lower(problem: Pipeline) -> PipelineInstance:
@@ -232,7 +242,12 @@ class _Stored:
         if problem.memory == "additive":
             size = {tensor.id: tensor.bytes for tensor in graph.tensors if tensor.alias_of is None}
             own[1:] = [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in operators]
-        self._shared = [(np.asarray(where), weight[name]) for name, where in users.items() if len(where) > 1]
+        shared = [(where, weight[name]) for name, where in users.items() if len(where) > 1]
+        self._weights = [size for _, size in shared]
+        self._shared: dict[int, list[int]] = {}  # shared parameters by position of the operators that use them
+        for parameter, (where, _) in enumerate(shared):
+            for number in where:
+                self._shared.setdefault(number, []).append(parameter)
         for name, where in users.items():
             if len(where) == 1:
                 own[where[0] + 1] += weight[name]
@@ -248,20 +263,39 @@ class _Stored:
             found = np.searchsorted(at, at + capacity, side="right") - 1
             return np.maximum(found, np.arange(points)).astype(np.int64)
         ends = np.zeros(points, dtype=np.int64)
-        end = 0
+        uses = [0] * len(self._weights)  # of each shared parameter by the operators from begin up to end
+        end = held = 0
         for begin in range(points):
-            end = max(end, begin)
-            while end + 1 < points and self._bytes(int(position[begin]), int(position[end + 1])) <= capacity:
-                end += 1
-            ends[begin] = end
+            while end + 1 < points:
+                grown = held + self._take(uses, position, end)
+                if int(at[end + 1] - at[begin]) + grown > capacity:
+                    self._leave(uses, position, end)
+                    break
+                held, end = grown, end + 1
+            ends[begin] = max(begin, end)
+            if end > begin:
+                held -= self._leave(uses, position, begin)
+            else:
+                end = begin + 1  # a piece that does not fit by itself
         return ends
 
-    def _bytes(self, begin: int, end: int) -> int:
-        total = int(self.own[end] - self.own[begin])
-        for where, size in self._shared:
-            if np.searchsorted(where, begin) < np.searchsorted(where, end):
-                total += size
-        return total
+    def _take(self, uses: list[int], position: IntArray, point: int) -> int:
+        """Count the uses in the piece behind a point; bytes of shared parameters that were not used before."""
+        added = 0
+        for number in range(int(position[point]), int(position[point + 1])):
+            for parameter in self._shared.get(number, ()):
+                added += 0 if uses[parameter] else self._weights[parameter]
+                uses[parameter] += 1
+        return added
+
+    def _leave(self, uses: list[int], position: IntArray, point: int) -> int:
+        """Count them off again; bytes of shared parameters that are not used any more."""
+        removed = 0
+        for number in range(int(position[point]), int(position[point + 1])):
+            for parameter in self._shared.get(number, ()):
+                uses[parameter] -= 1
+                removed += 0 if uses[parameter] else self._weights[parameter]
+        return removed
 
 
 def _reach(position: IntArray, stored: _Stored, capacity: IntArray, allowed: BoolArray, apart: IntArray) -> IntArray:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.pipeline.instance import NO_LIMIT, PipelineInstance
-from opweave.solvers.pipeline.partition_graph import smallest_reach
+from opweave.solvers.pipeline.partition_graph import NOT_EVERYWHERE, smallest_reach
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
 from opweave.solvers.pipeline.rules import register_rule
 
@@ -45,7 +45,7 @@ def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
     cuts, point = [], 0
     while point < instance.last:
         if ends[point] <= point:
-            raise NoPlanError("some piece of the model is larger than the smallest memory")
+            raise NoPlanError(NOT_EVERYWHERE)
         reachable = range(point + 1, ends[point] + 1)
         point = instance.last if ends[point] == instance.last else min(reachable, key=lambda e: (instance.sent[e], -e))
         cuts.append(point)

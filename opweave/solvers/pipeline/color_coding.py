@@ -3,12 +3,14 @@
 Source: Alon, Yuster and Zwick, "Color-Coding", Journal of the ACM 42(4), 1995, doi:10.1145/210332.210337. Every vertex
 gets one of k random colours; a path whose colours all differ is found by dynamic programming over sets of colours, and
 repeats no vertex. A path on k vertices is colourful with a chance of k!/k^k, so some e^k trials find it almost surely.
+There are 2^k sets of colours: of long paths a trial keeps only as many beginnings as its share of the work allows.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 from numpy.random import Generator
@@ -16,6 +18,9 @@ from numpy.random import Generator
 from opweave.formulations.pipeline.instance import BoolArray
 
 MOST_TRIALS = 400
+
+MOST_STEPS = 500_000
+"""Arcs that one trial looks at, and about as many as all trials together that follow the first."""
 
 
 def find_path(
@@ -42,40 +47,56 @@ def find_path(
     """
     if length == 1:
         return None if begin is not None and end is not None and begin != end else (begin or end or 0,)
-    trials = min(MOST_TRIALS, math.ceil(3 * math.exp(length)))
-    for _ in range(trials):
+    following = [np.flatnonzero(row).tolist() for row in joined]
+    arcs = sum(map(len, following))
+    room = max(len(joined), MOST_STEPS * len(joined) // max(1, length * arcs))
+    trials, left = min(MOST_TRIALS, math.ceil(3 * math.exp(min(length, 10)))), MOST_STEPS
+    while trials > 0 and left > 0:
+        trials -= 1
         colour = random.integers(0, length, size=len(joined))
         # the ends are on the path anyway: let them not clash
         if begin is not None:
             colour[begin] = 0
         if end is not None:
             colour[end] = length - 1
-        path = _colourful(joined, length, begin, end, colour.tolist())
+        if len(np.unique(colour)) < length:
+            continue  # no path has all colours
+        path, steps = _colourful(following, length, begin, end, colour.tolist(), room)
         if path is not None:
             return path
+        left -= steps
     return None
 
 
 def _colourful(
-    joined: BoolArray, length: int, begin: int | None, end: int | None, colour: Sequence[int]
-) -> tuple[int, ...] | None:
-    """Grow sets of colours by one vertex at a time; keep one way to reach each set and vertex."""
-    starts = range(len(joined)) if begin is None else (begin,)
+    following: Sequence[Sequence[int]],
+    length: int,
+    begin: int | None,
+    end: int | None,
+    colour: Sequence[int],
+    room: int,
+) -> tuple[tuple[int, ...] | None, int]:
+    """Grow sets of colours by one vertex at a time; keep one way to reach each set and vertex.
+
+    From each layer at most ``room`` sets and vertices are grown. Returns the path, and how many arcs were looked at.
+    """
+    starts = range(len(following)) if begin is None else (begin,)
     layers: list[dict[tuple[int, int], int]] = [{(1 << colour[v], v): -1 for v in starts}]
-    following = [np.flatnonzero(row).tolist() for row in joined]
+    steps = 0
     for _ in range(length - 1):
         grown: dict[tuple[int, int], int] = {}
-        for colours, v in layers[-1]:
+        for colours, v in islice(layers[-1], room):
+            steps += len(following[v]) + 1
             for w in following[v]:
                 if not colours >> colour[w] & 1:
                     grown.setdefault((colours | 1 << colour[w], w), v)
         if not grown:
-            return None
+            return None, steps
         layers.append(grown)
     for colours, v in layers[-1]:
         if end is None or v == end:
-            return _trace(layers, colours, v, colour)
-    return None
+            return _trace(layers, colours, v, colour), steps
+    return None, steps
 
 
 def _trace(

@@ -203,11 +203,14 @@ def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, 
 
 def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
     """Say that no plan exists, and what memory would do."""
+    rules = " and all side constraints obeyed" if problem.constraints else ""
+    ordered = " and in device_order" if problem.device_order is not None else ""
     reason = (
         f"no chain of at most {instance.most} of the {len(instance.devices)} usable devices holds the model's "
-        f"{instance.last} pieces in their order, with links between neighbours"
+        f"{instance.last} pieces in their order, with links between neighbours{ordered}{rules}"
     )
     enough = smallest_memory(problem)
-    if enough is None or all(limit is None for limit in problem.memory_limits.values()):
+    limits = [problem.memory_limits[device] for device in problem.usable_devices]
+    if enough is None or all(limit is None or limit >= enough for limit in limits):
         return reason
     return f"{reason}; {enough:,} bytes on every device would do, as far as memory goes"

@@ -21,18 +21,20 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.pipeline.color_coding import find_path
 from opweave.solvers.pipeline.partition_graph import classes_of, smallest_sum_cuts
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
-from opweave.solvers.pipeline.rules import register_rule
+from opweave.solvers.pipeline.rules import Over, register_patient_rule
 
 CLASSES = (20, 17, 14, 11, 8, 5, 2)
 """The numbers of classes of the paper's evaluation."""
 
 
-def kpath(instance: PipelineInstance, seed: int) -> Plan:
-    """The best plan over the paper's numbers of classes."""
-    plans = []
+def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
+    """The best plan over the paper's numbers of classes; of those tried before time is ``over``."""
+    plans, reason = [], "there was no time to look for paths of devices"
     for classes in CLASSES:
+        if over():
+            break
         try:
-            plans.append(kpath_with(instance, seed, classes))
+            plans.append(kpath_with(classes, instance, seed, over))
         except NoPlanError as error:
             reason = str(error)
     if not plans:
@@ -40,8 +42,8 @@ def kpath(instance: PipelineInstance, seed: int) -> Plan:
     return min(plans, key=lambda plan: value_of(instance, plan))
 
 
-def kpath_with(instance: PipelineInstance, seed: int, classes: int) -> Plan:
-    """One run with a number of classes, and with ever fewer where it fails.
+def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) -> Plan:
+    """One run with a number of classes, and with ever fewer where it fails, until time is ``over``.
 
     Raises
     ------
@@ -53,9 +55,13 @@ def kpath_with(instance: PipelineInstance, seed: int, classes: int) -> Plan:
         return Plan(
             (), (int(np.argmin(np.where(instance.reach[:, 0] == instance.last, instance.elapsed[:, -1], np.inf))),)
         )
-    random = np.random.default_rng(seed)
+    random, tried = np.random.default_rng(seed), set()
     for count in range(classes, 0, -1):
-        devices = _matched(instance, cuts, count, random)
+        kinds = classes_of(instance.sent[list(cuts)], count)
+        if kinds in tried or over():
+            continue
+        tried.add(kinds)
+        devices = _matched(instance, kinds, random, over)
         if devices is not None:
             plan = Plan(cuts, devices)
             if is_valid(instance, plan):
@@ -63,21 +69,20 @@ def kpath_with(instance: PipelineInstance, seed: int, classes: int) -> Plan:
     raise NoPlanError("no path of devices was found for the partitions, with any number of classes")
 
 
-def _matched(instance: PipelineInstance, cuts: Sequence[int], count: int, random: Generator) -> tuple[int, ...] | None:
-    """Algorithm 3: devices for the stages, class by class."""
-    kinds = classes_of(instance.sent[list(cuts)], count)
+def _matched(instance: PipelineInstance, kinds: Sequence[int], random: Generator, over: Over) -> tuple[int, ...] | None:
+    """Algorithm 3: devices for the stages, class of transfers by class."""
     runs = []
-    for kind, members in groupby(range(len(cuts)), key=kinds.__getitem__):
+    for kind, members in groupby(range(len(kinds)), key=kinds.__getitem__):
         where = list(members)
         runs.append((kind, where[0], len(where)))
-    chosen = np.full(len(cuts) + 1, -1, dtype=np.int64)
+    chosen = np.full(len(kinds) + 1, -1, dtype=np.int64)
     for _, first, length in sorted(runs, key=lambda run: (-run[0], -run[2], run[1])):
-        if not _join(instance, chosen, first, length, random):
+        if not _join(instance, chosen, first, length, random, over):
             return None
     return tuple(chosen.tolist())
 
 
-def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int, random: Generator) -> bool:
+def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int, random: Generator, over: Over) -> bool:
     """Algorithm 2: the path over the fastest links for the stages ``first`` to ``first + length``."""
     begin, end = (int(chosen[at]) if chosen[at] >= 0 else None for at in (first, first + length))
     free = np.ones(len(instance.devices), dtype=bool)
@@ -88,7 +93,7 @@ def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int,
     usable = np.where(free[:, None] & free[None, :], instance.rate, 0.0)
     speeds = np.unique(usable[usable > 0])[::-1]
     low, high, best = 0, len(speeds), None
-    while low < high:
+    while low < high and not over():
         middle = (low + high) // 2
         path = find_path(usable >= speeds[middle], length + 1, begin, end, random)
         if path is None:
@@ -101,6 +106,8 @@ def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int,
     return True
 
 
-register_rule("kpath", kpath, "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7)")
+register_patient_rule(
+    "kpath", kpath, "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7)"
+)
 for _count in CLASSES:
-    register_rule(f"kpath_{_count}", partial(kpath_with, classes=_count), f"the same with {_count} transfer classes")
+    register_patient_rule(f"kpath_{_count}", partial(kpath_with, _count), f"the same with {_count} transfer classes")

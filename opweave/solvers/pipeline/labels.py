@@ -29,6 +29,9 @@ WORD = 64
 TOP, DROPPED, WORK, LUCK = 0, 1, 2, 3
 """Entries of a search's tally: labels in use, labels dropped, steps, the state of its random numbers."""
 
+LOOKS = 2
+"""Comparisons of two labels that take as long as one step."""
+
 
 class Labels(NamedTuple):
     """Room for labels; ``links`` chain those at one place, newest first, -1 at the end.
@@ -129,11 +132,21 @@ def barriers(twin: IntArray) -> Words:
 
 
 @inlined
+def counts_stages(net: Net) -> bool:
+    """Whether labels obey the largest number of stages.
+
+    Where every device may have one, plans obey it by themselves; a walk that repeats devices may have more stages and
+    still beat the beginning of a plan, so it has to be found (and made impossible) before anything is proved.
+    """
+    return bool(net.most < len(net.twin))
+
+
+@inlined
 def beats(labels: Labels, i: int, j: int, net: Net) -> bool:
     """Whether label i is at least as good as label j in every way."""
     if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
         return False
-    if net.most < len(net.twin) and labels.number[i] > labels.number[j]:
+    if counts_stages(net) and labels.number[i] > labels.number[j]:
         return False
     if min(labels.number[i], net.least) < min(labels.number[j], net.least):
         return False
@@ -144,12 +157,16 @@ def beats(labels: Labels, i: int, j: int, net: Net) -> bool:
 
 
 @inlined
-def insert(labels: Labels, new: int, net: Net, width: int) -> int:
+def insert(labels: Labels, new: int, net: Net, width: int, tally: IntArray) -> int:
     """Put a label at its place: 1 for in, 0 for beaten, 2 for in instead of another of a full beam, -1 for dropped."""
     b, w = labels.point[new], labels.device[new]
     size, worst, before = 0, -1, -1
+    looks = 0
     i = labels.head[b, w]
     while i >= 0:
+        looks += 1
+        if looks % LOOKS == 0:
+            tally[WORK] += 1
         if beats(labels, i, new, net):
             return 0
         if beats(labels, new, i, net):
@@ -228,7 +245,7 @@ def _grow(
         for k in range(labels.used.shape[1]):
             labels.used[top, k] = labels.used[i, k] & hunt.memory[w, k]
         labels.used[top, w // 64] |= np.uint64(1) << np.uint64(w % 64)
-        fate = insert(labels, top, net, hunt.width)
+        fate = insert(labels, top, net, hunt.width, tally)
         if fate == 1:
             tally[TOP] += 1
         elif fate != 0:
@@ -252,6 +269,7 @@ def search_labels(
     tally = np.zeros(4, dtype=np.int64)
     tally[LUCK] = hunt.seed % 2147483646 + 1
     best, best_label = hunt.budget, -1
+    most = net.most if counts_stages(net) else points
     _begin(labels, table, best, tally)
     for b in range(points - 1):
         for v in range(devices):
@@ -262,13 +280,13 @@ def search_labels(
                     here = base + hunt.stage_weight * net.elapsed[v, e]
                     if e == points - 1:
                         better = here < best or (best_label < 0 and here <= best)
-                        if better and net.least <= labels.number[i] <= net.most:
+                        if better and net.least <= labels.number[i] <= most:
                             best, best_label = here, i
                             if best <= hunt.enough:
                                 count = _trace(labels, best_label, points, stages, ends)
                                 return FOUND, count, best, tally[DROPPED]
                     elif (
-                        labels.number[i] < net.most
+                        labels.number[i] < most
                         and here + table.onward[0, e, v] <= best
                         and not _grow(net, window, table, hunt, labels, tally, i, e, here)
                     ):

@@ -2,33 +2,24 @@
 
 Source: Parthasarathy and Krishnamachari (2022), Algorithm 1. There every run of candidate points that fits is a vertex
 and runs that follow each other are joined by the size of what is sent (or its class). The shortest path through that
-graph is the same as one through the cut points, joined where a run fits; that graph is built here. As in the paper, the
-smallest memory counts as everybody's.
+graph is the same as one through the cut points, joined where a run fits; it is found backwards, point by point. As in
+the paper, the smallest memory counts as everybody's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-import networkx as nx
 import numpy as np
 
 from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
 from opweave.solvers.pipeline.plans import NoPlanError
 
+NOT_EVERYWHERE = "some piece of the model cannot run on every device, and here what one cannot run or hold, none may"
+"""Why there are no partitions."""
+
 
 def smallest_reach(instance: PipelineInstance) -> list[int]:
     """Where a stage may end on whichever device."""
     return instance.reach.min(axis=0).astype(int).tolist() if instance.devices else []
-
-
-def partition_graph(instance: PipelineInstance, weights: Sequence[float] | FloatArray) -> nx.DiGraph[int]:
-    """Cut points, joined where every device holds the run between them; weighted by what the run sends."""
-    graph: nx.DiGraph[int] = nx.DiGraph()
-    graph.add_nodes_from(range(instance.last + 1))
-    for begin, end in enumerate(smallest_reach(instance)):
-        graph.add_weighted_edges_from((begin, e, float(weights[e])) for e in range(begin + 1, end + 1))
-    return graph
 
 
 def smallest_sum_cuts(instance: PipelineInstance) -> tuple[int, ...]:
@@ -39,13 +30,21 @@ def smallest_sum_cuts(instance: PipelineInstance) -> tuple[int, ...]:
     NoPlanError
         When a piece is larger than the smallest memory, or there are more partitions than devices.
     """
-    graph = partition_graph(instance, instance.sent)
-    hair = 1e-9 * max(1.0, float(instance.sent.max(initial=0.0))) / (instance.last + 1)
-    for _, _, data in graph.edges(data=True):
-        data["weight"] += hair
-    if not nx.has_path(graph, 0, instance.last):
-        raise NoPlanError("some piece of the model is larger than the smallest memory, which counts as everybody's")
-    path = nx.shortest_path(graph, 0, instance.last, weight="weight")
+    reach, last = smallest_reach(instance), instance.last
+    hair = 1e-9 * max(1.0, float(instance.sent.max(initial=0.0))) / (last + 1)
+    costs = np.full(last + 1, np.inf)  # bytes that are sent at a point and behind it
+    costs[last] = 0.0
+    following = [last] * (last + 1)
+    for begin in range(last - 1, -1, -1):
+        window = costs[begin + 1 : reach[begin] + 1]
+        if window.size:
+            following[begin] = begin + 1 + int(np.argmin(window))
+            costs[begin] = window.min() + instance.sent[begin] + hair
+    if costs[0] == np.inf:
+        raise NoPlanError(NOT_EVERYWHERE)
+    path = [0]
+    while path[-1] < last:
+        path.append(following[path[-1]])
     if len(path) - 1 > instance.most:
         raise NoPlanError(f"the partitions are {len(path) - 1}, but at most {instance.most} devices may be used")
     return tuple(path[1:-1])

@@ -14,6 +14,12 @@ from opweave.solvers.run import Outcome, Run
 Rule = Callable[[PipelineInstance, int], Plan]
 """Builds a plan from arrays and a seed, or raises :class:`~opweave.solvers.pipeline.plans.NoPlanError`."""
 
+Over = Callable[[], bool]
+"""Whether time is up."""
+
+PatientRule = Callable[[PipelineInstance, int, Over], Plan]
+"""A rule that may take long and stops when time is up."""
+
 TARGETS = ("stages",)
 """Expressions of side constraints that :func:`~opweave.formulations.pipeline.instance.lower` takes in."""
 
@@ -41,19 +47,33 @@ def solve_by(rule: Rule, problem: Pipeline, run: Run) -> Outcome:
     try:
         plan = attempt(rule, instance, run.seed)
     except NoPlanError as error:
-        return Outcome(reason=str(error))
+        return Outcome(run.termination(), reason=str(error))
     run.found(instance.stages(plan.cuts, plan.devices), value_of(instance, plan))
     return Outcome(run.termination())
 
 
+def solve_patiently(rule: PatientRule, problem: Pipeline, run: Run) -> Outcome:
+    """Report the plan that a rule builds within the time limit."""
+    return solve_by(lambda instance, seed: rule(instance, seed, run.should_stop), problem, run)
+
+
 def register_rule(name: str, rule: Rule, about: str) -> None:
     """Make a rule selectable by name."""
+    _register(name, partial(solve_by, rule), about)
+
+
+def register_patient_rule(name: str, rule: PatientRule, about: str) -> None:
+    """Make a rule that looks at the clock selectable by name."""
+    _register(name, partial(solve_patiently, rule), about)
+
+
+def _register(name: str, run: Callable[[Pipeline, Run], Outcome], about: str) -> None:
     register(
         Solver(
             name=name,
             problem=Pipeline.kind,
             kind="algorithm",
-            run=partial(solve_by, rule),
+            run=run,
             about=about,
             targets=TARGETS,
         )

@@ -79,7 +79,7 @@ class SumSearch:
         self._full = full_memories(devices)
         self._barrier = barriers(self.net.twin)
         self._table = new_table(points, devices)
-        self._labels = new_labels(FIRST_LABELS, points, devices)
+        self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._stages = np.zeros(points + 1, dtype=np.int64)
         self._ends = np.zeros(points + 1, dtype=np.int64)
         self._free = np.zeros(devices)
@@ -105,11 +105,7 @@ class SumSearch:
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """The least sum with stages within a limit, if it is below a ceiling."""
         window = window_at(self.net, stage_limit, math.inf)
-        walking = best_walk.sized(self._work)
-        count, simple = walking(
-            self.net, window, self._free, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
-        )
-        bound = float(self._table.cost[0, 0].min()) if count else math.inf
+        count, simple, bound = self._walked(window)
         if bound >= ceiling * (1 - HAIR):
             return Least(None, bound, settled=True)
         if simple:
@@ -134,6 +130,14 @@ class SumSearch:
                 if not remember_repeats.sized(10_000)(self.net, self._memory, self._stages, count):
                     return Least(plan_of(self._stages, self._ends, count), cost, settled=True)
         return Least(plan, bound, settled=False)
+
+    def _walked(self, window: Window) -> tuple[int, bool, float]:
+        """Fill the table: stages of the cheapest walk, whether it is a plan, and what it costs, which is a bound."""
+        walking = best_walk.sized(self._work)
+        count, simple = walking(
+            self.net, window, self._free, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
+        )
+        return count, simple, float(self._table.cost[0, 0].min()) if count else math.inf
 
     def _labelled(
         self, window: Window, ceiling: float, memory: Words, width: int, work: int = WORK
@@ -161,27 +165,47 @@ class SumSearch:
 
     def _balance(self) -> None:
         """Bisect the limit for stages against the sum of transfers."""
+        self._bound_by_walks()
         low = -1.0
         while not (self.run.should_stop() or self._too_long()):
-            first = 0.0 if low < 0 else neighbouring(self.net, low, compute=True, links=False, down=False)
-            if first >= self.best.value:
-                break
-            last = max(first, neighbouring(self.net, self.best.value, compute=True, links=False, down=True))
-            middle = math.nextafter(0.5 * (first + last), math.inf)
-            limit = min(max(first, neighbouring(self.net, middle, compute=True, links=False, down=True)), last)
+            limit = self._between(low, self.best.value)
+            if limit is None:
+                self.run.proved(self.best.value, "bisection")
+                return
             least = self.least(limit, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
             if not least.settled:
-                self.run.proved(min(max(limit, least.bound) if low < 0 else low, self.best.value), "bisection")
+                # a better plan has a stage longer than the limit, or sends at least as long as the bound
+                self.run.proved(min(max(low, min(limit, least.bound)), self.best.value), "bisection")
                 return
             reached = math.inf if least.plan is None else least.bound
             if reached > limit:  # no plan keeps both within the limit
                 low = limit
                 self.run.proved(min(low, self.best.value), "bisection")
-        else:
-            return
-        self.run.proved(self.best.value, "bisection")
+
+    def _bound_by_walks(self) -> None:
+        """Find the largest limit for stages at which already the cheapest walk sends longer: no plan is shorter."""
+        low, high = -1.0, self.best.value
+        while not (self.run.should_stop() or self._too_long()):
+            limit = self._between(low, high)
+            if limit is None:
+                return
+            _, _, bound = self._walked(window_at(self.net, limit, math.inf))
+            if bound > limit:
+                low = limit
+                self.run.proved(min(low, self.best.value), "walks along the pipeline")
+            else:
+                high = limit
+
+    def _between(self, low: float, high: float) -> float | None:
+        """The time of a stage between two limits, both excluded, near their middle; None when there is none."""
+        first = 0.0 if low < 0 else neighbouring(self.net, low, compute=True, links=False, down=False)
+        if first >= high:
+            return None
+        last = max(first, neighbouring(self.net, high, compute=True, links=False, down=True))
+        middle = math.nextafter(0.5 * (first + last), math.inf)
+        return min(max(first, neighbouring(self.net, middle, compute=True, links=False, down=True)), last)
 
     def _too_long(self) -> bool:
         return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS

@@ -95,7 +95,7 @@ class Thresholds:
         self._full = full_memories(devices)
         self._barrier = barriers(self.net.twin)
         self._table = new_table(points, devices)
-        self._labels = new_labels(FIRST_LABELS, points, devices)
+        self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._stages = np.zeros(points + 1, dtype=np.int64)
         self._ends = np.zeros(points + 1, dtype=np.int64)
         self._work = table_work(self.net)

@@ -30,7 +30,7 @@ def test_the_words() -> None:
     problem = four(constraints=PINNED)
     assert view_of(problem).explain() == (
         "The pipeline has 2 stages on 3 devices and gives a result every 5 s, 0.2 inputs per second. "
-        "Splitting is not needed: 'a' alone takes 4 s for each input. "
+        "No single device may run the whole model, so it has to be split. "
         "The bottleneck is the transfer of 10 B from 'a' to 'b' (after stage 1). "
         "A single input takes 11 s from end to end. "
         "It is proved that no pipeline is better."
@@ -170,3 +170,36 @@ def test_layer_numbers() -> None:
 
 def test_the_split_of_the_example_is_the_one_pinned() -> None:
     assert ow.solve(four(constraints=PINNED)).solution == SPLIT
+
+
+def test_splitting_is_not_judged_without_a_proof() -> None:
+    problem = four(compression=0.1)
+    text = explain(problem, ow.solve(problem, solver="one_device"))
+    assert "The model is not split: 'a' alone holds the model" in text
+    forced = four(max_stages=1)
+    assert "Splitting does not pay" not in explain(forced, ow.solve(forced))
+
+
+def test_a_device_that_may_not_run_everything_is_no_best_single_device() -> None:
+    text = view_of(four(constraints=[ow.Pin(op="P", device="a"), ow.Pin(op="S", device="b")])).explain()
+    assert "No single device may run the whole model, so it has to be split." in text
+    assert ("best single device", "12 s on c") in view_of(four(constraints=[ow.Pin(op="P", device="c")])).rows()
+
+
+def test_a_pipeline_that_takes_no_time() -> None:
+    table = {name: {"a": 0.0, "b": 1.0} for name in "PQ"} | {name: {"a": 1.0, "b": 0.0} for name in "RS"}
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
+    sizeless = [tensor.model_copy(update={"bytes": 0}) for tensor in four().graph.tensors]
+    graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
+    problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
+    assert "alone takes 2 s for each input, the pipeline none." in view_of(problem).explain()
+
+
+def test_a_model_without_operators() -> None:
+    problem = Pipeline(
+        graph=ow.OpGraph(tensors=[], operators=[]),
+        cluster=ow.Cluster(devices=[ow.Device(name="a")]),
+        include_compute=False,
+    )
+    assert "no operators" in view_of(problem).explain()
+    assert png(view_of(problem).figure())

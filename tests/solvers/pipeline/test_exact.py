@@ -15,10 +15,12 @@ import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
 from opweave.problems.pipeline import PAPER_COMPRESSION, Pipeline
-from opweave.solvers.pipeline import threshold
+from opweave.solvers.pipeline import sums, threshold
 from opweave.solvers.pipeline.exact import BottleneckSearch, neighbouring
-from opweave.solvers.pipeline.net import net_of, twins
+from opweave.solvers.pipeline.labels import FOUND
+from opweave.solvers.pipeline.net import net_of, twins, window_at
 from opweave.solvers.pipeline.plans import Best, value_of
+from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Run
 from tests.brute_force_pipeline import best_pipeline
@@ -226,3 +228,75 @@ def test_search_without_a_plan_says_so() -> None:
     run = Run()
     outcome = BottleneckSearch(problem, instance, net_of(instance), run, Best(instance, run)).search()
     assert outcome.infeasible == (ow.solve(problem, solver="highs").status is ow.Status.INFEASIBLE)
+
+
+def weighted_chain(sizes: list[int], memory: list[int], links: list[list[float]], **changes: object) -> Pipeline:
+    """A chain of operators with one byte of weights each; a device of memory 2 holds two of them."""
+    count = len(sizes) - 1
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=size) for i, size in enumerate(sizes)],
+        operators=[
+            ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"], parameters=[f"w{i}"]) for i in range(count)
+        ],
+        parameters=[ow.Parameter(id=f"w{i}", bytes=1) for i in range(count)],
+        outputs=[f"t{count}"],
+    )
+    devices = [ow.Device(name=f"d{i}", memory_bytes=size) for i, size in enumerate(memory)]
+    fields: dict[str, object] = {"include_compute": False, "cuts": "prefix", "memory": "parameters"}
+    return Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, bandwidth=links), **fields | changes)
+
+
+def test_walks_with_more_stages_than_devices_prove_nothing() -> None:
+    """A walk that repeats devices beats the beginning of the plan here, and then has too many stages to go on."""
+    links = [[0.0, 10.0, 0.0], [10.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
+    problem = weighted_chain([1, 2, 2, 5, 5, 1, 1], [1, 2, 3], links, objective="transfers")
+    optimum = best_pipeline(problem)[0]
+    assert optimum == pytest.approx(5.1)
+    instance, run = lower(problem), Run()
+    search = SumSearch(problem, instance, net_of(instance), run, Best(instance, run), 0.0, 1.0)
+    window = window_at(search.net, math.inf, math.inf)
+    search._walked(window)
+    happened, _, cost = search._labelled(window, math.inf, search._memory, 0, 10**9)
+    assert happened == FOUND
+    assert cost <= optimum + 1e-9
+
+
+def test_a_search_cut_short_proves_no_more_than_it_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first limit for stages that is tried lies far above the optimum, and at it only 0 is known of the sum."""
+    monkeypatch.setattr(SumSearch, "least", lambda *_args: sums.Least(None, 0.0, settled=False))
+    seconds = {f"o{i}": {"d0": 9.0, "d1": 1.0, "d2": 1.0} for i in range(4)}
+    links = [[100.0] * 3] * 3
+    costs = ow.Costs.from_table(seconds)
+    fields: dict[str, object] = {"costs": costs, "include_compute": True, "channel": "shared"}
+    problem = weighted_chain([1, 3, 2, 3, 1], [4, 2, 2], links, **fields)
+    assert best_pipeline(problem)[0] == 2.0
+    result = ow.solve(problem, solver="exact")
+    assert result.objective == 36.0
+    assert result.bound <= 2.0
+
+
+def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SumSearch, "least", lambda *_args: sums.Least(None, 0.0, settled=False))
+    links = [[0.0, 1.0], [1.0, 0.0]]
+    seconds = {f"o{i}": {"d0": 1.0, "d1": 1.0} for i in range(4)}
+    problem = weighted_chain(
+        [1, 5, 5, 5, 1], [4, 4], links, costs=ow.Costs.from_table(seconds), include_compute=True, channel="shared"
+    )
+    result = ow.solve(problem, solver="exact")
+    assert result.objective == 4.0  # on one device; a split sends for 5 s
+    assert result.bound >= 3.0
+
+
+def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threshold, "FIRST_LABELS", 1)
+    net = net_of(lower(four()))
+    assert len(Thresholds(net)._labels.point) >= 2 * len(net.twin)
+
+
+@pytest.mark.parametrize("solver", ["auto", "exact", "highs"])
+def test_nothing_to_run(solver: str) -> None:
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
+    problem = Pipeline(graph=ow.OpGraph(tensors=[], operators=[]), cluster=cluster, include_compute=False)
+    result = ow.solve(problem, solver=solver)
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 0.0)
+    assert result.solution.stages == ()
