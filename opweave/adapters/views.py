@@ -137,9 +137,12 @@ def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
     Raises
     ------
     InvalidInputError
-        When opweave has no view of the problem (a class of the user's own).
+        When opweave has no view of the problem (a class of the user's own), or the result is one of another problem.
     """
-    return view_of(problem)(problem, result)
+    view = view_of(problem)
+    if result.problem != problem.kind:
+        raise InvalidInputError(f"the result is one of {result.problem!r:.60}, the problem is {problem.kind!r}")
+    return view(problem, result)
 
 
 def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:

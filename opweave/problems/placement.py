@@ -5,14 +5,17 @@ Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inferen
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.costs import Costs
+from opweave.problems.constraints import Precede
+from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.device_details import CriticalStep
 from opweave.problems.on_cluster import (
     MemoryModel,
@@ -105,7 +108,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
     ------
     pydantic.ValidationError
         When costs name an operator or device that graph or cluster do not have, an operator has no known time on any
-        device, or a constraint does not fit.
+        device, all times add up to more than 1e15 seconds, or a constraint does not fit.
 
     Notes
     -----
@@ -113,6 +116,9 @@ class Placement(Problem[Schedule, PlacementDetails]):
     starts. So what takes 0 seconds takes its turn like everything else: it may run at the moment when another starts or
     ends, but not in its midst. Times are compared with a tolerance of
     :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to the makespan.
+
+    No schedule obeys ``Precede`` constraints that run in a circle, among themselves or with the data: an operator does
+    not come before itself, even where all of them take 0 seconds.
 
     Examples
     --------
@@ -146,13 +152,46 @@ class Placement(Problem[Schedule, PlacementDetails]):
     def _check(self) -> Placement:
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
+        self._check_total_time()
         check_constraints(self.constraints, self)
         return self
+
+    def _check_total_time(self) -> None:
+        """Refuse times whose sum is no number of seconds that a schedule may contain."""
+        graph, cluster = self.graph, self.cluster
+        running = math.fsum(max(known.values()) for known in self.known_seconds.values())
+        rate = cluster.effective_bandwidth
+        linked = (rate > 0.0) & np.isfinite(rate)
+        sending = 0.0
+        if linked.any():
+            sent = (name for op in graph.operators for name in op.inputs if name in graph.producer)
+            size = [graph.tensors[graph.tensor_index[name]].bytes for name in sent]
+            slowest = float(rate[linked].min())
+            sending = len(size) * float(cluster.effective_latency[linked].max()) + sum(size) / slowest
+        if running + sending > MAX_SECONDS:
+            raise ValueError(
+                f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "
+                f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 stands for no link)"
+            )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
         """Seconds of every operator on each device that can run it."""
         return times_by_device(self.costs, self.graph, self.cluster)
+
+    @cached_property
+    def turned_round(self) -> Precede | None:
+        """The first ``Precede`` whose opposite follows from the data and the other ones; None where there is none."""
+        import networkx as nx
+
+        precedes = [each for each in self.constraints if isinstance(each, Precede)]
+        if not precedes:
+            return None
+        arcs = nx.DiGraph(self.graph.digraph)
+        arcs.add_edges_from((each.before, each.after) for each in precedes)
+        circles = [circle for circle in nx.strongly_connected_components(arcs) if len(circle) > 1]
+        closing = (each for each in precedes if any({each.before, each.after} <= circle for circle in circles))
+        return next(closing, None)
 
     @cached_property
     def memory_limits(self) -> dict[str, int | None]:

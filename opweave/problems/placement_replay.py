@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from opweave.problems.activity import Activity, in_time
+from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.device_replay import (
     Arrival,
     Event,
@@ -31,6 +32,7 @@ from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
+    from opweave.problems.constraints import Precede
     from opweave.problems.placement import Placement, Schedule, Transfer
 
 
@@ -41,6 +43,14 @@ def replay(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetail
         return Evaluation(objective=None, violations=tuple(unusable))
     played = _Replay(problem, solution)
     return Evaluation(objective=played.makespan, violations=tuple(played.violations()), details=played.details())
+
+
+def opposite_demanded(asked: Precede) -> str:
+    """Say that nothing can obey a rule."""
+    return (
+        f"operator {asked.before!r} shall end before {asked.after!r} begins, but data or other such rules demand the "
+        "opposite"
+    )
 
 
 def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
@@ -59,6 +69,10 @@ def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
             yield Violation(rule="device", message=f"{name!r} cannot run on {device!r}: its time there is not known")
         if name not in solution.start:
             yield Violation(rule="missing", message=f"{name!r} has no start")
+        elif device in costs and solution.start[name] + costs[device] > MAX_SECONDS:
+            yield Violation(
+                rule="unknown", message=f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count"
+            )
     for sent in solution.transfers:
         if sent.tensor not in tensors:
             yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
@@ -152,6 +166,8 @@ class _Replay:
             for device, line in receives.items():
                 yield from overlaps("port", f"device {device!r} receives", line, self._tolerance)
         yield from overfull(self._problem.cluster, self._memory)
+        if self._problem.turned_round is not None:
+            yield Violation(rule="precedence", message=opposite_demanded(self._problem.turned_round))
 
     def _wrong_transfers(self) -> Iterator[Violation]:
         """Every needed transfer once, none that is needless, each as long as it takes and after its producer."""

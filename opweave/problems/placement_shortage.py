@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Precede, Separate
+from opweave.problems.constraints import Colocate, Forbid, MaxDevices, MemoryCap, Pin, Separate
 from opweave.problems.placement import Placement
+from opweave.problems.placement_replay import opposite_demanded
 
 MAX_DEVICE_SETS = 64
 """How many sets of devices are compared with what must fit on them."""
@@ -38,6 +39,32 @@ def shortage(problem: Placement) -> str | None:
     "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
     """
     return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: Placement, *, rows_added: bool = False) -> str:
+    """Name what can keep a placement from existing, of what the problem has.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    rows_added
+        Whether rows of the user's own were added to a model of it.
+
+    Returns
+    -------
+    str
+        Such as ``"the memory of the devices and the side constraints together"``; ``"the rules of the problem"`` where
+        none of these is there.
+    """
+    rules = {
+        "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
+        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
+        "the side constraints": any(not isinstance(each, MemoryCap) for each in problem.constraints),
+        "the rows that were added": rows_added,
+    }
+    *first, last = [rule for rule, there in rules.items() if there] or ["the rules of the problem"]
+    return f"{', '.join(first)} and {last} together" if first else last
 
 
 def _reasons(problem: Placement) -> Iterator[str]:
@@ -178,17 +205,21 @@ class _Look:
         counts = [each.count for each in self._problem.constraints if isinstance(each, MaxDevices)]
         return min([*counts, len(self._limits)])
 
+    @property
+    def _allowance(self) -> str:
+        return "1 device" if self._most_devices == 1 else f"{self._most_devices} devices"
+
     def too_many_devices(self) -> Iterator[str]:
         """More devices needed than may be used."""
         forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
         apart = max((each.ops for each in self._problem.constraints if isinstance(each, Separate)), key=len, default=())
         if len(forced) > self._most_devices:
             yield (
-                f"at most {self._most_devices} devices may be used, but there are operators that can only run on each "
-                f"of {_listed(forced)}"
+                f"at most {self._allowance} may be used, but there are operators that can only run on each of "
+                f"{_listed(forced)}"
             )
         if len(apart) > self._most_devices:
-            yield f"operators {_listed(apart)} must be apart, but at most {self._most_devices} devices may be used"
+            yield f"operators {_listed(apart)} must be apart, but at most {self._allowance} may be used"
 
     def overfull_sets(self) -> Iterator[str]:
         """Sets of devices that cannot hold what can run nowhere else."""
@@ -233,21 +264,10 @@ class _Look:
                     )
 
     def circles(self) -> Iterator[str]:
-        """``Precede`` constraints that close a circle through an operator that takes time."""
-        import networkx as nx
-
-        precedes = [each for each in self._problem.constraints if isinstance(each, Precede)]
-        if not precedes:
-            return
-        arcs = self._problem.graph.digraph.copy()
-        arcs.add_edges_from((each.before, each.after) for each in precedes)
-        for circle in nx.strongly_connected_components(arcs):
-            if len(circle) > 1 and any(min(self._problem.known_seconds[name].values()) > 0 for name in circle):
-                asked = next(each for each in precedes if each.before in circle and each.after in circle)
-                yield (
-                    f"operator {asked.before!r} shall end before {asked.after!r} begins, but data or other such rules "
-                    "demand the opposite"
-                )
+        """A ``Precede`` constraint that closes a circle."""
+        asked = self._problem.turned_round
+        if asked is not None:
+            yield opposite_demanded(asked)
 
 
 def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:

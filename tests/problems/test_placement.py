@@ -316,3 +316,26 @@ def test_refused_times(bad):
         Schedule(device={}, start={"p": bad})
     with pytest.raises(ValidationError):
         sent("t", "ab", 0.0, bad)
+
+
+def test_nothing_comes_before_itself():
+    """Even 0 seconds do not make a circle of rules one that can be obeyed: solvers and referee agree on that."""
+    circle = [Precede(before="o0", after="o1"), Precede(before="o1", after="o0")]
+    problem = bare(0.0, 0.0, constraints=circle)
+    judged = problem.evaluate(starts(0.0, 0.0))
+    assert not judged.feasible
+    assert "operator 'o0' shall end before 'o1' begins" in judged.violations[0].message
+    assert problem.turned_round == circle[0]
+    assert bare(0.0, 0.0, constraints=circle[:1]).turned_round is None
+    assert bare(0.0, 0.0, constraints=circle[:1]).evaluate(starts(0.0, 0.0)).feasible
+
+
+def test_times_beyond_all_counting():
+    with pytest.raises(ValidationError, match=r"slowest runs add up to 1\.2e\+15 seconds"):
+        bare(6e14, 6e14)
+    with pytest.raises(ValidationError, match=r"the slowest transfers to .*0 stands for no link"):
+        two(cluster=Cluster(devices=[Device(name="a"), Device(name="b")], shared=1e-300))
+    late = bare(1.0).evaluate(starts(1e15))
+    assert [violation.message for violation in late.violations] == [
+        "'o0' ends after 1e+15 s, which is too late to count"
+    ]

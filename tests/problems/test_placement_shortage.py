@@ -71,9 +71,9 @@ REASONS = [
     ),
     (
         three(MaxDevices(count=1), Pin(op="p", device="a"), Pin(op="q", device="b")),
-        "at most 1 devices may be used, but there are operators that can only run on each of 'a', 'b'",
+        "at most 1 device may be used, but there are operators that can only run on each of 'a', 'b'",
     ),
-    (three(MaxDevices(count=1), Separate(ops=["p", "q"])), "must be apart, but at most 1 devices may be used"),
+    (three(MaxDevices(count=1), Separate(ops=["p", "q"])), "must be apart, but at most 1 device may be used"),
     (
         three(memory=(30, 29)),
         "operators 'p', 'q', 'r' can only run on 'a', 'b' and need 60 bytes together, but there is room for 59: "

@@ -68,8 +68,9 @@ def sentences(
         The best plan on one device.
     """
     used = [use.name for use in uses if use.operators]
-    yield f"The plan takes {precise_seconds(details.makespan)} on {len(used)} of {len(uses)} devices."
-    yield _verdict(details.makespan, used, alone)
+    devices = "1 device" if len(uses) == 1 else f"{len(uses):,} devices"
+    yield f"The plan takes {precise_seconds(details.makespan)} on {len(used):,} of {devices}."
+    yield _verdict(details.makespan, used, alone, choice=len(uses) > 1)
     if details.makespan > 0:
         yield _bottleneck(uses)
         yield _path(details)
@@ -77,14 +78,18 @@ def sentences(
     yield proof_sentence(result, "shorter")
 
 
-def _verdict(makespan: float, used: list[str], alone: Alone | None) -> str:
-    """One device or many, and by how much."""
+def _verdict(makespan: float, used: list[str], alone: Alone | None, *, choice: bool) -> str:
+    """One device or many, and by how much; ``choice`` says whether there is more than one."""
+    if not used:
+        return "The graph has no operators, so there is nothing to split."
     if alone is None:
         return "No single device may run the whole model, so it has to be split."
     whole = f"device {alone.device!r} alone takes {precise_seconds(alone.seconds)}"
     if len(used) == 1:
         if makespan > alone.seconds * (1 + SAME):
             return f"Splitting is not used, and {whole}, which is better."
+        if not choice:
+            return f"Nothing can be split: {used[0]!r} is the only device."
         return f"Splitting was not found to pay: everything runs on {used[0]!r}, the best single device."
     if makespan <= 0 or abs(makespan - alone.seconds) <= SAME * alone.seconds:
         return f"Splitting gains nothing: {whole} as well."
@@ -136,7 +141,8 @@ def _path(details: PlacementDetails) -> str:
         parts.append(f"{readable_share(idle)} idle")
     queued = sum(step.waited_for in ("send_port", "receive_port") for step in details.critical_path)
     wait = f"; {_times(queued)} it waits for a port" if queued else ""
-    return f"The critical path of {len(details.critical_path):,} steps is {_joined(parts)}{wait}."
+    steps = "1 step" if len(details.critical_path) == 1 else f"{len(details.critical_path):,} steps"
+    return f"The critical path of {steps} is {_joined(parts)}{wait}."
 
 
 def _times(count: int) -> str:

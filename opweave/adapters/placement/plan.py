@@ -15,17 +15,20 @@ def transfers_of(problem: Placement, schedule: Schedule, details: PlacementDetai
 
     Where transfers do not share ports, a schedule need not list them: each starts when its tensor is there.
     """
-    if problem.transfers != "delay" or schedule.transfers:
-        return tuple(sorted(schedule.transfers, key=lambda sent: (sent.start, sent.end)))
+    if problem.transfers != "delay":
+        return tuple(sorted(schedule.transfers, key=lambda one: (one.start, one.end)))
     graph, cluster = problem.graph, problem.cluster
+    listed = {(one.tensor, one.source, one.target) for one in schedule.transfers}
     routes = dict.fromkeys(
         (tensor, schedule.device[graph.producer[tensor]], schedule.device[op.id])
         for op in graph.operators
         for tensor in op.inputs
         if tensor in graph.producer and schedule.device[graph.producer[tensor]] != schedule.device[op.id]
     )
-    sent = []
+    sent = list(schedule.transfers)
     for tensor, source, target in routes:
+        if (tensor, source, target) in listed:
+            continue
         size = graph.tensors[graph.tensor_index[tensor]].bytes
         start = details.ends[graph.producer[tensor]]
         end = start + cluster.transfer_seconds(size, source, target)

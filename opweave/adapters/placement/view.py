@@ -118,6 +118,8 @@ class PlacementView(View[Placement, Schedule]):
         name = self.problem.graph.name
         used = [use.name for use in self.uses if use.operators]
         where = f"on {used[0]} alone" if len(used) == 1 else f"on {len(used)} of {len(self.uses)} devices"
+        if not used:
+            return f"{name[:40]}: nothing to place"
         text = f"{name[:40]}: {precise_seconds(self.details.makespan)} {where}"
         if self.alone is None:
             return f"{text}; no single device may run it"

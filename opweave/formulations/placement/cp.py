@@ -43,7 +43,7 @@ from opweave.formulations.placement.messages import Message, Route, flow_seconds
 from opweave.formulations.placement.program import PlacementProgram, instance_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
-from opweave.formulations.placement.windows import Windows
+from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.placement import Placement, Schedule
 
@@ -130,7 +130,7 @@ class Intervals(PlacementProgram):
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
         windows = self.windows(problem, instance)
-        messages = messages_of(instance, problem.transfers)
+        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         links_needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
         check_rows(rows, self.name, self.circumstances.limits)
@@ -141,26 +141,29 @@ class Intervals(PlacementProgram):
             tick = common_tick(instance, windows.horizon) or tick
         model = PlacementIntervals(problem=problem, instance=instance, messages=messages, windows=windows, tick=tick)
         self._unit = model.tick
-        self._columns(model)
-        self._one_device(model)
-        self._memory(model)
-        self._precedence(model)
-        self._links(model)
-        self._routes(model)
-        self._arrivals(model)
-        self._no_overlap(model)
-        self._work(model)
+        for write in (
+            self._columns,
+            self._one_device,
+            self._memory,
+            self._precedence,
+            self._links,
+            self._routes,
+            self._arrivals,
+            self._no_overlap,
+            self._work,
+        ):
+            self.check_time()
+            write(model)
         self.add_constraints(model, problem)
         return model
 
     def _columns(self, model: PlacementIntervals) -> None:
         """x, S, T, y and C_max within their windows."""
         windows, instance = model.windows, model.instance
-        fits = windows.through <= windows.horizon * (1 + WHOLE)
         shared: dict[tuple[int, int], int] = {}
         for v in range(instance.operators):
             tied = np.flatnonzero(instance.cluster == instance.cluster[v])
-            for k in np.flatnonzero(fits[tied].all(axis=0)).tolist():
+            for k in np.flatnonzero(windows.fits[tied].all(axis=0)).tolist():
                 key = (int(instance.cluster[v]), k)
                 if key not in shared:
                     shared[key] = model.binary()
@@ -219,7 +222,7 @@ class Intervals(PlacementProgram):
 
     def _delays(self, model: PlacementIntervals) -> None:
         """S[v] >= C[u] + seconds of the flow, where u runs on q and v on k."""
-        instance, sent = model.instance, flow_seconds(model.instance)
+        instance, sent = model.instance, flow_seconds(model.instance, longest=model.windows.hopeless)
         for flow, (u, v) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
             if instance.cluster[u] == instance.cluster[v]:
                 continue
@@ -334,9 +337,12 @@ def fine_tick(activities: int, horizon: float) -> float:
 
 
 def common_tick(instance: PlacementInstance, horizon: float) -> float | None:
-    """Seconds of the largest decimal tick that measures all durations, such as 0.5 for 0.5, 1.5 and 2; None if tiny."""
-    sent = flow_seconds(instance)
-    durations = np.concatenate([instance.seconds[np.isfinite(instance.seconds)], sent[np.isfinite(sent)]])
+    """Seconds of the largest decimal tick that measures all durations, such as 0.5 for 0.5, 1.5 and 2; None if tiny.
+
+    What takes longer than the horizon need not be measured: no schedule of interest contains it.
+    """
+    durations = np.concatenate([instance.seconds.ravel(), flow_seconds(instance).ravel()])
+    durations = durations[durations <= horizon * (1 + FIT)]
     for digits in range(-3, 10):
         counts = durations * 10.0**digits
         whole = np.round(counts)

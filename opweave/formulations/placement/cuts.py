@@ -9,7 +9,7 @@ import numpy as np
 from opweave.formulations.bulk import Rows, Terms
 from opweave.formulations.placement.instance import FloatArray
 from opweave.formulations.placement.jobs import Job
-from opweave.formulations.placement.program import PlacementModel, add
+from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
 
 THRESHOLDS = 8
 """Values of heads and of tails that windows of work begin and end at."""
@@ -62,7 +62,7 @@ def _work(written: PlacementModel, members: Sequence[int], k: int) -> Terms:
     for v in members:
         if np.isfinite(written.instance.seconds[v, k]):
             total = _into(total, written.runs_on(v, k), float(written.instance.seconds[v, k]) / written.unit)
-    return {column: value for column, value in total.items() if value > 1e-9}
+    return {column: value for column, value in total.items() if value > NEGLIGIBLE}
 
 
 def port_rows(written: PlacementModel, jobs: Sequence[Job], length: int) -> Rows:
@@ -83,7 +83,7 @@ def port_rows(written: PlacementModel, jobs: Sequence[Job], length: int) -> Rows
             lasts = jobs[number].length
             for column in jobs[number].uses[port]:
                 total = _into(total, {column: 1.0}, lasts.get(column, 0.0))
-        rows.at_most({c: value for c, value in total.items() if value > 1e-9} | {length: -1.0}, -(begin + end))
+        rows.at_most({c: value for c, value in total.items() if value > NEGLIGIBLE} | {length: -1.0}, -(begin + end))
     return rows
 
 

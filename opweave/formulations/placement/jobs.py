@@ -10,7 +10,7 @@ import numpy as np
 from opweave.formulations.bulk import Rows, Terms, check_rows
 from opweave.formulations.memory_ordering.precedence import check_closure
 from opweave.formulations.placement.instance import BoolArray
-from opweave.formulations.placement.program import PlacementModel, add
+from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.limits import Limits
 
@@ -133,7 +133,7 @@ def apart_rows(jobs: Sequence[Job], pairs: Pairs) -> Rows:
 def _after(rows: Rows, early: Job, late: Job, chosen: int) -> None:
     """If chosen: start[late] >= start[early] + length[early]."""
     big = early.latest - late.ready
-    if big > 0:
+    if big > NEGLIGIBLE:
         terms = add({early.start: 1.0, late.start: -1.0, chosen: big}, early.length)
         rows.at_most(terms, big)
 

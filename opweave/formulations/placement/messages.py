@@ -58,21 +58,26 @@ class Message:
         return None
 
 
-def messages_of(instance: PlacementInstance, transfers: TransferModel) -> tuple[Message, ...]:
-    """Every message that some assignment of devices needs; flows between tied operators need none."""
+def messages_of(
+    instance: PlacementInstance, transfers: TransferModel, *, longest: float = np.inf
+) -> tuple[Message, ...]:
+    """Every message that some assignment of devices needs; flows between tied operators need none.
+
+    Routes that take more than ``longest`` seconds are said to take just these.
+    """
     apart = instance.cluster[instance.source] != instance.cluster[instance.target]
     flows = np.flatnonzero(apart).tolist()
     if transfers == "delay":
         return ()
     linked = links(instance)
     if transfers == "one_port_edge":
-        found = [_message(instance, linked, (flow,), -1) for flow in flows]
+        found = [_message(instance, linked, (flow,), -1, longest) for flow in flows]
     else:
         readers: dict[int, list[int]] = defaultdict(list)
         for flow in flows:
             readers[int(instance.tensor[flow])].append(flow)
         found = [
-            _message(instance, linked, _able(instance, group, k), k)
+            _message(instance, linked, _able(instance, group, k), k, longest)
             for group in readers.values()
             for k in range(len(instance.devices))
         ]
@@ -84,10 +89,11 @@ def links(instance: PlacementInstance) -> BoolArray:
     return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
 
 
-def flow_seconds(instance: PlacementInstance) -> FloatArray:
-    """Seconds of every flow between every two devices, inf where nothing can be sent."""
+def flow_seconds(instance: PlacementInstance, *, longest: float = np.inf) -> FloatArray:
+    """Seconds of every flow between every two devices, ``longest`` at most; inf where nothing can be sent."""
     size = instance.size[:, None, None]
-    return np.where(links(instance), instance.latency + size * _finite(instance.seconds_per_byte), np.inf)
+    sent = instance.latency + size * _finite(instance.seconds_per_byte)
+    return np.where(links(instance), np.minimum(sent, longest), np.inf)
 
 
 def _finite(values: FloatArray) -> FloatArray:
@@ -98,7 +104,9 @@ def _able(instance: PlacementInstance, flows: list[int], device: int) -> tuple[i
     return tuple(flow for flow in flows if np.isfinite(instance.seconds[instance.target[flow], device]))
 
 
-def _message(instance: PlacementInstance, linked: BoolArray, flows: tuple[int, ...], target: int) -> Message:
+def _message(
+    instance: PlacementInstance, linked: BoolArray, flows: tuple[int, ...], target: int, longest: float
+) -> Message:
     if not flows:
         return Message(-1, -1, (), (), (), target)
     able = np.isfinite(instance.seconds)
@@ -107,7 +115,7 @@ def _message(instance: PlacementInstance, linked: BoolArray, flows: tuple[int, .
     targets = [target] if target >= 0 else np.flatnonzero(able[readers[0]]).tolist()
     size = float(instance.size[flows[0]])
     routes = tuple(
-        Route(q, k, float(instance.latency[q, k] + size * instance.seconds_per_byte[q, k]))
+        Route(q, k, float(min(longest, instance.latency[q, k] + size * instance.seconds_per_byte[q, k])))
         for q in np.flatnonzero(able[producer]).tolist()
         for k in targets
         if q != k and linked[q, k]

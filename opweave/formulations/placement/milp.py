@@ -40,9 +40,10 @@ from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows,
 from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, chosen_orders, meeting, order_columns
 from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Route, flow_seconds, links, messages_of
+from opweave.formulations.placement.messages import Route, flow_seconds, links
 from opweave.formulations.placement.program import (
     ABSENT,
+    NEGLIGIBLE,
     PlacementModel,
     PlacementProgram,
     add,
@@ -55,9 +56,6 @@ from opweave.problems.placement import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
-
-FIT = 1e-9
-"""Relative room when windows are compared, so that rounding never drops a schedule."""
 
 
 @dataclass(eq=False)
@@ -88,7 +86,7 @@ class Disjunctive(PlacementProgram):
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.circumstances.limits)
         model = ConcreteModel()
-        written = self.prepare(problem, model, instance, messages_of(instance, problem.transfers))
+        written = self.prepare(problem, model, instance)
         least = len(instance.source) * (1 + len(instance.devices)) + len(written.messages)
         check_rows(least, self.name, self.circumstances.limits)
         self._place_columns(written)
@@ -110,10 +108,9 @@ class Disjunctive(PlacementProgram):
     def _place_columns(self, written: PlacementModel) -> None:
         """x[i, k] for every group of tied operators and each device whose longest path fits the horizon."""
         windows, instance = written.windows, written.instance
-        fits = windows.through <= windows.horizon * (1 + FIT)
         groups = int(instance.cluster.max(initial=-1)) + 1
         together = np.ones((groups, len(instance.devices)), dtype=bool)
-        np.logical_and.at(together, instance.cluster, fits)
+        np.logical_and.at(together, instance.cluster, windows.fits)
         columns = np.full(together.shape, ABSENT, dtype=np.int64)
         columns[together] = written.binary("x", int(together.sum()))
         written.on = columns[instance.cluster]
@@ -205,7 +202,7 @@ class Disjunctive(PlacementProgram):
     def _precedence(self, model: ConcreteModel, written: PlacementModel) -> None:
         """(4a) S[v] >= C[u] + seconds of the flow between their devices, along every arc."""
         rows, instance = Rows(), written.instance
-        transfer = flow_seconds(instance) / written.unit
+        transfer = flow_seconds(instance, longest=written.windows.hopeless) / written.unit
         carried = {(int(u), int(v)) for u, v in zip(instance.source, instance.target, strict=True)}
         for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
             if (u, v) not in carried:
@@ -214,7 +211,7 @@ class Disjunctive(PlacementProgram):
             terms = add({int(written.start[u]): 1.0, int(written.start[v]): -1.0}, written.length(u))
             if instance.cluster[u] != instance.cluster[v]:
                 link = link_of(written, flow)
-                for q, k in np.argwhere((link != ABSENT) & (transfer[flow] > FIT)).tolist():
+                for q, k in np.argwhere((link != ABSENT) & (transfer[flow] > NEGLIGIBLE)).tolist():
                     terms = add(terms, {int(link[q, k]): float(transfer[flow, q, k])})
             rows.at_most(terms, 0.0)
         rows.add_to(model, "precedence", written.variables, self.check_time)
@@ -232,7 +229,7 @@ class Disjunctive(PlacementProgram):
                 big = job.latest - float(ready[v])
                 if message.target < 0:
                     rows.at_most(terms, 0.0)
-                elif written.on[v, message.target] != ABSENT and big > 0:
+                elif written.on[v, message.target] != ABSENT and big > NEGLIGIBLE:
                     rows.at_most(add(terms, {int(written.on[v, message.target]): big}), big)
         rows.add_to(model, "arrivals", written.variables, self.check_time)
 
@@ -298,7 +295,7 @@ class Disjunctive(PlacementProgram):
             jobs.append(
                 Job(
                     start=int(written.sent[number]),
-                    length={c: way.seconds / unit for way, c in takes.items() if way.seconds > FIT * unit},
+                    length={c: way.seconds / unit for way, c in takes.items() if way.seconds > NEGLIGIBLE * unit},
                     uses=uses,
                     ready=windows.message_ready(message) / unit,
                     due=due,

@@ -18,9 +18,10 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Message, links, messages_of
+from opweave.formulations.placement.messages import Message, links
 from opweave.formulations.placement.program import (
     ABSENT,
+    NEGLIGIBLE,
     PlacementModel,
     PlacementProgram,
     add,
@@ -59,7 +60,7 @@ class Moirai(PlacementProgram):
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.circumstances.limits)
         model = ConcreteModel()
-        written = self.prepare(problem, model, instance, messages_of(instance, problem.transfers))
+        written = self.prepare(problem, model, instance)
         closed = ancestors(instance.after)
         model.pairs = _unordered(closed)
         model.sent_pairs = _unordered(_message_order(written.messages, closed))
@@ -80,8 +81,8 @@ class Moirai(PlacementProgram):
         """x, S, T, z, u, delta; times in units, all within the horizon M."""
         instance, horizon = written.instance, written.windows.horizon / written.unit
         groups = int(instance.cluster.max(initial=-1)) + 1
-        able = np.zeros((groups, len(instance.devices)), dtype=bool)
-        able[instance.cluster] = np.isfinite(instance.seconds)
+        able = np.ones((groups, len(instance.devices)), dtype=bool)
+        np.logical_and.at(able, instance.cluster, written.windows.fits)
         columns = np.full(able.shape, ABSENT, dtype=np.int64)
         columns[able] = written.binary("x", int(able.sum()))
         written.on = columns[instance.cluster]
@@ -190,7 +191,7 @@ class Moirai(PlacementProgram):
         lasts = {
             model.takes[number, way]: way.seconds / written.unit
             for way in written.messages[number].routes
-            if way.seconds > TINY * written.unit
+            if way.seconds > NEGLIGIBLE * written.unit
         }
         return add({int(written.sent[number]): 1.0}, lasts)
 
@@ -210,10 +211,6 @@ class Moirai(PlacementProgram):
             (model.sent_pairs, model.later_sent, table.message_middles()),
         ):
             written.set(columns, [float(middle[i] < middle[j]) for i, j in pairs])
-
-
-TINY = 1e-9
-"""Coefficients that engines would drop."""
 
 
 def _unordered(closed: BoolArray) -> list[tuple[int, int]]:

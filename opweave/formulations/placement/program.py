@@ -15,13 +15,14 @@ from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, FloatArray, PlacementInstance, lower
 from opweave.formulations.placement.memory import overfull, readers_of
-from opweave.formulations.placement.messages import Message
+from opweave.formulations.placement.messages import Message, messages_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows, single_device_length, windows_of
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement_shortage import rules_in_the_way, shortage
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -33,6 +34,9 @@ ABSENT = -1
 
 UNITS = 1000.0
 """The horizon in the model's units of time: engines' tolerances are absolute, so times are scaled to them."""
+
+NEGLIGIBLE = 1e-9
+"""Units of time that are left out of rows: engines would drop such coefficients, and a schedule is timed again."""
 
 CEILING_SLACK = 1e-6
 """How far above a known schedule's length schedules are still kept, relative: room for engines' tolerances."""
@@ -97,7 +101,9 @@ class PlacementModel:
 
     def weighted(self, v: int, weights: FloatArray) -> Terms:
         """Sum over devices of weight times "operator v runs there"."""
-        return {int(c): float(w) for c, w in zip(self.on[v], weights, strict=True) if c != ABSENT and abs(w) > 1e-9}
+        return {
+            int(c): float(w) for c, w in zip(self.on[v], weights, strict=True) if c != ABSENT and abs(w) > NEGLIGIBLE
+        }
 
     def handle_on(self, op: str, device: str) -> LinearExpression:
         """1 when operator ``op`` runs on ``device``, else 0: a linear expression."""
@@ -136,14 +142,14 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._unit = 1.0
+        self._horizon = 0.0
 
-    def prepare(
-        self, problem: Placement, model: ConcreteModel, instance: PlacementInstance, messages: tuple[Message, ...]
-    ) -> PlacementModel:
-        """Windows and the unit of time; the handles ``model.on``, ``model.starts`` and ``model.ends``."""
+    def prepare(self, problem: Placement, model: ConcreteModel, instance: PlacementInstance) -> PlacementModel:
+        """Windows, messages, unit of time; the handles ``model.on``, ``model.starts`` and ``model.ends``."""
         windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
         keeps = self.circumstances.extended
+        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         written = PlacementModel(model, problem, instance, messages, windows, self._unit, keeps)
         model.placement = written
         model.on, model.starts, model.ends = written.handle_on, written.handle_starts, written.handle_ends
@@ -157,7 +163,10 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         InfeasibleError
             When the links leave an operator no device.
         """
+        self.check_time()
         windows = windows_of(instance, self._ceiling(problem, instance))
+        self.check_time()
+        self._horizon = windows.horizon
         nowhere = np.flatnonzero(~np.isfinite(windows.through).any(axis=1))
         if len(nowhere):
             raise InfeasibleError(
@@ -216,14 +225,14 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
             used.set_value(float(k in table.device), skip_validation=True)
 
     def why_infeasible(self, problem: Placement) -> str:
-        """Say what stands in the way: memory, links or side constraints."""
-        causes = ["memory of the devices", "links between them"]
-        if problem.constraints or self.circumstances.extended:
-            causes.append("side constraints and added rows")
-        reason = f"no schedule respects the {', the '.join(causes)} together"
-        if self.circumstances.extended:
-            reason += f" (schedules of at most {self._unit * UNITS:.6g} s were considered)"
-        return reason
+        """Say what stands in the way, if that is easy to see; else what of the problem may."""
+        reason = shortage(problem)
+        if reason is not None:
+            return reason
+        extended = self.circumstances.extended
+        own_rows = extended and all(isinstance(each, self.built_in) for each in problem.constraints)
+        reason = f"no schedule respects {rules_in_the_way(problem, rows_added=own_rows)}"
+        return f"{reason} (schedules of at most {self._horizon:.6g} s were considered)" if extended else reason
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.ends("a") <= 0.5 + model.on("b", "gpu")``."""
@@ -245,7 +254,7 @@ def instance_of(problem: Placement) -> PlacementInstance:
     try:
         return lower(problem)
     except ContradictionError as error:
-        raise InfeasibleError(str(error)) from error
+        raise InfeasibleError(shortage(problem) or str(error)) from error
 
 
 def add(terms: Terms, more: Terms, factor: float = 1.0) -> Terms:

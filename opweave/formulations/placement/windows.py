@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import NO_LIMIT, BoolArray, FloatArray, PlacementInstance
 from opweave.formulations.placement.messages import Message, flow_seconds
 from opweave.problems.graph_arrays import topological_order
+
+HOPELESS = 4.0
+"""How many times the horizon a transfer is said to last at most."""
+
+FIT = 1e-9
+"""Relative room when windows are compared, so that rounding never drops a schedule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,9 +37,23 @@ class Windows:
     horizon: float
 
     @property
+    def hopeless(self) -> float:
+        """Seconds that no transfer of a schedule of interest takes; longer ones are as good as this in models.
+
+        Engines lose digits, or refuse a model, where a transfer takes a million millions of times the horizon.
+        """
+        return HOPELESS * (self.horizon or 1.0)
+
+    @property
     def through(self) -> FloatArray:
         """Length of the longest path through every operator on every device. Shape (operators, devices)."""
         return self.head + self.instance.seconds + self.tail
+
+    @property
+    def fits(self) -> BoolArray:
+        """Whether an operator on a device can be part of a schedule of interest. Shape (operators, devices)."""
+        room: BoolArray = self.through <= self.horizon * (1 + FIT)
+        return room
 
     @property
     def critical_path(self) -> float:

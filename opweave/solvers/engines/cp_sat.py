@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import InfeasibleError
+from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
 from opweave.formulations.intervals import IntervalModel
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -85,6 +85,8 @@ class CpSat:
             task = _task(problem, run, formulation(circumstances_of(problem, run, formulation)), known)
         except InfeasibleError as error:
             return Outcome(infeasible=True, reason=str(error))
+        except OutOfTimeError:
+            return Outcome(run.termination(), reason="the time was up before the model was written")
         if run.should_stop():
             return Outcome(run.termination())
         run.enter(f"{self.name}: {len(task.model.low):,} variables, {len(task.model.rows):,} rows")

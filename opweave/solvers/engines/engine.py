@@ -94,10 +94,14 @@ class Aids:
         A solution, or None when none is found quickly. The referee judges it before it is used.
     floor
         A proved lower bound of the objective, or None.
+    within
+        Makes the aids for one run, where finding them takes so long that they have to know its time; None where it
+        does not.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
     floor: Callable[[Any], int | float | None] = lambda _: None
+    within: Callable[[Run], Aids] | None = None
 
 
 @dataclass(eq=False)

@@ -111,4 +111,6 @@ def _solve_with_intervals(
 
 
 def _wanted(aids: Aids, run: Run) -> Aids:
-    return aids if run.option(HEAD_START, default=True) else Aids()
+    if not run.option(HEAD_START, default=True):
+        return Aids()
+    return aids if aids.within is None else aids.within(run)

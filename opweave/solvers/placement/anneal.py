@@ -112,7 +112,8 @@ def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: 
     if kind == 2:
         for i in range(net.out_start[v], net.out_start[v + 1]):
             w = net.target[net.outgoing[i]]
-            if net.before_start[w + 1] - net.before_start[w] == 1 and group[size - 1] != w:
+            # many tensors may lead to one reader; what is listed twice is told apart later, but there must be room
+            if net.before_start[w + 1] - net.before_start[w] == 1 and group[size - 1] != w and size < len(group):
                 group[size] = w
                 size += 1
     return size

@@ -16,9 +16,9 @@ from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import Aids, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.decompose import decompose
-from opweave.solvers.placement.engines import AIDS
 from opweave.solvers.placement.equal_units import plan_units
-from opweave.solvers.placement.lists import TARGETS
+from opweave.solvers.placement.head_start import aids_within
+from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -40,7 +40,8 @@ FIRST_ROUNDS = 1
 
 
 TINY = 12
-"""Operators up to which the embedded engine is done before another process has started."""
+"""Operators up to which the embedded engine is done before another process has started. Where time is short, it comes
+before the searches too: it needs less than they do."""
 
 SMALL = 36
 """Operators up to which an engine has the last word, when nothing else has closed the gap."""
@@ -59,14 +60,20 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         search.consider_schedule(run.start)
     with run.at_most(_share(run, LISTS_SHARE)):
         list_plans(search)
-    _improve_and_bound(search)
+    if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
+        with run.at_most(_share(run, ENGINE_SHARE)):
+            outcome = _last_word(problem, instance, run)
+        if outcome.infeasible:
+            return outcome
+    if not run.should_stop():
+        _improve_and_bound(search)
     if instance.operators <= SMALL and not run.should_stop():
         with run.at_most(_share(run, 1.0)):
             outcome = _last_word(problem, instance, run)
         if outcome.infeasible:
             return outcome
     if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
+        return Outcome(run.termination(), reason=f"{no_plan_found(problem)}, and no proof that there is none")
     if run.time_limit is None and not run.closed():
         return Outcome(Termination.BUDGET)
     return Outcome(run.termination())
@@ -77,10 +84,10 @@ def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     known = all(expressible(type(constraint), Intervals.targets) for constraint in problem.constraints)
     if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
         with run.at_most(_share(run, ENGINE_SHARE)):
-            outcome = CP_SAT.run(problem, run, Intervals, AIDS)
+            outcome = CP_SAT.run(problem, run, Intervals, aids_within(run))
         if outcome.termination is Termination.COMPLETED or run.should_stop():
             return outcome
-    return run_engine(problem, run, Highs(), Aids() if run.candidates else AIDS)
+    return run_engine(problem, run, Highs(), Aids() if run.candidates else aids_within(run))
 
 
 def _last_word(problem: Placement, instance: PlacementInstance, run: Run) -> Outcome:

@@ -30,6 +30,7 @@ from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_leve
 from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.head_start import best_list_schedule
+from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.net import Net, net_of
@@ -292,7 +293,7 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)
     if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory fits")
+        return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
 
 

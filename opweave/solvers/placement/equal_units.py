@@ -26,7 +26,7 @@ from opweave.solvers.placement.bounds.broadcasts import Broadcasts
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.milestones import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.modules import modules
-from opweave.solvers.placement.lists import TARGETS
+from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import Plan, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
@@ -296,8 +296,10 @@ def solve_units(problem: Placement, run: Run) -> Outcome:
     if not instance.operators or not plan_units(problem, instance, net_of(instance, problem), run):
         return Outcome(reason="the graph is no chain of equal modules")
     if run.best is None:
-        return Outcome(run.termination(), reason="no plan of equal units was found whose memory fits")
-    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+        return Outcome(run.termination(), reason=f"{no_plan_found(problem)} and is made of equal units")
+    if run.bound is not None and run.bound_source is not None:
+        Best(run).report(run.bound, run.bound_source)  # the plan came later, and may differ by rounding only
+    return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
 
 
 register(

@@ -11,6 +11,7 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement import Placement, Schedule
+from opweave.solvers.engines.engine import Aids
 from opweave.solvers.placement.bounds.best import bound
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.heft import heft
@@ -28,12 +29,25 @@ WORTH_SEARCHING = 12
 """Operators from which on local search and bounds come first; smaller problems are solved before those are done."""
 
 SECONDS = 4.0
-"""Most that local search, and then the bounds, may take before an engine begins."""
+"""Most that the bounds, and then local search, may take before an engine begins."""
+
+SHARE = 0.3
+"""Of the time that is left, what each of them may take."""
 
 ROUNDS = 2
 
 
-def good_schedule(problem: Placement) -> Schedule | None:
+def aids_within(run: Run) -> Aids:
+    """A good schedule and a floor that leave most of a run's time to its engine."""
+
+    def seconds() -> float:
+        left = run.remaining()
+        return SECONDS if left is None else min(SECONDS, SHARE * left)
+
+    return Aids(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
+
+
+def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
     """The best schedule of a short local search that obeys the whole problem, else of the lists; None without any."""
     try:
         instance = lower(problem)
@@ -41,7 +55,7 @@ def good_schedule(problem: Placement) -> Schedule | None:
         return None
     if instance.operators < WORTH_SEARCHING:
         return best_list_schedule(problem)
-    scout = Run(time_limit=SECONDS)
+    scout = Run(time_limit=seconds)
     search = empty_search(problem, instance, scout)
     list_plans(search)
     search_from(search, rounds=ROUNDS)
@@ -76,7 +90,7 @@ def _attempt(rule: object, instance: PlacementInstance, net: Net) -> Plan | None
     return plan if plan.makespan < math.inf and fits(net, plan.device) else None
 
 
-def floor(problem: Placement) -> float | None:
+def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
     """The largest quick lower bound, in seconds; None where the model has to say in words why there is no plan."""
     try:
         instance = lower(problem)
@@ -87,5 +101,5 @@ def floor(problem: Placement) -> float | None:
         return None
     if instance.operators < WORTH_SEARCHING:
         return length
-    value, _ = bound(problem, instance, net_of(instance, problem), Run(time_limit=SECONDS))
+    value, _ = bound(problem, instance, net_of(instance, problem), Run(time_limit=seconds))
     return max(length, value)

@@ -7,6 +7,7 @@ from functools import partial
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.placement import Placement
+from opweave.problems.placement_shortage import rules_in_the_way
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import Plan, report
@@ -18,6 +19,11 @@ Rule = Callable[[PlacementInstance, Net], Plan]
 
 TARGETS = ("assignment", "order_arcs")
 """Expressions of side constraints that :func:`~opweave.formulations.placement.instance.lower` takes in."""
+
+
+def no_plan_found(problem: Placement) -> str:
+    """Say that a search ended without a plan, and what stood in its way."""
+    return f"no plan was found that respects {rules_in_the_way(problem)}"
 
 
 def solve_by(rule: Rule, problem: Placement, run: Run) -> Outcome:

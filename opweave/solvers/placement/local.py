@@ -22,6 +22,7 @@ from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.net import Net, makespan_within, net_of
 from opweave.solvers.placement.schedule import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
@@ -173,7 +174,7 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory fits")
+        return Outcome(run.termination(), reason=no_plan_found(problem))
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
 
 

@@ -74,10 +74,19 @@ def times_of(instance: PlacementInstance, schedule: Schedule) -> tuple[FloatArra
 
 
 def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
-    """Operators by start, predecessors first among equals."""
+    """Operators by start, predecessors always first: by rounding they may seem to start after those that wait."""
+    topological = topological_order(instance.after)
     rank = np.empty(len(starts), dtype=np.int64)
-    rank[topological_order(instance.after)] = np.arange(len(starts))
-    return np.lexsort((rank, starts)).astype(np.int64)
+    rank[topological] = np.arange(len(starts))
+    order = np.lexsort((rank, starts)).astype(np.int64)
+    position = np.empty_like(rank)
+    position[order] = np.arange(len(starts))
+    if (position[instance.before.items] < position[instance.before.heads()]).all():
+        return order
+    waited = np.array(starts)
+    for v in topological.tolist():
+        waited[v] = max(waited[v], waited[instance.before[v]].max(initial=0.0))
+    return np.lexsort((rank, waited)).astype(np.int64)
 
 
 def report(instance: PlacementInstance, net: Net, plan: Plan, run: Run) -> bool:

@@ -85,3 +85,26 @@ def test_why_nothing_fits() -> None:
     assert ow.explain(problem, said) == "No placement obeys all rules: the solver's own words."
     unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
     assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
+
+
+def solved(*names: str, devices: str = "a") -> str:
+    """Explain the plan for operators of a second each that have nothing to do with each other."""
+    problem = Placement(
+        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in names]),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in devices], shared=1.0),
+        costs=ow.Costs(operators=names, devices=tuple(devices), table=[[1.0] * len(devices) for _ in names]),
+    )
+    return ow.explain(problem, ow.solve(problem, solver="auto"))
+
+
+def test_one_device_and_one_step() -> None:
+    text = solved("p")
+    assert "The plan takes 1 s on 1 of 1 device." in text
+    assert "Nothing can be split: 'a' is the only device." in text
+    assert "The critical path of 1 step is 100 % computing on 'a'." in text
+
+
+def test_nothing_to_explain() -> None:
+    text = solved(devices="ab")
+    assert "The graph has no operators, so there is nothing to split." in text
+    assert "alone" not in text

@@ -84,3 +84,13 @@ def test_plans_that_take_no_time(names: tuple[str, ...]) -> None:
 def test_no_solution_no_picture(problem: Placement, result: Result[Schedule]) -> None:
     with pytest.raises(InvalidInputError, match="no solution"):
         show(problem, result.model_copy(update={"solution": None})).figure()
+
+
+def test_the_title_of_nothing() -> None:
+    empty = Placement(
+        graph=OpGraph(tensors=[], operators=[]),
+        cluster=Cluster(devices=[Device(name="a")]),
+        costs=Costs(operators=(), devices=("a",), table=()),
+    )
+    axes = show(empty, result_of(empty, Schedule(device={}, start={}))).figure().axes[0]
+    assert axes.get_title(loc="left") == "graph: nothing to place"

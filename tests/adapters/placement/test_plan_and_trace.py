@@ -53,6 +53,17 @@ def test_transfers_that_a_schedule_leaves_out_are_added() -> None:
     assert times == [("stem", 0.002, 0.003), ("left 3", 0.012, 0.013)]
 
 
+def test_transfers_that_a_schedule_lists_in_part_are_completed() -> None:
+    problem = Placement.model_validate({**fork().model_dump(), "transfers": "delay"})
+    whole = schedule_on(problem, LEFT_ON_B)
+    bare = whole.model_copy(update={"transfers": ()})
+    details = problem.evaluate(bare).details
+    every = transfers_of(problem, bare, details)
+    assert len(every) == 2
+    part = bare.model_copy(update={"transfers": every[:1]})
+    assert transfers_of(problem, part, problem.evaluate(part).details) == every
+
+
 def test_the_trace_has_a_track_for_each_device_and_port(problem: Placement, result: Result[Schedule]) -> None:
     events = show(problem, result).trace()["traceEvents"]
     tracks = {event["args"]["name"]: event["tid"] for event in events if event.get("name") == "thread_name"}

@@ -11,7 +11,8 @@ import opweave as ow
 from opweave.formulations.placement.instance import lower
 from opweave.problems.graph_arrays import IntArray, topological_order
 from opweave.problems.placement import Placement
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
+from opweave.solvers.placement import auto
+from opweave.solvers.placement.anneal import DRAWS, _gather, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import fits, plan_of
@@ -105,3 +106,39 @@ def test_the_order_of_an_assignment_follows_its_longest_paths(seed: int) -> None
     assert all(one >= other - 1e-9 for one, other in pairwise(left))
     position = np.argsort(order)
     assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
+
+
+@METHODS
+def test_many_tensors_to_the_same_readers(method) -> None:
+    """A move that takes the readers along listed them once for each tensor, and wrote beyond the end of its list."""
+    tensors = [f"t{i}" for i in range(9)]
+    problem = Placement(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=name, bytes=1) for name in tensors],
+            operators=[
+                ow.Operator(id="make", outputs=tensors),
+                ow.Operator(id="left", inputs=tensors),
+                ow.Operator(id="right", inputs=tensors),
+            ],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in ("make", "left", "right")}),
+    )
+    instance = lower(problem)
+    flows = net_of(instance, problem)
+    shuffled = flows._replace(outgoing=np.argsort(flows.tensor, kind="stable").astype(np.int64))
+    group = np.empty(7, dtype=np.int64)
+    plan = counted_plan(shuffled, np.array([0, 1, 2]), np.zeros(3, dtype=np.int64))
+    size = _gather(shuffled, plan, 0, 2, 0.5, group)
+    assert set(group[:size].tolist()) == {0, 1, 2}
+    assert best_of(method, problem, np.zeros(3, dtype=np.int64), 1.0) == 3.0
+
+
+def test_where_time_is_short_tiny_problems_go_to_the_engine_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[object] = []
+    monkeypatch.setattr(auto, "_improve_and_bound", searched.append)
+    problem = small_problem(3)
+    result = ow.solve(problem, time_limit=30.0)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(best_placement(problem)[0])
+    assert searched == []

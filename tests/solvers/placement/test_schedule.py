@@ -10,7 +10,7 @@ from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.placement import Placement, Transfer
 from opweave.solvers.placement.net import net_of
 from opweave.solvers.placement.ranks import order_by
-from opweave.solvers.placement.schedule import fits, memory_used, plan_of, report, schedule_of, shortage
+from opweave.solvers.placement.schedule import fits, memory_used, order_by_start, plan_of, report, schedule_of, shortage
 from opweave.solvers.run import Run
 from tests.strategies import placements
 
@@ -95,3 +95,24 @@ def test_any_order_and_devices_give_a_schedule_that_the_referee_accepts(problem,
     assert judged.objective == pytest.approx(plan.makespan)
     used = problem.memory_by_device(schedule)
     assert memory_used(net, device).tolist() == [used[device.name] for device in problem.cluster.devices]
+
+
+def test_operators_come_after_those_they_wait_for_whatever_rounding_says():
+    """An order against the data made the compiled searches write beyond their arrays."""
+    graph = OpGraph(
+        tensors=[Tensor(id=name, bytes=1) for name in "tu"],
+        operators=[
+            Operator(id="last", inputs=["u"]),
+            Operator(id="quick", inputs=["t"], outputs=["u"]),
+            Operator(id="first", outputs=["t"]),
+        ],
+    )
+    table = {"last": {"a": 0.7}, "quick": {"a": 0.0}, "first": {"a": 1 / 3}}
+    problem = Placement(graph=graph, cluster=Cluster(devices=[Device(name="a")]), costs=Costs.from_table(table))
+    instance = lower(problem)
+    starts = np.array([1 / 3 - 1e-16, 1 / 3, 0.0])
+    assert starts[0] < starts[1]
+    order = order_by_start(instance, starts)
+    assert order.tolist() == [2, 1, 0]
+    assert plan_of(net_of(instance, problem), order, np.zeros(3, dtype=np.int64)).makespan == pytest.approx(1 / 3 + 0.7)
+    assert order_by_start(instance, np.array([2.0, 1.0, 0.0])).tolist() == [2, 1, 0]

@@ -261,3 +261,22 @@ def test_laid_out_plans_count_every_unit_once() -> None:
     device = np.asarray([index[run.best.device[name]] for name in instance.names], dtype=np.int64)
     assert (memory_used(net, device) <= net.capacity).all()
     assert problem.evaluate(run.best).feasible
+
+
+def test_a_proved_plan_is_complete() -> None:
+    """It was said to have ended for lack of time, although nothing was left to do."""
+    names = [f"o{i}" for i in range(6)]
+    problem = Placement(
+        graph=ow.OpGraph(
+            tensors=[ow.Tensor(id=f"t{name}", bytes=1) for name in names],
+            operators=[
+                ow.Operator(id=name, inputs=[f"t{names[i - 1]}"] if i else [], outputs=[f"t{name}"])
+                for i, name in enumerate(names)
+            ],
+        ),
+        cluster=ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0),
+        costs=ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in names}),
+    )
+    result = ow.solve(problem, solver="units")
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, 6.0)
+    assert result.termination is ow.Termination.COMPLETED

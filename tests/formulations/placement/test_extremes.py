@@ -1,0 +1,118 @@
+"""Numbers far apart, rules that cannot be obeyed, and little time: models and engines take them as they are."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.formulations.bulk import Rows
+from opweave.formulations.formulation import Circumstances, InfeasibleError, OutOfTimeError
+from opweave.formulations.placement.cp import Intervals
+from opweave.formulations.placement.instance import lower
+from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
+from opweave.formulations.placement.messages import flow_seconds, messages_of
+from opweave.formulations.placement.milp import Disjunctive
+from opweave.solvers.engines.cp_sat import CpSat
+from opweave.solvers.engines.engine import Aids
+from opweave.solvers.placement import head_start
+from opweave.solvers.run import Run
+from tests.formulations.placement.instances import StartsFrom, fork, random_placement
+
+ENGINES = [("highs", "disjunctive"), ("highs", "moirai"), ("cp-sat", "intervals")]
+
+
+def slow_links(seconds: float = 1e-13, **fields: object) -> ow.Placement:
+    """The fork with runs that are as good as nothing beside the second that a transfer takes."""
+    problem = fork(**fields)
+    lasts = {device: seconds * (1 + k) for k, device in enumerate("ab")}
+    costs = ow.Costs.from_table({op.id: lasts for op in problem.graph.operators})
+    return problem.model_copy(update={"costs": costs})
+
+
+@pytest.mark.parametrize(("solver", "formulation"), ENGINES)
+def test_transfers_a_million_millions_of_times_longer_than_the_plan(solver: str, formulation: str) -> None:
+    """Engines refused such models, or lost the digits of their bounds."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    problem = slow_links(transfers="one_port_edge", constraints=[ow.Forbid(op="left", device="a")])
+    together = {"constraints": (ow.Forbid(op="left", device="a"), ow.MaxDevices(count=1))}
+    for posed in (problem, problem.model_copy(update=together)):
+        result = ow.solve(posed, solver=solver, formulation=formulation)
+        assert result.status is ow.Status.OPTIMAL
+        assert result.objective == pytest.approx(6e-13, rel=1e-6, abs=0.0)
+
+
+def test_long_transfers_count_up_to_a_limit_and_missing_links_stay() -> None:
+    problem = fork(transfers="one_port_edge")
+    instance = lower(problem)
+    assert flow_seconds(instance).max() == 1.0
+    assert flow_seconds(instance, longest=0.25).max() == 0.25
+    ways = [way for message in messages_of(instance, "one_port_edge", longest=0.25) for way in message.routes]
+    assert ways
+    assert {way.seconds for way in ways} == {0.25}
+    unlinked = ow.Cluster(devices=problem.cluster.devices, bandwidth=[[0, 0], [0, 0]])
+    apart = lower(problem.model_copy(update={"cluster": unlinked}))
+    assert np.isinf(flow_seconds(apart, longest=0.25)[:, 0, 1]).all()
+
+
+def test_windows_that_hardly_meet_leave_no_tiny_coefficient() -> None:
+    """Engines refuse coefficients of 1e-9 or less."""
+    early = Job(start=0, length={}, uses={0: {2: 1.0}}, ready=0.0, due=1.0 + 1e-13, shortest=0.0, latest=1.0 + 1e-13)
+    late = Job(start=1, length={}, uses={0: {3: 1.0}}, ready=1.0, due=2.0, shortest=0.0, latest=2.0)
+    pairs = Pairs(*(np.asarray([value]) for value in (0, 1, 4, 5)))
+    rows: Rows = apart_rows([early, late], pairs)
+    sizes = [abs(value) for value in itertools.chain.from_iterable(rows._coefficients)]
+    assert sizes
+    assert min(sizes) > 1e-9
+
+
+def test_reasons_name_what_is_there() -> None:
+    pins = [ow.Pin(op="left", device="a"), ow.Pin(op="right", device="b"), ow.Colocate(ops=["left", "right"])]
+    for kind in (Disjunctive, Intervals):
+        with pytest.raises(InfeasibleError, match="operators 'left', 'right' must share a device"):
+            kind().build(fork(constraints=pins))
+    apart = [ow.Separate(ops=["make", "left"]), ow.Separate(ops=["make", "right"]), ow.Separate(ops=["left", "right"])]
+    result = ow.solve(fork(constraints=apart), solver="highs")
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason == "no schedule respects the side constraints"
+    late = fork(constraints=[StartsFrom(op="make", seconds=1e6)])
+    reason = Intervals(Circumstances(extended=True)).why_infeasible(late)
+    assert reason.startswith("no schedule respects the side constraints (schedules of at most")
+
+
+@pytest.mark.parametrize("kind", [Disjunctive, Intervals])
+def test_the_reason_says_how_long_schedules_could_be(kind: type[Disjunctive]) -> None:
+    formulation = kind(Circumstances(extended=True))
+    formulation.build(fork())
+    assert "the rows that were added (schedules of at most 11 s were considered)" in formulation.why_infeasible(fork())
+
+
+@pytest.mark.parametrize("solver", ["highs", "cp-sat"])
+def test_the_head_start_leaves_most_of_the_time(solver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It took up to 8 seconds, whatever the time limit."""
+    if solver == "cp-sat":
+        pytest.importorskip("ortools")
+    taken: list[float] = []
+
+    def remembered(problem: ow.Placement, seconds: float = head_start.SECONDS) -> None:
+        taken.append(seconds)
+
+    monkeypatch.setattr(head_start, "floor", remembered)
+    monkeypatch.setattr(head_start, "good_schedule", remembered)
+    ow.solve(random_placement(6, 2, 1), solver=solver, time_limit=2.0)
+    assert len(taken) == 2
+    assert max(taken) <= head_start.SHARE * 2.0
+    taken.clear()
+    ow.solve(random_placement(6, 2, 1), solver=solver)
+    assert taken == [head_start.SECONDS, head_start.SECONDS]
+
+
+def test_writing_intervals_stops_in_time() -> None:
+    with pytest.raises(OutOfTimeError):
+        Intervals(Circumstances(keep_going=lambda: False)).build(fork())
+    outcome = CpSat().run(fork(), Run(time_limit=1e-9), Intervals, Aids())
+    assert outcome.termination is ow.Termination.TIME_LIMIT
+    assert outcome.reason == "the time was up before the model was written"
