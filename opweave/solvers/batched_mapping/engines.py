@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from opweave.formulations.batched_mapping import milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.cp import BatchCounts, BatchIntervals
+from opweave.formulations.batched_mapping.cp import BatchIntervals
+from opweave.formulations.batched_mapping.cp_counts import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
