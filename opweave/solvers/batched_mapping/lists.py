@@ -50,7 +50,8 @@ def data_parallel(instance: BatchedInstance, net: BatchNet, _strings: IntArray) 
     """
     devices, granules = len(instance.devices), instance.granules
     alone = instance.seconds.sum(axis=0)
-    held = instance.memory.sum() * instance.granule * np.arange(granules + 1) + instance.parameter_bytes.sum()
+    weights = instance.parameter_bytes[np.unique(instance.parameters.items)].sum()
+    held = instance.memory.sum() * instance.granule * np.arange(granules + 1) + weights
     alone[:, 1:][held[1:] > instance.capacity[:, None]] = np.inf
     ends = np.full((devices + 1, granules + 1), np.inf)
     ends[0, 0] = 0.0
