@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from opweave.problems.batched_mapping import LARGEST_BATCH, BatchedMapping, sums_up_to
 from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.on_cluster import rules_on
 from opweave.problems.share import Share
+from opweave.problems.words import counted, joined
 
 
 def shortage(problem: BatchedMapping) -> str | None:
@@ -34,6 +36,19 @@ def shortage(problem: BatchedMapping) -> str | None:
     "operator 'p' cannot run 2 inputs: its devices have memory for 1 on 'a'; no batch of more than 1 can fit"
     """
     return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> str:
+    """Name what can keep a mapping from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    every = set(range(1, problem.batch + 1))
+    gaps = any(sizes.keys() < every for known in problem.known_seconds.values() for sizes in known.values())
+    return rules_on(
+        problem.cluster,
+        problem.memory_limits,
+        problem.constraints,
+        own={"the batch sizes": gaps},
+        rows_added=rows_added,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +116,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
             yield f"operator {name!r} shall run {two} inputs on {device!r}, by two of its shares"
     known = problem.known_seconds[name]
     for device, count in asked.fixed.items():
-        shall = f"operator {name!r} shall run {_inputs(count)} on {device!r} by its share"
+        shall = f"operator {name!r} shall run {counted(count, 'input')} on {device!r} by its share"
         elsewhere = sorted(asked.pins - {device})
         if device in asked.forbids:
             yield f"{shall} and is forbidden there"
@@ -114,7 +129,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
     total = sum(asked.fixed.values())
     if total > problem.batch:
         there = ", ".join(f"{count:,} on {device!r}" for device, count in asked.fixed.items())
-        what = f"the shares of operator {name!r} add up to {_inputs(total)}"
+        what = f"the shares of operator {name!r} add up to {counted(total, 'input')}"
         yield f"{what}, {there}, but the batch is {problem.batch:,}"
 
 
@@ -145,11 +160,10 @@ def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
 def _not_allowed(problem: BatchedMapping, name: str, asked: _Asked, choice: _Choice) -> str:
     if not choice.sizes:
         rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
-        *first, last = [kind for kind, some in rules.items() if some]
-        there = f"{', '.join(first)} and {last}" if first else last
+        there = joined(kind for kind, some in rules.items() if some)
         return f"operator {name!r} is left no device to run on by its {there}"
     where = ", ".join(
-        f"{device!r} ({_inputs(sizes[0])} by its share)" if device in choice.needed else repr(device)
+        f"{device!r} ({counted(sizes[0], 'input')} by its share)" if device in choice.needed else repr(device)
         for device, sizes in choice.sizes.items()
     )
     return (
@@ -163,17 +177,17 @@ def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Ch
     if lost is None and fitting.sizes:
         there = ", ".join(f"{max(sizes):,} on {device!r}" for device, sizes in fitting.sizes.items())
         return (
-            f"operator {name!r} cannot run {_inputs(problem.batch)}: its devices have memory for {there}; "
+            f"operator {name!r} cannot run {counted(problem.batch, 'input')}: its devices have memory for {there}; "
             f"{_limit(problem)}"
         )
     needs = {device: problem.memory_of({name: min(sizes)}) for device, sizes in choice.sizes.items()}
     short = {device: need - (problem.memory_limits[device] or 0) for device, need in needs.items()}
     device = lost or min(short, key=lambda device: short[device])
-    why = f"its share of {_inputs(choice.sizes[device][0])}" if lost else "its smallest batch"
+    why = f"its share of {counted(choice.sizes[device][0], 'input')}" if lost else "its smallest batch"
     rest = "" if lost or len(short) == 1 else ", and no device that may run it lacks less"
     return (
-        f"operator {name!r} needs {_bytes(needs[device])} for {why} on {device!r}, which holds "
-        f"{problem.memory_limits[device] or 0:,}: {_bytes(short[device])} short{rest}; {_limit(problem)}"
+        f"operator {name!r} needs {counted(needs[device], 'byte')} for {why} on {device!r}, which holds "
+        f"{problem.memory_limits[device] or 0:,}: {counted(short[device], 'byte')} short{rest}; {_limit(problem)}"
     )
 
 
@@ -187,8 +201,8 @@ def _too_much(problem: BatchedMapping) -> Iterator[str]:
     if needed > room:
         verb = "needs" if problem.batch == 1 else "need"
         yield (
-            f"{_inputs(problem.batch)} {verb} {_bytes(needed)} on all devices together, which hold {room:,}: "
-            f"{_bytes(needed - room)} short; {_limit(problem)}"
+            f"{counted(problem.batch, 'input')} {verb} {counted(needed, 'byte')} on all devices together, which hold "
+            f"{room:,}: {counted(needed - room, 'byte')} short; {_limit(problem)}"
         )
 
 
@@ -232,11 +246,3 @@ def _limit(problem: BatchedMapping) -> str:
     if not below:
         return f"no {smaller}batch fits, not even one input"
     return f"no {smaller}batch of more than {below:,} can fit"
-
-
-def _inputs(count: int) -> str:
-    return f"{count:,} input" if count == 1 else f"{count:,} inputs"
-
-
-def _bytes(count: int) -> str:
-    return f"{count:,} byte" if count == 1 else f"{count:,} bytes"

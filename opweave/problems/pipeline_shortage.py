@@ -7,7 +7,9 @@ from functools import cached_property
 from itertools import pairwise
 
 from opweave.problems.constraints import Colocate, Forbid, Pin, Separate
+from opweave.problems.on_cluster import rules_on
 from opweave.problems.pipeline import Pipeline
+from opweave.problems.words import counted
 
 
 def shortage(problem: Pipeline) -> str | None:
@@ -36,6 +38,11 @@ def shortage(problem: Pipeline) -> str | None:
     return next(_reasons(problem), None)
 
 
+def rules_in_the_way(problem: Pipeline, *, rows_added: bool = False) -> str:
+    """Name what can keep a pipeline from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
+
+
 def _reasons(problem: Pipeline) -> Iterator[str]:
     if not problem.graph.operators:
         return
@@ -50,7 +57,7 @@ def _reasons(problem: Pipeline) -> Iterator[str]:
     if problem.min_stages > min(len(look.pieces), problem.stage_limit):
         yield (
             f"at least {problem.min_stages} stages are asked for, but the model has {len(look.pieces)} pieces and "
-            f"there can be at most {_stages(problem.stage_limit)}"
+            f"there can be at most {counted(problem.stage_limit, 'stage')}"
         )
 
 
@@ -100,7 +107,7 @@ class _Look:
                 verb = "needs" if len(piece) == 1 else "need"
                 yield (
                     f"{_named(piece)}{apart} {verb} {needed:,} bytes; {device!r}, the largest device that may run it, "
-                    f"holds {held:,}: {_bytes(needed - held)} short"
+                    f"holds {held:,}: {counted(needed - held, 'byte')} short"
                 )
 
     def too_far_apart(self) -> Iterator[str]:
@@ -110,7 +117,7 @@ class _Look:
             if isinstance(each, Separate) and len(each.ops) > most:
                 yield (
                     f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
-                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {_stages(most)}"
+                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {counted(most, 'stage')}"
                 )
 
     def too_many_stages(self) -> Iterator[str]:
@@ -182,14 +189,6 @@ def smallest_memory(problem: Pipeline) -> int | None:
     13
     """
     return _Look(problem).smallest_memory() if problem.graph.operators and problem.usable_devices else None
-
-
-def _bytes(count: int) -> str:
-    return f"{count:,} {'byte' if count == 1 else 'bytes'}"
-
-
-def _stages(count: int) -> str:
-    return f"{count} {'stage' if count == 1 else 'stages'}"
 
 
 def _named(piece: tuple[str, ...]) -> str:

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from opweave.problems.constraints import Colocate, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate
+from opweave.problems.on_cluster import rules_on
 from opweave.problems.placement import Placement
 from opweave.problems.placement_replay import opposite_demanded
+from opweave.problems.words import counted
 
 MAX_DEVICE_SETS = 64
 """How many sets of devices are compared with what must fit on them."""
@@ -42,29 +44,8 @@ def shortage(problem: Placement) -> str | None:
 
 
 def rules_in_the_way(problem: Placement, *, rows_added: bool = False) -> str:
-    """Name what can keep a placement from existing, of what the problem has.
-
-    Parameters
-    ----------
-    problem
-        The problem.
-    rows_added
-        Whether rows of the user's own were added to a model of it.
-
-    Returns
-    -------
-    str
-        Such as ``"the memory of the devices and the side constraints together"``; ``"the rules of the problem"`` where
-        none of these is there.
-    """
-    rules = {
-        "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
-        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
-        "the side constraints": any(not isinstance(each, MemoryCap) for each in problem.constraints),
-        "the rows that were added": rows_added,
-    }
-    *first, last = [rule for rule, there in rules.items() if there] or ["the rules of the problem"]
-    return f"{', '.join(first)} and {last} together" if first else last
+    """Name what can keep a placement from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
 
 
 def _reasons(problem: Placement) -> Iterator[str]:
@@ -179,7 +160,7 @@ class _Look:
                 device = max(sizes, key=lambda name: sizes[name])
                 yield (
                     f"{group.demand}; {device!r}, the largest device that may run it, holds "
-                    f"{sizes[device]:,}: {group.bytes - sizes[device]:,} bytes short"
+                    f"{sizes[device]:,}: {counted(group.bytes - sizes[device], 'byte')} short"
                 )
 
     def crowds(self) -> Iterator[str]:
@@ -205,21 +186,18 @@ class _Look:
         counts = [each.count for each in self._problem.constraints if isinstance(each, MaxDevices)]
         return min([*counts, len(self._limits)])
 
-    @property
-    def _allowance(self) -> str:
-        return "1 device" if self._most_devices == 1 else f"{self._most_devices} devices"
-
     def too_many_devices(self) -> Iterator[str]:
         """More devices needed than may be used."""
         forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
         apart = max((each.ops for each in self._problem.constraints if isinstance(each, Separate)), key=len, default=())
         if len(forced) > self._most_devices:
             yield (
-                f"at most {self._allowance} may be used, but there are operators that can only run on each of "
-                f"{_listed(forced)}"
+                f"at most {counted(self._most_devices, 'device')} may be used, but there are operators that can only "
+                f"run on each of {_listed(forced)}"
             )
         if len(apart) > self._most_devices:
-            yield f"operators {_listed(apart)} must be apart, but at most {self._allowance} may be used"
+            allowed = counted(self._most_devices, "device")
+            yield f"operators {_listed(apart)} must be apart, but at most {allowed} may be used"
 
     def overfull_sets(self) -> Iterator[str]:
         """Sets of devices that cannot hold what can run nowhere else."""
@@ -239,7 +217,7 @@ class _Look:
                 used = f"{self._most_devices} of " if self._most_devices < len(known) else ""
                 yield (
                     f"{_counted(names)} can only run on {used}{_listed(sorted(devices))} and need {needed:,} bytes "
-                    f"together, but there is room for {room:,}: {needed - room:,} bytes short"
+                    f"together, but there is room for {room:,}: {counted(needed - room, 'byte')} short"
                 )
 
     def severed(self) -> Iterator[str]:

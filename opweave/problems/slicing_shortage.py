@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.problems.constraints import Forbid, MemoryCap, Pin
+from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.on_cluster import rules_on
 from opweave.problems.slicing import Slicing
+from opweave.problems.words import counted
 
 
 def shortage(problem: Slicing) -> str | None:
@@ -34,6 +36,19 @@ def shortage(problem: Slicing) -> str | None:
 than 5: 4 bytes short"
     """
     return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
+    """Name what can keep cuts from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    limits = problem.memory_limits
+    by_rule = problem.dimension == "rule" and None not in limits.values()
+    return rules_on(
+        problem.cluster,
+        limits,
+        problem.constraints,
+        own={"the most parts by the rule": by_rule},
+        rows_added=rows_added,
+    )
 
 
 def _reasons(problem: Slicing) -> Iterator[str]:
@@ -70,7 +85,7 @@ def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator
             why = f"stays whole ({problem.cuttings[op.id].why_whole})" if whole else "may run on one device only"
             yield (
                 f"operator {op.id!r} {why} and needs {needed:,} bytes; no device that may run it holds more than "
-                f"{max(known):,}: {needed - max(known):,} bytes short"
+                f"{max(known):,}: {counted(needed - max(known), 'byte')} short"
             )
 
 
@@ -89,7 +104,7 @@ def _too_large_together(problem: Slicing) -> Iterator[str]:
         if needed > room:
             yield (
                 f"while operator {op.id!r} runs, weights and tensors take at least {needed:,} bytes however they are "
-                f"cut; all devices together hold {room:,}: {needed - room:,} bytes short"
+                f"cut; all devices together hold {room:,}: {counted(needed - room, 'byte')} short"
             )
 
 
@@ -108,22 +123,3 @@ def _bytes_read(problem: Slicing, name: str, tensor: str) -> int:
         return problem.tensor_bytes[tensor]
     first, end = cutting.geometry.window(0, cutting.lengths["rows"], rows=extent.rows)
     return (end - first) * extent.channels * extent.cell_bytes
-
-
-def beyond_reach(problem: Slicing, *, extended: bool = False) -> str:
-    """Say what no cuts respect all together, when a search of all of them has found none.
-
-    Parameters
-    ----------
-    extended
-        Whether rows of the user's own were added to the program.
-    """
-    limits = problem.memory_limits.values()
-    limited = [name for name, limit in problem.memory_limits.items() if limit is not None]
-    what = [f"the memory of {', '.join(map(repr, limited))}"] if limited else []
-    if problem.dimension == "rule" and None not in limits:
-        what.append("the most parts by the rule")
-    kinds = {type(constraint).__name__ for constraint in problem.constraints} - {MemoryCap.__name__}
-    what += [f"the side constraints ({', '.join(sorted(kinds))})"] if kinds else []
-    what += ["the rows that were added"] if extended else []
-    return f"no cuts respect {' and '.join(what)}{' together' if len(what) > 1 else ''}"

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
+from opweave.problems.graph_arrays import IntArray
 from opweave.problems.solution import Solution
 
 logger = logging.getLogger("opweave")
 
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
+WATCH_SECONDS = 0.01
+"""How often a run's time is compared with its limit while loops on arrays are at work."""
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 """What a value of each type is called in messages."""
@@ -96,6 +103,8 @@ class Run:
     engine_version: str | None = None
     _stop_asked: bool = False
     _last_log: float = 0.0
+    _halt: IntArray | None = None
+    _halt_lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def objective(self) -> int | float | None:
@@ -125,6 +134,35 @@ class Run:
             yield
         finally:
             self.time_limit = whole
+            self.update_halt()
+
+    @property
+    def halt(self) -> IntArray:
+        """A flag for loops on arrays, which cannot ask the run: they leave off as soon as ``halt[0]`` is not 0.
+
+        A thread of its own raises it when the time limit, or that of the present stage, has passed, and when a callback
+        has asked to stop; it is lowered again when a stage with a limit of its own ends. Shape (1,).
+        """
+        if self._halt is None:
+            self._halt = np.zeros(1, dtype=np.int64)
+            self.update_halt()
+            threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True, name="opweave-clock").start()
+        return self._halt
+
+    def update_halt(self) -> None:
+        """Make the flag say what the clock says now."""
+        if self._halt is not None:
+            with self._halt_lock:
+                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0)
+
+    def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
+        """Lower the time limit to a share of what is left for one stage of a plan.
+
+        Without a limit the stage gets ``untimed`` seconds, or any (None).
+        """
+        left = self.remaining()
+        seconds = untimed if left is None else share * left
+        return nullcontext() if seconds is None else self.at_most(seconds)
 
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a solution; returns whether it is the best so far."""
@@ -197,6 +235,14 @@ class Run:
             self.progress(now)
         if self.callback is not None and self.callback(now):
             self._stop_asked = True
+
+
+def _watch(reference: weakref.ref[Run]) -> None:
+    """Keep the flag of a run up to date for as long as the run exists."""
+    while (run := reference()) is not None:
+        run.update_halt()
+        del run  # or it would live for as long as this thread sleeps
+        time.sleep(WATCH_SECONDS)
 
 
 def start_run(problem: Problem[Any, Any], run: Run) -> None:

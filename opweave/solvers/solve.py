@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-import math
-import reprlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Any, NoReturn, TypeVar, cast
-
-import numpy as np
+from typing import Any, TypeVar, cast
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
@@ -19,6 +15,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
+from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
 
@@ -106,19 +103,19 @@ def solve(
     if not isinstance(problem, Problem):
         raise InvalidInputError(f"solve takes a problem, such as a MemoryOrdering, not a {type(problem).__name__}")
     run = Run(
-        time_limit=_checked_time_limit(time_limit),
-        gap=_checked_gap(gap),
-        seed=_checked_whole("seed", seed, 0),
-        threads=_checked_whole("threads", threads, 1),
+        time_limit=checked_time_limit(time_limit),
+        gap=checked_gap(gap),
+        seed=checked_whole("seed", seed, 0),
+        threads=checked_whole("threads", threads, 1),
         executor=executor,
         start=start,
         formulation=formulation,
         extend=extend,
         callback=callback,
         progress=progress,
-        options=_checked_options(options),
+        options=checked_options(options),
     )
-    _check_kinds(solver, run)
+    check_kinds(solver, run)
     chosen = find_solver(problem, solver)
     check_abilities(problem, chosen, run)
     start_run(problem, run)
@@ -132,81 +129,6 @@ def solve(
         verify=time.perf_counter() - solved,
     )
     return _result(problem, chosen, run, outcome=outcome, judged=judged, timings=timings)
-
-
-# What is passed to solve is checked before anything runs: a wrong kind would else surface after hours, in the result.
-
-
-def _refuse(name: str, value: object, takes: str) -> NoReturn:
-    raise InvalidInputError(f"{name} is {reprlib.repr(value)}; it takes {takes}")
-
-
-def _plain(value: object) -> object:
-    """NumPy's scalars as Python's own, so that they can be told apart and written to JSON."""
-    return value.item() if isinstance(value, np.generic) else value
-
-
-def _finite(value: object) -> bool:
-    """Whether this is a number, neither endless nor true or false."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
-        return False
-
-
-def _checked_time_limit(value: object) -> float | None:
-    plain = _plain(value)
-    if plain is None:
-        return None
-    if not _finite(plain) or cast(float, plain) <= 0:
-        _refuse("time_limit", value, "seconds above 0, or None for no limit")
-    return cast(float, plain)
-
-
-def _checked_gap(value: object) -> float:
-    plain = _plain(value)
-    if not _finite(plain) or not 0.0 <= cast(float, plain) < 1.0:
-        _refuse("gap", value, "a fraction from 0 up to, not including, 1")
-    return cast(float, plain)
-
-
-def _checked_whole(name: str, value: object, least: int) -> int:
-    plain = _plain(value)
-    if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
-        _refuse(name, value, f"a whole number from {least}")
-    return plain
-
-
-def _checked_options(options: object) -> dict[str, OptionValue]:
-    if options is None:
-        return {}
-    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-        _refuse("options", options, "a mapping from names of options to their values, or None")
-    found: dict[str, OptionValue] = {}
-    for name, value in options.items():
-        plain = _plain(value)
-        if not (plain is None or isinstance(plain, bool | str) or _finite(plain)):
-            _refuse(f"option {name!r}", value, "a finite number, a text, true or false, or None")
-        found[name] = cast(OptionValue, plain)
-    return found
-
-
-def _check_kinds(solver: object, run: Run) -> None:
-    """Refuse arguments that are not what they are called."""
-    if not isinstance(solver, str):
-        _refuse("solver", solver, "the name of a solver")
-    kinds: tuple[tuple[str, object, Callable[[object], bool], str], ...] = (
-        ("formulation", run.formulation, lambda given: isinstance(given, str), "the name of a formulation"),
-        ("executor", run.executor, lambda given: isinstance(given, Executor), "a concurrent.futures.Executor"),
-        ("extend", run.extend, callable, "a function of a model and a problem"),
-        ("callback", run.callback, callable, "a function of a Progress"),
-        ("progress", run.progress, callable, "a function of a Progress"),
-    )
-    for name, given, fits, takes in kinds:
-        if given is not None and not fits(given):
-            _refuse(name, given, f"{takes}, or None")
 
 
 def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:

@@ -107,4 +107,4 @@ def test_engines_name_only_what_is_there() -> None:
     data = chain([45, 45]).model_dump()
     data["cluster"] = ow.Cluster(devices=chain([45, 45]).cluster.devices, bandwidth=[[0, 0], [0, 0]])
     reason = ow.solve(Pipeline.model_validate(data), solver="highs").reason
-    assert reason == "no pipeline respects the memory of the devices, the links between them together"
+    assert reason == "no pipeline respects the memory of the devices and the missing links between devices together"

@@ -77,7 +77,7 @@ REASONS = [
     (
         three(memory=(30, 29)),
         "operators 'p', 'q', 'r' can only run on 'a', 'b' and need 60 bytes together, but there is room for 59: "
-        "1 bytes short",
+        "1 byte short",
     ),
     (
         three(memory=(40, None), known={"q": "a", "r": "a"}),

@@ -235,7 +235,7 @@ def test_rows_that_no_window_reads_need_no_memory() -> None:
     short = problem.model_copy(update={"cluster": ow.Cluster(devices=[ow.Device(name="a", memory_bytes=43)])})
     reason = ow.solve(ow.Slicing.model_validate_json(short.model_dump_json())).reason or ""
     assert "needs 44 bytes" in reason
-    assert "1 bytes short" in reason
+    assert "1 byte short" in reason
 
 
 def test_reasons_name_what_is_there() -> None:

@@ -8,6 +8,7 @@ from opweave.adapters.units import precise_seconds, readable_bytes, readable_rat
 from opweave.adapters.wording import SAME, Alone, memory_binds, proof_sentence
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stage, Stages
 from opweave.problems.result import Result, Status
+from opweave.problems.words import counted
 
 
 def best_alone(problem: Pipeline) -> Alone | None:
@@ -36,8 +37,7 @@ def sentences(
     rate = details.inputs_per_second
     speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
     pause = precise_seconds(details.bottleneck_seconds)
-    stages = "stage" if used == 1 else "stages"
-    yield f"The pipeline has {used} {stages} on {there} devices and gives a result every {pause}{speed}."
+    yield f"The pipeline has {counted(used, 'stage')} on {there} devices and gives a result every {pause}{speed}."
     settled = result.status is Status.OPTIMAL and problem.stage_limit > 1
     yield _split(details, alone, settled=settled)
     if used > 1:

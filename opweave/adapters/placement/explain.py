@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import networkx as nx
 
@@ -14,6 +14,7 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
 from opweave.problems.result import Result
 from opweave.problems.spec import FrozenDict
+from opweave.problems.words import counted, joined
 
 WORTH_NAMING = 0.01
 """A device's share of the critical path that it is named for."""
@@ -68,8 +69,7 @@ def sentences(
         The best plan on one device.
     """
     used = [use.name for use in uses if use.operators]
-    devices = "1 device" if len(uses) == 1 else f"{len(uses):,} devices"
-    yield f"The plan takes {precise_seconds(details.makespan)} on {len(used):,} of {devices}."
+    yield f"The plan takes {precise_seconds(details.makespan)} on {len(used):,} of {counted(len(uses), 'device')}."
     yield _verdict(details.makespan, used, alone, choice=len(uses) > 1)
     if details.makespan > 0:
         yield _bottleneck(uses)
@@ -141,14 +141,8 @@ def _path(details: PlacementDetails) -> str:
         parts.append(f"{readable_share(idle)} idle")
     queued = sum(step.waited_for in ("send_port", "receive_port") for step in details.critical_path)
     wait = f"; {_times(queued)} it waits for a port" if queued else ""
-    steps = "1 step" if len(details.critical_path) == 1 else f"{len(details.critical_path):,} steps"
-    return f"The critical path of {steps} is {_joined(parts)}{wait}."
+    return f"The critical path of {counted(len(details.critical_path), 'step')} is {joined(parts)}{wait}."
 
 
 def _times(count: int) -> str:
     return {1: "once", 2: "twice"}.get(count, f"{count:,} times")
-
-
-def _joined(parts: Iterable[str]) -> str:
-    *first, last = parts
-    return f"{', '.join(first)} and {last}" if first else last

@@ -10,6 +10,7 @@ import numpy as np
 from opweave.adapters.figures import BEST, MUTED, SENT, new_figure, new_panels, safe_text
 from opweave.adapters.units import precise_seconds, readable_bytes
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,8 +53,7 @@ def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | 
     shares.tick_params(axis="y", length=0)
     times.set_yticks([])
     figure.suptitle(safe_text(headline), fontsize=14, fontweight="bold", x=0.01, ha="left")
-    drawn = len(details.steps)
-    text = f"{drawn:,} operator{'' if drawn == 1 else 's'}; {problem.reading()}"
+    text = f"{counted(len(details.steps), 'operator')}; {problem.reading()}"
     if bound is not None:
         text += f"; no plan takes less than {precise_seconds(bound)}"
     shares.set_title(text, fontsize=9.5, color=MUTED, loc="left")

@@ -30,8 +30,8 @@ from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.batched_mapping_shortage import shortage
-from opweave.problems.constraints import Colocate, Constraint, MaxDevices, MemoryCap, Precede, Separate
+from opweave.problems.batched_mapping_shortage import rules_in_the_way, shortage
+from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.graph_arrays import IntArray
 
 if TYPE_CHECKING:
@@ -337,31 +337,12 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
 
     def why_infeasible(self, problem: BatchedMapping) -> str:
         """Say what stands in the way, if that is easy to see; else what of the problem may."""
-        return shortage(problem) or _all_together(problem, extended=self.circumstances.extended)
+        rules = rules_in_the_way(problem, rows_added=self.circumstances.extended)
+        return shortage(problem) or f"no schedule respects {rules}"
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
         add_row(model, row)
-
-
-def _all_together(problem: BatchedMapping, *, extended: bool) -> str:
-    """Name the rules that can keep a schedule from existing, of those that the problem has."""
-    whole_range = set(range(1, problem.batch + 1))
-    rules = {
-        "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
-        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
-        "the batch sizes": any(
-            by_size.keys() < whole_range for known in problem.known_seconds.values() for by_size in known.values()
-        ),
-        "the side constraints": any(not isinstance(each, MemoryCap) for each in problem.constraints),
-        "rows of your own": extended,
-    }
-    causes = [cause for cause, there in rules.items() if there]
-    if not causes:
-        return "no schedule obeys the rules of the problem"
-    if len(causes) == 1:
-        return f"no schedule respects {causes[0]}"
-    return f"no schedule respects {', '.join(causes[:-1])} and {causes[-1]} together"
 
 
 def _in_turn(instance: BatchedInstance, count: IntArray, start: FloatArray) -> Iterable[tuple[int, int]]:

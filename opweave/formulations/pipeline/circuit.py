@@ -24,9 +24,10 @@ from opweave.formulations.bulk import check_rows
 from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linear, whole_row
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short, nothing_respects
+from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.pipeline_shortage import rules_in_the_way
 
 TICKS = 2**28
 """Ticks of the best known plan, or else of the largest sum of times. With 2**36 CP-SAT 9.15 called a plan optimal that
@@ -246,7 +247,7 @@ class Circuit(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        return nothing_respects(problem, rows_added=self.circumstances.extended)
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
 
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

@@ -30,9 +30,10 @@ import numpy as np
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_expression, linear_objective
 from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short, nothing_respects
+from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.pipeline_shortage import rules_in_the_way
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -281,7 +282,7 @@ class Flow(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        return nothing_respects(problem, rows_added=self.circumstances.extended)
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

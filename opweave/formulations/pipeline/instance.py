@@ -142,14 +142,6 @@ def _too_long(instance: PipelineInstance) -> str:
     )
 
 
-def nothing_respects(problem: Pipeline, *, rows_added: bool) -> str:
-    """Say what stands in the way when an engine has proved that there is no pipeline."""
-    parts = ["the memory of the devices", "the links between them"]
-    parts += ["the side constraints"] if problem.constraints else []
-    parts += ["the added rows"] if rows_added else []
-    return f"no pipeline respects {', '.join(parts)} together"
-
-
 def lower(problem: Pipeline) -> PipelineInstance:
     """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in."""
     names = problem.running_order

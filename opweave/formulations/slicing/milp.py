@@ -21,7 +21,7 @@ from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, rea
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slices, Slicing
-from opweave.problems.slicing_shortage import beyond_reach
+from opweave.problems.slicing_shortage import rules_in_the_way
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -227,7 +227,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def why_infeasible(self, problem: Slicing) -> str:
         """Say what stands in the way."""
-        return beyond_reach(problem, extended=self.circumstances.extended)
+        return f"no cuts respect {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
 
 
 def _instance_of(problem: Slicing) -> SlicingInstance:

@@ -6,6 +6,8 @@ the batch cannot be split, the problem is a placement and goes to placement's ow
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
+
 from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
@@ -43,7 +45,7 @@ MODULE_SHARE = 0.2
 """Of the time: MILP-SPLIT, where the user's executor solves its modules."""
 
 UNTIMED_SECONDS = 20.0
-"""Most seconds of a stage when there is no time limit."""
+"""Seconds that stages share when there is no time limit."""
 
 BOUND_SHARE = 0.15
 """Of the time: lower bounds by modules, at most; they mostly take less."""
@@ -72,16 +74,16 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         search.consider(plan)
     best = quick_bounds(instance, search.reach, run)
     if not run.should_stop():
-        with run.at_most(_share(run, BOUND_SHARE)):
+        with _stage(run, BOUND_SHARE):
             module_bounds(problem, instance, best, run)
     if never_splits(instance):
         return _whole(search)
     if not run.should_stop():
-        with run.at_most(_share(run, BOUND_SHARE)):
+        with _stage(run, BOUND_SHARE):
             best.report(shortest_way(problem, instance, best.value, run), "one input")
     if instance.operators * len(instance.devices) * instance.batch <= ENGINE_CELLS and not run.should_stop():
         search_from(search, rounds=1)
-        with run.at_most(ENGINE_SHARE * _share(run, 1.0)):
+        with _stage(run, ENGINE_SHARE):
             outcome = find_solver(problem, ENGINE).run(problem, run)
         if outcome.infeasible:
             return outcome
@@ -102,7 +104,7 @@ def _whole(search: BatchSearch) -> Outcome:
     modular = len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates()
     if run.time_limit is None or not modular:
         return solve_whole(solve_placement, problem, run)
-    with run.at_most(PLACEMENT_SHARE * _share(run, 1.0)):
+    with _stage(run, PLACEMENT_SHARE):
         outcome = solve_whole(solve_placement, problem, run)
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
@@ -115,11 +117,11 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
     """Plans that do not split, then windows and annealing in turn."""
     run = search.run
     if not run.should_stop():
-        with run.at_most(WHOLE_SHARE * _share(run, 1.0)):
+        with _stage(run, WHOLE_SHARE):
             solve_whole(search_placement, search.problem, run)
         begin_again(search)
     if run.executor is not None and len(modules) > 1 and not run.should_stop():
-        with run.at_most(MODULE_SHARE * _share(run, 1.0)):
+        with _stage(run, MODULE_SHARE):
             split(Split(search, 1), solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
     rounds = 0
     timed = run.time_limit is not None
@@ -148,9 +150,8 @@ def _finish(search: BatchSearch) -> Outcome:
     return Outcome(run.termination())
 
 
-def _share(run: Run, share: float) -> float:
-    left = run.remaining()
-    return UNTIMED_SECONDS * share if left is None else share * left
+def _stage(run: Run, share: float) -> AbstractContextManager[None]:
+    return run.share(share, share * UNTIMED_SECONDS)
 
 
 register(

@@ -28,6 +28,7 @@ from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.bounds.best import Best
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
 from opweave.solvers.batched_mapping.lists import TARGETS
@@ -59,9 +60,6 @@ OPEN_SHARE = 0.6
 
 POLISH = 2
 """Rounds of local search over the joined plan, where it is not proved to be the best."""
-
-ROUNDING = 1e-9
-"""Relative allowance for the rounding of sums of seconds."""
 
 CHANNELS = "channels"
 MODULE_SOLVER = "module_solver"
@@ -324,13 +322,8 @@ def split(work: Split, *, solver: str, seconds: float) -> bool:
 def _prove(work: Split, solver: str) -> None:
     """Report the length of the shortest way by bounds where it is a bound of the whole."""
     bound, _ = work.join("bound")
-    if work.separates() and np.isfinite(bound):
-        known = work.search.run.objective
-        safe = bound * (1.0 - ROUNDING)
-        # a plan that differs from the bound by rounding only is proved
-        work.search.run.proved(
-            float(known) if known is not None and safe <= known <= bound else safe, f"split ({solver})"
-        )
+    if work.separates():
+        Best(work.search.run).report(bound, f"split ({solver})")
 
 
 def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -> None:

@@ -150,7 +150,7 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     if not instance.operators:
         return solve_decompose(problem, run)
     search = empty_search(problem, instance, run)
-    with run.at_most(LOCAL_SECONDS if run.time_limit is None else LOCAL_SHARE * (run.remaining() or 0.0)):
+    with run.share(LOCAL_SHARE, LOCAL_SECONDS):
         list_plans(search)
         search_from(search, rounds=1)
     reach = reach_of(net)

@@ -5,7 +5,6 @@ It contains every named order, so it is never worse than any of them.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
@@ -48,8 +47,7 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
         if under.infeasible or run.best is None:
             return under
     starts = report_greedy_totals(problem, instance, run)
-    left = run.remaining()
-    with nullcontext() if left is None else run.at_most(left * BOUND_SHARE):
+    with run.share(BOUND_SHARE):
         run.enter("minimum cuts")
         run.proved(*total_bound(net_of(instance), run.should_stop))
     if run.closed() or run.should_stop():

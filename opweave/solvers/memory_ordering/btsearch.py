@@ -15,7 +15,6 @@ only one other leads to is not remembered, so that long chains take no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
+from opweave.problems.words import counted
 from opweave.solvers.memory_ordering.bounds import forced_footprints
 from opweave.solvers.memory_ordering.net import net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME
@@ -236,8 +236,7 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
 def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
     net = net_of(instance)
-    left = run.remaining()
-    with nullcontext() if left is None else run.at_most(left / 2):
+    with run.share(0.5):
         if problem.objective == "total":
             footprints, source = least_footprints(net, run.should_stop)
             run.proved(int(footprints.sum()), source if source == "nothing" else f"sum of {source}")
@@ -260,8 +259,8 @@ def _report_listed_order(problem: MemoryOrdering, instance: OrderingInstance, ru
 
 def _inputs_too_large(start: int, limit: int) -> str:
     return (
-        f"the graph inputs alone take {start:,} bytes before the first step; that is {start - limit:,} bytes more than "
-        f"the limit of {limit:,}"
+        f"the graph inputs alone take {start:,} bytes before the first step; that is "
+        f"{counted(start - limit, 'byte')} more than the limit of {limit:,}"
     )
 
 
@@ -292,7 +291,7 @@ def _why_infeasible(problem: MemoryOrdering, instance: OrderingInstance, rules: 
     assert profile is not None
     return (
         f"every order needs at least {peak:,} bytes (the best of them at operator {profile.peak_operator!r}); that is "
-        f"{peak - limit:,} bytes more than the limit of {limit:,}"
+        f"{counted(peak - limit, 'byte')} more than the limit of {limit:,}"
     )
 
 

@@ -22,6 +22,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
+from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
 from opweave.solvers.memory_ordering.bounds import peak_bound_below, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
@@ -285,7 +286,7 @@ def end_of_peak_search(peaks: PeakSearch) -> Outcome:
     return Outcome(
         infeasible=True,
         reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; "
-        f"that is {peaks.bound - limit:,} bytes more than the limit of {limit:,}",
+        f"that is {counted(peaks.bound - limit, 'byte')} more than the limit of {limit:,}",
     )
 
 

@@ -10,7 +10,6 @@ RPO.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
@@ -62,8 +61,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
     instance = lower(problem)
     run.enter("fusion")
-    left = run.remaining()
-    with nullcontext() if left is None else run.at_most(left / 2):
+    with run.share(0.5):
         reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
     order = rpo(small)

@@ -58,17 +58,17 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
-    with run.at_most(_share(run, LISTS_SHARE)):
+    with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         list_plans(search)
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
-        with run.at_most(_share(run, ENGINE_SHARE)):
+        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
             outcome = _last_word(problem, instance, run)
         if outcome.infeasible:
             return outcome
     if not run.should_stop():
         _improve_and_bound(search)
     if instance.operators <= SMALL and not run.should_stop():
-        with run.at_most(_share(run, 1.0)):
+        with run.share(1.0, UNTIMED_SECONDS):
             outcome = _last_word(problem, instance, run)
         if outcome.infeasible:
             return outcome
@@ -83,7 +83,7 @@ def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     """Leave a problem to engines: its constraints are known to them alone."""
     known = all(expressible(type(constraint), Intervals.targets) for constraint in problem.constraints)
     if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
-        with run.at_most(_share(run, ENGINE_SHARE)):
+        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
             outcome = CP_SAT.run(problem, run, Intervals, aids_within(run))
         if outcome.termination is Termination.COMPLETED or run.should_stop():
             return outcome
@@ -102,37 +102,32 @@ def _improve_and_bound(search: LocalSearch) -> None:
     run, small = search.run, search.instance.operators <= SMALL
     timed = run.time_limit is not None and not small
     if not small and not run.should_stop():
-        with run.at_most(_share(run, UNITS_SHARE)):
+        with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)
         if isinstance(run.best, Schedule):
             search.consider_schedule(run.best)
-    with run.at_most(_share(run, LOCAL_SHARE)):
+    with run.share(LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed else UNTIMED_ROUNDS)
     if run.should_stop():
         return
-    with run.at_most(_share(run, DECOMPOSITION_SHARE)):
+    with run.share(DECOMPOSITION_SHARE, UNTIMED_SECONDS):
         work = decompose(search.problem, search.instance, run)
     if isinstance(run.best, Schedule):
         search.consider_schedule(run.best)
     if timed and search.instance.operators <= PROGRAMMED and CP_SAT.missing() is None and not run.should_stop():
-        with run.at_most(_share(run, ENGINE_SHARE)):
+        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
             _last_word(search.problem, search.instance, run)
         if isinstance(run.best, Schedule):
             search.consider_schedule(run.best)
     if timed and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
-        with run.at_most(_share(run, 0.5 if work.open() else 1.0)):
+        with run.share(0.5 if work.open() else 1.0, UNTIMED_SECONDS):
             search_from(search, rounds=None)
         if not run.should_stop():
             work.learn()
             work.advance()
     if timed and not run.should_stop():
         search_from(search, rounds=None)
-
-
-def _share(run: Run, share: float) -> float:
-    left = run.remaining()
-    return UNTIMED_SECONDS if left is None else share * left
 
 
 register(

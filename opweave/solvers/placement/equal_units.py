@@ -94,7 +94,7 @@ class EqualUnits:
         """The milestone bound of the chain: linear programs, then those that know how entries serve several devices."""
         best = Best(self.run)
         best.report(self.chain.value(), "milestones")
-        with self.run.at_most(self._share(BOUND_SHARE)):
+        with self.run.share(BOUND_SHARE, BOUND_SECONDS):
             raise_level(self.chain, RELAXED, self.run, best.report)
             broadcasts = Broadcasts(self.chain)
             while pairs := broadcasts.open_pairs():
@@ -104,10 +104,6 @@ class EqualUnits:
                         return
                     broadcasts.lift(block, a, b, np.inf if left is None else left)
                 best.report(self.chain.value(), "milestones")
-
-    def _share(self, share: float) -> float:
-        left = self.run.remaining()
-        return BOUND_SECONDS if left is None else share * left
 
     def first_options(self, price: FloatArray) -> None:
         """Pure plans, and what the descents find at multiples of the first prices."""

@@ -23,8 +23,8 @@ ENGINE_SECONDS = 20.0
 SEARCH_SHARE = 0.1
 """Of the time limit, for a first search: bounds of large networks may take all the time that they are given."""
 
-BOUND_SHARE = 0.6
-"""Of the time limit, for the bounds."""
+BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
+"""For the bounds: of the time limit, and without one."""
 
 
 def solve_auto(problem: Slicing, run: Run) -> Outcome:
@@ -37,17 +37,16 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if proof is not None:
         return proof
     if run.time_limit is not None:
-        with run.at_most(SEARCH_SHARE * (run.remaining() or 0.0)):
+        with run.share(SEARCH_SHARE):
             search.rounds(None)
-    left, steps = run.remaining(), cell_steps(run)
-    with run.at_most(60.0 if left is None else BOUND_SHARE * left):
+    steps = cell_steps(run)
+    with run.share(BOUND_SHARE, BOUND_SECONDS):
         prove(bounding(problem, search.instance), run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     small = len(search.instance.names) * (len(search.instance.devices) - 1) <= ENGINE_CUTS
     if small and not run.should_stop():
-        left = run.remaining()
-        with run.at_most(ENGINE_SECONDS if left is None else left):
+        with run.share(1.0, ENGINE_SECONDS):
             try:
                 outcome = find_solver(problem, ENGINE).run(problem, run)
             except UnsupportedFeatureError:

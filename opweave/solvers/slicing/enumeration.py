@@ -13,7 +13,7 @@ import numpy as np
 from opweave.formulations.slicing.instance import SlicingInstance
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
-from opweave.problems.slicing_shortage import beyond_reach
+from opweave.problems.slicing_shortage import rules_in_the_way
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.chain import states_of
 from opweave.solvers.slicing.local import LocalSearch
@@ -51,7 +51,7 @@ def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | Non
     if instance.order_matters(problem):
         return None
     if run.objective is None:
-        return Outcome(infeasible=True, reason=beyond_reach(problem))
+        return Outcome(infeasible=True, reason=f"no cuts respect {rules_in_the_way(problem)}")
     run.proved(run.objective, "all plans")
     return Outcome(run.termination())
 

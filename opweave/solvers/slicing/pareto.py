@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slices, Slicing
+from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, sizes
@@ -21,7 +21,7 @@ from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
 from opweave.solvers.slicing.rules import TARGETS
 
-ANNEALING_SHARE = 0.2
+ANNEALING_SHARE, ANNEALING_SECONDS = 0.2, 20.0
 """Of the time limit: a plan near the fast end, to begin from."""
 
 
@@ -90,11 +90,11 @@ def pareto_front(
     """
     from opweave.solvers.registry import check_abilities, find_solver
 
-    if time_limit is not None and not 0.0 < time_limit < float("inf"):
-        raise InvalidInputError(f"time_limit is {time_limit}; it takes seconds above 0, or None for no limit")
-    if seed < 0:
-        raise InvalidInputError(f"seed is {seed}; it takes a whole number from 0")
-    run = Run(time_limit=time_limit, seed=seed, options={"population": population, "generations": generations})
+    run = Run(
+        time_limit=checked_time_limit(time_limit),
+        seed=checked_whole("seed", seed, 0),
+        options=checked_options({"population": population, "generations": generations}),
+    )
     check_abilities(problem, find_solver(problem, "nsga2"), run)
     search, front = _search(problem, run)
     return _undominated(search, front)
@@ -133,8 +133,7 @@ def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
     vectorised = Vectorised(search.instance, search.net, memory=True)
     population, generations = sizes(run, len(vectorised.lower))
     plans = search.floors()
-    left = run.remaining()
-    with run.at_most(20.0 if left is None else ANNEALING_SHARE * left):
+    with run.share(ANNEALING_SHARE, ANNEALING_SECONDS):
         search.rounds(2)
     known = [search.best, *plans] if search.best is not None else plans
     run.enter("generations")

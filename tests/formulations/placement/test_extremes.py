@@ -77,10 +77,10 @@ def test_reasons_name_what_is_there() -> None:
     apart = [ow.Separate(ops=["make", "left"]), ow.Separate(ops=["make", "right"]), ow.Separate(ops=["left", "right"])]
     result = ow.solve(fork(constraints=apart), solver="highs")
     assert result.status is ow.Status.INFEASIBLE
-    assert result.reason == "no schedule respects the side constraints"
+    assert result.reason == "no schedule respects the side constraints (Separate)"
     late = fork(constraints=[StartsFrom(op="make", seconds=1e6)])
     reason = Intervals(Circumstances(extended=True)).why_infeasible(late)
-    assert reason.startswith("no schedule respects the side constraints (schedules of at most")
+    assert reason.startswith("no schedule respects the side constraints (StartsFrom) (schedules of at most")
 
 
 @pytest.mark.parametrize("kind", [Disjunctive, Intervals])

@@ -23,6 +23,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.linear import proved_value
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 from opweave.solvers.slicing.bounds.whole_rows import Compositions, compositions, countable
 
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 SCALE = 1000.0
 """The program's units for the seconds of the slowest devices, transfers included."""
-
-ROUNDING = 1e-14
-"""Of all terms of a proof, added up: what sums in floating point may be wrong by."""
 
 
 @dataclass(eq=False)
@@ -72,7 +70,8 @@ class _Program:
 def relax(blocks: Blocks, seconds: float | None = None) -> float | None:
     """Lower bound of the latency, in seconds, by the program; None when the time is up or the engine fails.
 
-    The engine's prices of the rows are right up to its tolerances only; what they prove (:func:`_proved`) is exact.
+    The engine's prices of the rows are right up to its tolerances only; what they prove is exact, see
+    :func:`~opweave.solvers.linear.proved_value`.
     """
     unit = _unit(blocks) / SCALE
     program = _write(blocks, unit)
@@ -236,18 +235,6 @@ def _prices(program: _Program, matrix: csr_matrix, seconds: float | None) -> Flo
 
 
 def _proved(program: _Program, matrix: csr_matrix, prices: FloatArray) -> float:
-    """What prices prove, whatever they are: a lower bound of the program.
-
-    For every x with low <= A x <= high and 0 <= x <= most, cost x = p A x + (cost - p A) x, which is at least p low (p
-    high where a price is negative) plus most times what of the reduced costs is negative. Rounding is taken off.
-
-    Source: Neumaier and Shcherbina, Safe bounds in linear and mixed-integer linear programming (Mathematical
-    Programming 99, 2004).
-    """
     low, high, most = np.asarray(program.low), np.asarray(program.high), np.asarray(program.most)
-    p = np.where(prices > 0.0, np.where(np.isfinite(low), prices, 0.0), np.where(np.isfinite(high), prices, 0.0))
-    sides = np.where(p > 0.0, p * np.where(p > 0.0, low, 0.0), p * np.where(p < 0.0, high, 0.0))
-    cost = np.asarray(program.cost)
-    lost = most * np.minimum(0.0, cost - matrix.T @ p)
-    sizes = np.abs(sides).sum() + float(most @ (cost + abs(matrix).T @ np.abs(p)))
-    return max(0.0, float(sides.sum() + lost.sum() - ROUNDING * sizes))
+    box = np.zeros(len(most)), most
+    return max(0.0, proved_value(np.asarray(program.cost), matrix, low, high, box, prices))

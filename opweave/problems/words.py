@@ -1,0 +1,41 @@
+"""Small pieces of sentences that messages of all problems are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def counted(count: int, noun: str) -> str:
+    """Write a number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "byte"), counted(2048, "byte")
+    ('1 byte', '2,048 bytes')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
+def joined(parts: Iterable[str]) -> str:
+    """Write one or more parts as a list.
+
+    Examples
+    --------
+    >>> joined(["pins", "forbids", "shares"])
+    'pins, forbids and shares'
+    """
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def together(rules: Sequence[str]) -> str:
+    """Write rules that only all together leave nothing.
+
+    Examples
+    --------
+    >>> together(["the memory of the devices", "the side constraints"]), together([])
+    ('the memory of the devices and the side constraints together', 'the rules of the problem')
+    """
+    if not rules:
+        return "the rules of the problem"
+    return f"{joined(rules)} together" if len(rules) > 1 else rules[0]

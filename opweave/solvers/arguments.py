@@ -1,0 +1,94 @@
+"""What users pass to solvers is checked before anything runs: a wrong kind would else surface after hours.
+
+Each check returns the value as Python's own, or raises :class:`~opweave.problems.errors.InvalidInputError`.
+"""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from typing import NoReturn, cast
+
+import numpy as np
+
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.result import OptionValue
+from opweave.solvers.run import Run
+
+
+def _refuse(name: str, value: object, takes: str) -> NoReturn:
+    raise InvalidInputError(f"{name} is {reprlib.repr(value)}; it takes {takes}")
+
+
+def _plain(value: object) -> object:
+    """NumPy's scalars as Python's own, so that they can be told apart and written to JSON."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _finite(value: object) -> bool:
+    """Whether this is a number, neither endless nor true or false."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number beyond all floats
+        return False
+
+
+def checked_time_limit(value: object) -> float | None:
+    """Seconds above 0, or None."""
+    plain = _plain(value)
+    if plain is None:
+        return None
+    if not _finite(plain) or cast(float, plain) <= 0:
+        _refuse("time_limit", value, "seconds above 0, or None for no limit")
+    return cast(float, plain)
+
+
+def checked_gap(value: object) -> float:
+    """A fraction from 0 up to 1."""
+    plain = _plain(value)
+    if not _finite(plain) or not 0.0 <= cast(float, plain) < 1.0:
+        _refuse("gap", value, "a fraction from 0 up to, not including, 1")
+    return cast(float, plain)
+
+
+def checked_whole(name: str, value: object, least: int) -> int:
+    """A whole number, ``least`` at least."""
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
+        _refuse(name, value, f"a whole number from {least}")
+    return plain
+
+
+def checked_options(options: object) -> dict[str, OptionValue]:
+    """Options by name; None for none."""
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
+        _refuse("options", options, "a mapping from names of options to their values, or None")
+    found: dict[str, OptionValue] = {}
+    for name, value in options.items():
+        plain = _plain(value)
+        if not (plain is None or isinstance(plain, bool | str) or _finite(plain)):
+            _refuse(f"option {name!r}", value, "a finite number, a text, true or false, or None")
+        found[name] = cast(OptionValue, plain)
+    return found
+
+
+def check_kinds(solver: object, run: Run) -> None:
+    """Refuse arguments that are not what they are called."""
+    if not isinstance(solver, str):
+        _refuse("solver", solver, "the name of a solver")
+    kinds: tuple[tuple[str, object, Callable[[object], bool], str], ...] = (
+        ("formulation", run.formulation, lambda given: isinstance(given, str), "the name of a formulation"),
+        ("executor", run.executor, lambda given: isinstance(given, Executor), "a concurrent.futures.Executor"),
+        ("extend", run.extend, callable, "a function of a model and a problem"),
+        ("callback", run.callback, callable, "a function of a Progress"),
+        ("progress", run.progress, callable, "a function of a Progress"),
+    )
+    for name, given, fits, takes in kinds:
+        if given is not None and not fits(given):
+            _refuse(name, given, f"{takes}, or None")
