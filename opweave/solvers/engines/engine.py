@@ -20,6 +20,7 @@ from opweave.formulations.formulation import (
     find_formulation,
     formulation_names,
 )
+from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -284,7 +285,7 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solutio
 def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> Circumstances:
     """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
-        not isinstance(constraint, formulation.built_in) and expression(type(constraint), "order_arcs") is None
+        not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
     return Circumstances(
