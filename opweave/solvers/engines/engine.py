@@ -233,7 +233,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
-        return _without_solution(formulation, str(error))
+        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem))
     except OutOfTimeError:
         return Outcome(run.termination(), reason="the time was up before the model was written")
     except TriviallyInfeasibleError:
