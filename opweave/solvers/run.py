@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph_arrays import IntArray
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
-from opweave.problems.graph_arrays import IntArray
 from opweave.problems.solution import Solution
 
 logger = logging.getLogger("opweave")
