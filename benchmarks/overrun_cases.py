@@ -113,9 +113,7 @@ def slicing(case: str) -> ow.Slicing:
         for name, speed in DEVICES
     ]
     cluster = ow.Cluster(devices=devices, rates=[12.5e6] * len(devices))
-    return ow.Slicing(
-        graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=net.geometry
-    )
+    return ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), geometry=net.geometry)
 
 
 PROBLEMS: dict[str, Callable[[str], ow.Problem]] = {

@@ -15,7 +15,6 @@ import argparse
 import itertools
 import multiprocessing
 import os
-import resource
 import signal
 import sys
 import tempfile
@@ -37,7 +36,9 @@ SHARE, SECONDS = 0.05, 0.5
 PATIENCE = 30.0
 """Seconds after its limit and the promise at which a solve is killed and counted as that late."""
 
-SMOKE = tuple(itertools.product(("ordering", "placement", "batched", "pipeline", "slicing"), ("100",), ("auto",), (0.5,)))
+SMOKE = tuple(
+    itertools.product(("ordering", "placement", "batched", "pipeline", "slicing"), ("100",), ("auto",), (0.5,))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +132,7 @@ def measure(options: argparse.Namespace) -> Iterator[Late]:
         for case in options.case:
             problem = PROBLEMS[name](case)
             for solver, limit in itertools.product(names(problem, options.solver), options.limit):
-                copies = [
-                    start(name, case, problem, solver, limit, cold=options.cold) for _ in range(options.copies)
-                ]
+                copies = [start(name, case, problem, solver, limit, cold=options.cold) for _ in range(options.copies)]
                 for copy in copies:
                     late = finish(copy)
                     if options.verbose:
