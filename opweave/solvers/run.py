@@ -101,6 +101,7 @@ class Run:
     reduce_seconds: float = 0.0
     build_seconds: float = 0.0
     engine_version: str | None = None
+    callback_error: Exception | None = None
     _stop_asked: bool = False
     _last_log: float = 0.0
     _halt: IntArray | None = None
@@ -197,6 +198,8 @@ class Run:
 
     def termination(self) -> Termination:
         """Why the run should stop now: asked to, gap reached, out of time, or simply done."""
+        if self.callback_error is not None:
+            return Termination.CALLBACK_ERROR
         if self._stop_asked:
             return Termination.INTERRUPTED
         if self.closed():
@@ -231,10 +234,14 @@ class Run:
             self._last_log = now.seconds
             mark = "*" if new_best else " "
             logger.info("%s %8.2f s  %s, bound %s, %s", mark, now.seconds, now.objective, now.bound, now.stage)
-        if self.progress is not None:
-            self.progress(now)
-        if self.callback is not None and self.callback(now):
-            self._stop_asked = True
+        try:
+            if self.progress is not None:
+                self.progress(now)
+            if self.callback is not None and self.callback(now):
+                self._stop_asked = True
+        except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
+            self.callback_error, self.callback, self.progress, self._stop_asked = error, None, None, True
+            self.update_halt()
 
 
 def _watch(reference: weakref.ref[Run]) -> None:

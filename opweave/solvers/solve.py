@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from opweave.formulations.order_arcs import ContradictionError
@@ -16,6 +16,7 @@ from opweave.problems.result import OptionValue, Result, Status, Termination, Ti
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
+from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
 
@@ -78,8 +79,9 @@ def solve(
     Returns
     -------
     Result
-        Never raises for a time limit, Ctrl-C, or an engine that fails: what was found until then is returned and
-        ``termination`` and ``reason`` say what happened.
+        Never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises: what was found until
+        then is returned, and ``termination`` and ``reason`` say what happened; ``Result.callback_error`` is what a
+        callback raised.
 
     Raises
     ------
@@ -116,33 +118,47 @@ def solve(
         options=checked_options(options),
     )
     check_kinds(solver, run)
-    chosen = find_solver(problem, solver)
-    check_abilities(problem, chosen, run)
-    start_run(problem, run)
-    outcome = _attempt(problem, chosen, run)
-    solved = time.perf_counter()
-    judged = _judge(problem, run)
+    with WholeImports() as imports:
+        chosen, outcome = _attempt(problem, solver, run)
+        solved = time.perf_counter()
+        judged = _judge_in_any_case(problem, run)
+        if imports.take_back():
+            outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
         build=run.build_seconds,
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    return _result(problem, chosen, run, outcome=outcome, judged=judged, timings=timings)
+    result = _result(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+    result._callback_error = run.callback_error
+    return result
 
 
-def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
-    """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
+    """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+    chosen = None
     try:
-        return solver.run(problem, run)
+        chosen = find_solver(problem, name)
+        check_abilities(problem, chosen, run)
+        start_run(problem, run)
+        outcome = chosen.run(problem, run)
     except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+        outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
         logger.warning("interrupted; returning the best found so far")
-        return Outcome(Termination.INTERRUPTED)
+        outcome = Outcome(Termination.INTERRUPTED)
     except EngineError as error:
         logger.warning("%s", error)
-        return Outcome(Termination.ENGINE_ERROR, reason=str(error))
+        outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
+    return chosen, outcome if run.callback_error is None else _ended_by_callback(outcome, run.callback_error)
+
+
+def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:
+    logger.warning("a callback raised; returning the best found so far", exc_info=error)
+    words = f"a callback raised {type(error).__name__}: {error}; what had been found until then is kept"
+    reason = words if outcome.reason is None else f"{words}; {outcome.reason}"
+    return replace(outcome, termination=Termination.CALLBACK_ERROR, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +177,15 @@ def _agrees(first: int | float, second: int | float) -> bool:
     if isinstance(first, int) and isinstance(second, int):
         return first == second
     return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
+
+
+def _judge_in_any_case(problem: Problem[Any, Any], run: Run) -> _Judgement:
+    """Judge; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
+    try:
+        return _judge(problem, run)
+    except KeyboardInterrupt:
+        logger.warning("interrupted while the solution is verified; once more")
+        return _judge(problem, run)
 
 
 def _judge(problem: Problem[Any, Any], run: Run) -> _Judgement:
@@ -183,9 +208,9 @@ def _judge(problem: Problem[Any, Any], run: Run) -> _Judgement:
 
 def _result(
     problem: Problem[SolutionT, DetailsT],
-    solver: Solver,
     run: Run,
     *,
+    solver: Solver | str,
     outcome: Outcome,
     judged: _Judgement,
     timings: Timings,
@@ -206,7 +231,7 @@ def _result(
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR
-    return Result[SolutionT](
+    return Result(
         problem=problem.kind,
         status=status,
         termination=termination,
@@ -217,8 +242,8 @@ def _result(
         verified=judged.solution is not None,
         violations=judged.violations,
         reason="; ".join(reason for reason in reasons if reason) or None,
-        solver=solver.name,
-        solver_version=run.engine_version or solver.version(),
+        solver=solver if isinstance(solver, str) else solver.name,
+        solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
         seed=run.seed,
         options=FrozenDict(run.options),
         model=problem.reading(),
