@@ -62,7 +62,7 @@ def _searched(problem: Pipeline, instance: PipelineInstance, run: Run, best: Bes
     if best.value == 0.0:
         run.proved(0.0, "nothing takes no time")
         return Outcome(run.termination())
-    return _search(problem, instance, net_of(instance), best)
+    return _search(problem, instance, net_of(instance, best.run.halt), best)
 
 
 def _search(problem: Pipeline, instance: PipelineInstance, net: Net, best: Best) -> Outcome:
