@@ -33,6 +33,7 @@ from opweave.solvers.engines.matrix import (
     TriviallyInfeasibleError,
     compile_model,
 )
+from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.run import Outcome, Run
 
 if TYPE_CHECKING:
@@ -296,6 +297,7 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
     )
 
 
+@quiet_pyomo()
 def _task(
     problem: Problem[Any, Any],
     run: Run,
