@@ -158,14 +158,15 @@ class Flow(Formulation[Pipeline, Stages]):
     def _columns(self, written: PipelineModel) -> None:
         """z[v, a, b] where device v holds the stage, l[b, v, w] where a link leads; none slower than a known plan."""
         instance, most = written.instance, math.inf
-        if self.circumstances.ceiling is not None and instance.goal == "bottleneck":
+        if self.circumstances.ceiling is not None:
             most = float(self.circumstances.ceiling) * (1 + SLACK) / written.unit
+        longest = math.inf if instance.goal == "transfers" else most
         rows = 2 * instance.last * len(instance.devices) + 3 * len(instance.devices)
         points = np.arange(instance.last + 1)
         stages: list[tuple[int, int, int]] = []
         for v, elapsed in enumerate(instance.elapsed):
             within = (points > points[:, None]) & (points <= instance.reach[v][:, None])
-            within &= (elapsed - elapsed[:, None]) / written.unit <= most
+            within &= (elapsed - elapsed[:, None]) / written.unit <= longest
             check_rows(rows + len(stages) + int(within.sum()), self.name, self.circumstances.limits)
             stages += [(v, a, b) for a, b in np.argwhere(within).tolist()]
             self.check_time()
