@@ -192,7 +192,7 @@ class EqualUnits:
         for home, option in best.items():
             if not self.run.should_stop() and option.cost(prices.memory) <= most:
                 cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
-                self._keep(s, search.annealed(option, prices.memory, cooling, self.run.should_stop))
+                self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
 
     def _link(self, s: int, a: int, b: int) -> float:
         """Seconds to bring what the entry of a unit made from device a to device b."""
