@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_expression, linear_objective
-from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
 from opweave.problems.pipeline_shortage import rules_in_the_way
@@ -45,9 +45,6 @@ UNITS = 1000.0
 
 NEGLIGIBLE = 1e-8
 """In units: what takes less counts as taking no time; engines refuse such coefficients, and bounds stay bounds."""
-
-SLACK = 1e-6
-"""How far above a known plan plans are still kept, relative."""
 
 
 @dataclass(eq=False)
@@ -128,7 +125,7 @@ class Flow(Formulation[Pipeline, Stages]):
         from pyomo.environ import ConcreteModel
 
         try:
-            instance = lower_unless_short(problem)
+            instance = lower_unless_short(problem, self.circumstances.ceiling)
         except ContradictionError as error:
             raise InfeasibleError(str(error)) from error
         model = ConcreteModel()
@@ -276,6 +273,10 @@ class Flow(Formulation[Pipeline, Stages]):
             together = [sum(sending)] if instance.shared_channel else sending
             value = max([*computing, *together, 0.0])
             written.variables[written.total].set_value(value, skip_validation=True)
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
         """Units of the model as seconds."""
