@@ -24,6 +24,10 @@ logger = logging.getLogger("opweave")
 
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
+RELATIVE_TOLERANCE = 1e-6
+"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
+measures. Whole numbers must agree exactly."""
+
 WATCH_SECONDS = 0.01
 """How often a run's time is compared with its limit while loops on arrays are at work."""
 
@@ -189,7 +193,15 @@ class Run:
         """Whether objective and bound have met, or are within the asked gap."""
         if self.objective is None or self.bound is None:
             return False
-        return self.objective - self.bound <= self.gap * abs(self.objective)
+        return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
+
+    def _met(self) -> bool:
+        """Whether the bound says that the objective is the least: exactly in bytes, almost in seconds."""
+        assert self.objective is not None
+        assert self.bound is not None
+        if isinstance(self.objective, int) and isinstance(self.bound, int):
+            return self.objective <= self.bound
+        return self.objective - self.bound <= RELATIVE_TOLERANCE * abs(self.objective)
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
@@ -203,8 +215,7 @@ class Run:
         if self._stop_asked:
             return Termination.INTERRUPTED
         if self.closed():
-            exact = self.objective is not None and self.bound is not None and self.objective <= self.bound
-            return Termination.COMPLETED if exact else Termination.GAP_REACHED
+            return Termination.COMPLETED if self._met() else Termination.GAP_REACHED
         return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
 
     def option(self, name: str, default: OptionValue) -> OptionValue:

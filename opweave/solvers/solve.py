@@ -18,12 +18,9 @@ from opweave.problems.spec import FrozenDict
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.registry import Solver, check_abilities, find_solver
-from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.run import RELATIVE_TOLERANCE, Extension, Observer, Outcome, Run, StopCallback, start_run
 
 logger = logging.getLogger("opweave")
-
-RELATIVE_TOLERANCE = 1e-6
-"""How far a claimed objective may lie from the referee's; whole numbers must agree exactly."""
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)

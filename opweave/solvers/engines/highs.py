@@ -126,6 +126,8 @@ class Highs(Engine):
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
+            if verdict is Verdict.SOLVED and whole and values is not None:
+                task.settled(values)
             if verdict is not Verdict.SOLVED or whole or task.run.closed():
                 return verdict
             if task.should_stop():
