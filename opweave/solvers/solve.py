@@ -16,8 +16,12 @@ from opweave.problems.result import OptionValue, Result, Status, Termination, Ti
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
+from opweave.solvers.fallback import with_baseline
+from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
 
@@ -119,22 +123,29 @@ def solve(
     chosen = find_solver(problem, solver)
     check_abilities(problem, chosen, run)
     start_run(problem, run)
+    trivial = trivial_bound(problem)
+    referee = Referee(problem, run)
     outcome = _attempt(problem, chosen, run)
+    outcome = with_baseline(problem, run, outcome)
     solved = time.perf_counter()
-    judged = _judge(problem, run)
+    judged = _judge_in_time(problem.unit, run, referee)
     timings = Timings(
         reduce=run.reduce_seconds,
         build=run.build_seconds,
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    return _result(problem, chosen, run, outcome=outcome, judged=judged, timings=timings)
+    return _result(problem, chosen, run, outcome=outcome, judged=judged, trivial=trivial, timings=timings)
 
 
 def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     try:
-        return solver.run(problem, run)
+        with run.at_work(), Interrupter(run.until_overdue):
+            return solver.run(problem, run)
+    except OverdueError:
+        logger.info("solver %s was interrupted: the time is up", solver.name)
+        return Outcome(Termination.TIME_LIMIT)
     except ContradictionError as error:
         return Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
@@ -163,17 +174,34 @@ def _agrees(first: int | float, second: int | float) -> bool:
     return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
 
 
-def _judge(problem: Problem[Any, Any], run: Run) -> _Judgement:
+def _may_hold(bound: int | float, objective: int | float | None) -> bool:
+    """Whether a bound does not contradict a verified objective."""
+    return objective is None or bound <= objective or _agrees(bound, objective)
+
+
+def _judge_in_time(unit: str, run: Run, referee: Referee) -> _Judgement:
+    """As :func:`_judge`; where the time does not allow that, the best plan that has been judged before."""
+    try:
+        with Interrupter(run.until_late):
+            return _judge(unit, run, referee)
+    except OverdueError:
+        for candidate in reversed(run.candidates):
+            known = referee.known(candidate.solution)
+            if known is not None and known.feasible and known.objective is not None:
+                return _Judgement(candidate.solution, known.objective)
+        return _Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
+
+
+def _judge(unit: str, run: Run, referee: Referee) -> _Judgement:
     """Let the referee replay the candidates, best claim first, until one holds."""
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
     for candidate in reversed(run.candidates):
-        evaluation = problem.evaluate(candidate.solution)
+        evaluation = referee.judge(candidate.solution)
         if evaluation.feasible and evaluation.objective is not None:
             if not _agrees(evaluation.objective, candidate.objective):
                 complaint = complaint or (
-                    f"the solver claimed {candidate.objective:,} {problem.unit}, the referee counts "
-                    f"{evaluation.objective:,}"
+                    f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
                 )
             return _Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint)
         violations = violations or evaluation.violations
@@ -188,18 +216,20 @@ def _result(
     *,
     outcome: Outcome,
     judged: _Judgement,
+    trivial: int | float | None,
     timings: Timings,
 ) -> Result[SolutionT]:
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
     if not judged.honest:  # whoever misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
-    if bound is not None and judged.objective is not None and bound > judged.objective:
-        if not _agrees(bound, judged.objective):
-            reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
-            bound = source = None
-        else:
-            bound = judged.objective
+    if bound is not None and not _may_hold(bound, judged.objective):
+        reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
+        bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
+    if bound is None and trivial is not None and _may_hold(trivial, judged.objective):
+        bound, source = trivial, "trivial"
+    if bound is not None and judged.objective is not None:
+        bound = min(bound, judged.objective)  # they differ by rounding only
     status = _status(judged, bound, infeasible=outcome.infeasible)
     if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
         bound = source = None

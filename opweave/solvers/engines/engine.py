@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 logger = logging.getLogger("opweave")
+
+LOADING_SECONDS = 0.8
+"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
 
 CLAIM_TOLERANCE = 1e-6
 """How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
@@ -228,6 +232,8 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     known = first_knowledge(problem, run, aids)
     if run.closed():
         return Outcome(run.termination())
+    if "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+        return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     formulation = written(circumstances_of(problem, run, written))
     try:
         task = _task(problem, run, engine, formulation, known)

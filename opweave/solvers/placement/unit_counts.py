@@ -27,7 +27,9 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.engines.highs import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
+from opweave.solvers.patience import wait_for
 from opweave.solvers.placement.unit_plans import Option
+from opweave.solvers.run import time_left
 
 FULL = 100.0
 """Units of memory per device."""
@@ -131,7 +133,7 @@ class _Program:
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
     """Dual prices of the linear relaxation; None when even that has no solution."""
     program = _Program(kinds, capacity)
-    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), None)
+    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), time_left(np.inf))
     if found is None:
         return None
     memory = np.zeros(program.devices)
@@ -158,9 +160,9 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
     model.check()
     found: list[FloatArray] = []
     # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
-    worker = threading.Thread(target=_solve, args=(model, time_limit, found))
+    worker = threading.Thread(target=_solve, args=(model, time_limit, found), daemon=True)
     worker.start()
-    worker.join()
+    wait_for(worker)
     if not found or model.broken(found[0]) is not None:
         return None
     whole = np.round(found[0][: program.first[-1]]).astype(np.int64)

@@ -34,6 +34,7 @@ from scipy.sparse import csr_matrix, vstack
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.patience import wait_for
 from opweave.solvers.placement.bounds.branches import Branches
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
@@ -259,7 +260,7 @@ def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, boo
     # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
     worker = threading.Thread(target=lambda: answer.append(_solve_integer(program, time_limit)))
     worker.start()
-    worker.join()
+    wait_for(worker)
     if not answer:
         return 0.0, False
     bound, solved = answer[0]
