@@ -18,7 +18,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
-from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer, News, memory_limit, package_version
+from opweave.solvers.engines.child_engine import Answer, News, memory_limit, package_version
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse
 from opweave.solvers.engines.matrix import FloatArray
@@ -120,7 +120,7 @@ class CpSat:
             self.name,
             self.function,
             work,
-            ChildLimits(None if seconds is None else seconds + GRACE_SECONDS, memory_limit(run)),
+            ChildLimits(None if seconds is None else seconds + run.patience(), memory_limit(run)),
             hear=task.hear,
             should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
         )
