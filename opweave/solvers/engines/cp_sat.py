@@ -18,8 +18,8 @@ from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.child_engine import GRACE_SECONDS, memory_limit, package_version
-from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge
+from opweave.solvers.engines.child_engine import memory_limit, package_version
+from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
@@ -64,10 +64,22 @@ class CpSat:
                 f"solver {self.name!r} runs formulation {formulation.name!r}, not {run.formulation!r}"
             )
         known = first_knowledge(problem, run, aids)
-        if run.closed():
-            return Outcome(run.termination())
+        outcome: Outcome | None = None
+        for _ in range(MOST_MODELS):
+            if run.closed():
+                return Outcome(run.termination())
+            written = formulation(circumstances_of(problem, run, formulation))
+            latest = self._solve_once(problem, run, written, known)
+            outcome = latest if outcome is None or not latest.infeasible else outcome
+            if run.should_stop() or not too_coarse(run, written):
+                break
+            known = run.best
+        return outcome or Outcome(run.termination())
+
+    def _solve_once(self, problem: Problem[Any, Any], run: Run, written: Any, known: Solution | None) -> Outcome:
+        """Write one model, solve it, and say how that ended."""
         try:
-            task = _task(problem, run, formulation(circumstances_of(problem, run, formulation)), known)
+            task = _task(problem, run, written, known)
         except InfeasibleError as error:
             return Outcome(infeasible=True, reason=str(error))
         except OutOfTimeError:
@@ -93,7 +105,7 @@ class CpSat:
             self.name,
             self.function,
             work,
-            ChildLimits(None if seconds is None else seconds + GRACE_SECONDS, memory_limit(run)),
+            ChildLimits(None if seconds is None else seconds + run.patience(), memory_limit(run)),
             hear=task.hear,
             should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
         )
