@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from itertools import pairwise
 
 import numpy as np
@@ -191,6 +192,50 @@ def test_bounds_know_that_the_rule_depends_on_an_open_order() -> None:
     assert (bounding(problem, instance).length > 0).sum() == 4
     given_order = chain(graph=apart, dimension="rule", memory=(200, 200), order=["p", "q"])
     assert bounding(given_order, lower(given_order)).length.tolist() == lower(given_order).length.tolist()
+
+
+@given(slicings(3, 2, most_rows=3))
+def test_every_tiny_problem_is_proved(problem: ow.Slicing) -> None:
+    result = ow.solve(problem)
+    optimum, _ = best_slicing(problem)
+    assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
+    assert optimum is None or result.objective == pytest.approx(optimum)
+
+
+def test_an_open_order_is_part_of_the_plan() -> None:
+    """Two operators that read the input alone: which of them runs first decides what fits."""
+    found = []
+    for seed in range(60):
+        problem = two_branches(seed)
+        optimum, _ = best_slicing(problem)
+        result = ow.solve(problem)
+        assert result.objective == pytest.approx(optimum) if optimum is not None else result.objective is None
+        assert result.status in (ow.Status.OPTIMAL, ow.Status.INFEASIBLE)
+        fixed = [ow.solve(problem.model_copy(update={"order": order})).objective for order in (("p", "q"), ("q", "p"))]
+        found.append(fixed[0] != fixed[1])
+    assert any(found)
+
+
+def two_branches(seed: int) -> ow.Slicing:
+    """Unlike operators on two devices of little memory; the order is open."""
+    rng = random.Random(seed)
+    rows = {"x": rng.randint(1, 3), "p": rng.randint(1, 4), "q": rng.randint(1, 4)}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=3 * count, shape=[1, 1, count, 1]) for name, count in rows.items()],
+        operators=[
+            ow.Operator(id=name, inputs=["x"], outputs=[name], workspace_bytes=rng.choice((0, 6, 12))) for name in "pq"
+        ],
+        outputs=[rng.choice("pq")],
+    )
+    memory = [rng.randint(8, 24) for _ in range(2)]
+    return ow.Slicing(
+        graph=graph,
+        cluster=ow.Cluster(
+            devices=[ow.Device(name=f"d{k}", memory_bytes=size) for k, size in enumerate(memory)], rates=[1.0, 3.0]
+        ),
+        costs=ow.Costs.from_table({name: {"d0": rng.choice((1.0, 4.0)), "d1": rng.choice((2.0, 3.0))} for name in "pq"}),
+        input_device="d0",
+    )
 
 
 @pytest.mark.parametrize("fields", [{"channel": "shared"}, {"transfers": "paper"}, {"memory": (60, 60)}])
