@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import queue
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import TYPE_CHECKING, ClassVar
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import highspy
 
 POLL_SECONDS = 0.05
+START_SECONDS, START_SHARE = 5.0, 0.2
+"""Longest time for completing a start that is known in part, and the largest share of what is left."""
+
 LARGEST_SEED = 2**31 - 1
 
 STATUS: dict[str, Verdict | None] = {
@@ -92,7 +95,7 @@ class Highs(Engine):
         set_options(solver, task)
         while True:
             if task.start is not None:
-                _begin(solver, task.start)
+                _begin(solver, _whole_start(task, task.start))
             remaining = task.remaining()
             if remaining is not None:
                 _option(solver, "time_limit", remaining + solver.getRunTime())
@@ -190,18 +193,38 @@ def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None
         )
 
 
-def _begin(solver: highspy.Highs, start: FloatArray) -> None:
-    """Pass a start, whole or in part."""
+def _begin(solver: highspy.Highs, start: FloatArray | None) -> None:
+    """Pass a start; None for none."""
     import highspy
 
-    if not np.isnan(start).any():
-        solution = highspy.HighsSolution()
-        solution.col_value = start.tolist()
-        solution.value_valid = True
-        _checked(solver.setSolution(solution), "setSolution")
+    if start is None:
         return
-    known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
-    _checked(solver.setSolution(len(known), known, start[known]), "setSolution")
+    solution = highspy.HighsSolution()
+    solution.col_value = start.tolist()
+    solution.value_valid = True
+    _checked(solver.setSolution(solution), "setSolution")
+
+
+def _whole_start(task: Task, start: FloatArray) -> FloatArray | None:
+    """A start with every column: those that are not known are solved for, the others fixed. None where that fails.
+
+    HiGHS 1.15 completes a start in part by itself, and has then called it optimal where better points were left.
+    """
+    known = ~np.isnan(start)
+    if known.all():
+        return start
+    matrix = task.matrix
+    fixed = np.clip(np.where(known, start, 0.0), matrix.lower, matrix.upper)
+    lower, upper = (np.where(known, fixed, side) for side in (matrix.lower, matrix.upper))
+    solver = load_highs(replace(matrix, lower=lower, upper=upper))
+    set_options(solver, task)
+    left = task.remaining()
+    _option(solver, "time_limit", START_SECONDS if left is None else min(START_SECONDS, START_SHARE * left))
+    failures: list[BaseException] = []
+    done = threading.Event()
+    threading.Thread(target=_work, args=(solver, failures, done), daemon=True).start()
+    done.wait()
+    return None if failures else _values(solver)
 
 
 def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
