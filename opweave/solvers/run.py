@@ -237,6 +237,11 @@ class Run:
             self._stop_asked = True
 
 
+def never() -> IntArray:
+    """A flag like :attr:`Run.halt` that stays down, for loops outside a run."""
+    return np.zeros(1, dtype=np.int64)
+
+
 def _watch(reference: weakref.ref[Run]) -> None:
     """Keep the flag of a run up to date for as long as the run exists."""
     while (run := reference()) is not None:

@@ -86,7 +86,7 @@ class PeakSearch:
     orders: list[IntArray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.net = net_of(self.instance)
+        self.net = net_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
         self.best = BY_NAME["definition"](self.instance)
         self.peak = peak(self.net, self.best)
