@@ -14,11 +14,12 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
 from opweave.solvers.compiled import kernel
 
 
 @kernel
-def _product(left: FloatArray, right: FloatArray, found: FloatArray) -> None:
+def _product(left: FloatMatrix, right: FloatMatrix, found: FloatMatrix) -> None:
     """found[a, b] = min over i of left[i, a] + right[i, b]."""
     for a in range(found.shape[0]):
         for i in range(left.shape[0]):
