@@ -25,13 +25,13 @@ from opweave.problems.device_play import (
     overfull,
     positions_in,
     route,
-    standing_lifetimes,
     together,
     transfer_times,
     unknown_ends,
     unlisted,
     without_link,
 )
+from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
@@ -130,9 +130,7 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
     met = np.zeros(len(needs), dtype=bool)
     met[listed.need[listed.need >= 0]] = True
     sent = together(listed, unlisted(runs, needs, met))
-    buffers = problem.memory == "buffers"
-    held = problem.memory != "parameters"
-    lives = standing_lifetimes(problem.graph, runs, inputs=buffers, outputs=held, workspaces=held)
+    lives = lifetimes_held(problem.graph, runs.operator, runs.device, runs.count, problem.memory)
     timeline = device_timeline(problem.graph, problem.cluster, runs, sent, reads, lives, ports=False)
     return Played(timeline, runs, needs, passed, sent, len(listed))
 

@@ -15,14 +15,13 @@ from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.solution import Violation
 from opweave.problems.spec import FrozenDict, Name, Seconds
 from opweave.problems.timeline import (
-    NEVER,
     Activities,
     ActivityKind,
     Lifetimes,
     Names,
-    Resource,
     ResourceKind,
     Timeline,
+    devices_and_ports,
     joined,
 )
 
@@ -183,12 +182,7 @@ def device_timeline(
     ``ports`` says whether a device sends one thing at a time, and receives one thing at a time.
     """
     devices, count, moved = len(cluster.devices), len(runs.operator), len(sent)
-    names = [device.name for device in cluster.devices]
-    resources = (
-        *(Resource(name, "device") for name in names),
-        *(Resource(name, "send_port", ports) for name in names),
-        *(Resource(name, "receive_port", ports) for name in names),
-    )
+    resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
     known = Names.of(graph)
     rank = np.empty(len(graph.operators), dtype=np.int64)
     rank[topological_order(graph.arrays.successors)] = 2 * np.arange(len(graph.operators))  # room for transfers
@@ -210,6 +204,7 @@ def device_timeline(
         reader=np.concatenate([none, sent.reader, sent.reader]),
         bytes=np.concatenate([np.zeros(count, dtype=np.int64), size, size]),
         count=np.concatenate([runs.count, sent.count, sent.count]),
+        round=np.zeros(count + 2 * moved, dtype=np.int64),
         causes=causes,
         brought=brought,
     )
@@ -234,50 +229,6 @@ def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacen
     brought = [reads.tensor, reads.tensor[entry], sent.tensor[made], sent.tensor[made]]
     return joined(
         np.concatenate(effects), np.concatenate(causes), known.tensor(np.concatenate(brought)), count + 2 * moved
-    )
-
-
-def standing_lifetimes(graph: OpGraph, runs: Runs, *, inputs: bool, outputs: bool, workspaces: bool) -> Lifetimes:
-    """What devices hold all the time: parameters once, and for each run what is asked for, times its inputs.
-
-    Parameters
-    ----------
-    inputs, outputs, workspaces
-        Whether tensors that a run reads, storages that it writes, and its scratch memory count.
-    """
-    arrays, known, largest = graph.arrays, Names.of(graph), 2**62
-    parameter_at = {parameter.id: index for index, parameter in enumerate(graph.parameters)}
-    storage: list[int] = []
-    device: list[int] = []
-    size: list[int] = []
-
-    def hold(name: int, where: int, amount: int) -> None:
-        storage.append(name)
-        device.append(where)
-        size.append(min(amount, largest))
-
-    tensors = arrays.tensor_bytes.tolist()
-    for v, k, count in zip(runs.operator.tolist(), runs.device.tolist(), runs.count.tolist(), strict=True):
-        op = graph.operators[v]
-        if workspaces and op.workspace_bytes:
-            hold(v, k, op.workspace_bytes * count)
-        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t] if outputs else []
-        for t in (*written, *(arrays.reads[v].tolist() if inputs else ())):
-            hold(known.operators + t, k, tensors[t] * count)
-    pairs = {
-        (k, parameter_at[name])
-        for v, k in zip(runs.operator.tolist(), runs.device.tolist(), strict=True)
-        for name in graph.operators[v].parameters
-    }
-    for k, p in sorted(pairs):
-        hold(known.operators + known.tensors + p, k, graph.parameters[p].bytes)
-    count = len(storage)
-    return Lifetimes(
-        storage=np.asarray(storage, dtype=np.int64),
-        resource=np.asarray(device, dtype=np.int64),
-        begin=np.zeros(count),
-        end=np.full(count, NEVER),
-        bytes=np.asarray(size, dtype=np.int64),
     )
 
 

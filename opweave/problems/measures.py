@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
@@ -13,7 +15,36 @@ def makespan(timeline: Timeline) -> float:
     return timeline.end
 
 
-def occupied(timeline: Timeline) -> FloatArray:
+def bottleneck(timeline: Timeline) -> float | None:
+    """Seconds between two results where inputs follow each other; None elsewhere."""
+    return timeline.period
+
+
+def throughput(timeline: Timeline) -> float | None:
+    """Inputs per second: one in each period, or the largest number that runs together over the makespan.
+
+    None where that takes no time, or where there are no seconds.
+    """
+    if timeline.unit != "seconds":
+        return None
+    if timeline.period is not None:
+        return 1.0 / timeline.period if timeline.period > 0.0 else None
+    acts = timeline.activities
+    runs = acts.kind == ActivityKind.RUN
+    inputs = np.bincount(acts.what[runs], weights=acts.count[runs])
+    return float(inputs.max()) / timeline.end if len(inputs) and timeline.end > 0.0 else None
+
+
+def latency(timeline: Timeline) -> float | None:
+    """Seconds from the first start to the result of the first input; None where there are no seconds."""
+    if timeline.unit != "seconds":
+        return None
+    acts = timeline.activities
+    first = acts.round == 0
+    return float(acts.end[first].max() - acts.start[first].min()) if first.any() else 0.0
+
+
+def busy_seconds(timeline: Timeline) -> FloatArray:
     """How long every resource is at work, what overlaps counted twice. Shape (resources,)."""
     acts = timeline.activities
     seconds = np.zeros(len(timeline.resources))
@@ -34,22 +65,68 @@ def moved_bytes(timeline: Timeline) -> tuple[int, ...]:
 
 
 def traffic(timeline: Timeline) -> int:
-    """Bytes that travel between devices."""
-    kinds = (resource.kind for resource in timeline.resources)
-    return sum(size for kind, size in zip(kinds, moved_bytes(timeline), strict=True) if kind == "send_port")
+    """Bytes that arrive at devices."""
+    moved = zip(timeline.resources, moved_bytes(timeline), strict=True)
+    return sum(size for resource, size in moved if resource.kind == "receive_port")
 
 
 def bytes_held(timeline: Timeline) -> IntArray:
     """The most bytes that every resource holds at a time. Shape (resources,).
 
-    What ends at a moment makes room for what begins then.
+    What ends at a moment makes room for what begins then, unless it has only begun then itself. Of steps that take no
+    time, those at the same moment cannot be told apart.
     """
     lives = timeline.lifetimes
     peaks = np.zeros(len(timeline.resources), dtype=np.int64)
     times = np.concatenate([lives.begin, lives.end])
     change = np.concatenate([lives.bytes, -lives.bytes])
     where = np.concatenate([lives.resource, lives.resource])
-    order = np.lexsort((change, times, where))
-    level = np.cumsum(change[order])  # ends at 0 after each resource, since everything that begins also ends
+    phase = np.concatenate([np.ones(len(lives)), np.where(lives.end > lives.begin, 0.0, 2.0)])
+    order = np.lexsort((phase, times, where))
+    level = np.cumsum(change[order])  # back at 0 behind each resource, since everything that begins also ends
     np.maximum.at(peaks, where[order], level)
     return peaks
+
+
+def peak_bytes(timeline: Timeline) -> int:
+    """The most bytes that any resource holds at a time."""
+    return int(bytes_held(timeline).max(initial=0))
+
+
+def total_bytes(timeline: Timeline) -> int | None:
+    """The sum over all steps of the bytes held while each runs; None where there are no steps."""
+    if timeline.unit != "steps":
+        return None
+    lives, steps = timeline.lifetimes, len(timeline.activities)
+    long = np.minimum(lives.end, steps) - np.maximum(lives.begin, 0.0)
+    return sum(int(size) * int(count) for size, count in zip(lives.bytes.tolist(), long.tolist(), strict=True))
+
+
+def energy(timeline: Timeline) -> float | None:
+    """Joules of all devices until the last end, or over one period; None where a device's watts are not known."""
+    span = timeline.end if timeline.period is None else timeline.period
+    devices = [row for row, resource in enumerate(timeline.resources) if resource.kind == "device"]
+    acts, busy = timeline.activities, np.zeros(len(timeline.resources))
+    once = (acts.kind == ActivityKind.RUN) & ((acts.round == 0) | (timeline.period is None))
+    np.add.at(busy, acts.resource[once], (acts.end - acts.start)[once])
+    total = 0.0
+    for row in devices:
+        watts = timeline.resources[row].watts
+        if watts is None:
+            return None
+        idle, working = watts
+        total += idle * max(0.0, span - float(busy[row])) + working * float(busy[row])
+    return total
+
+
+MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
+    "makespan": makespan,
+    "bottleneck": bottleneck,
+    "latency": latency,
+    "throughput": throughput,
+    "peak_bytes": peak_bytes,
+    "total_bytes": total_bytes,
+    "traffic": traffic,
+    "energy": energy,
+}
+"""Single figures by name, in seconds, inputs per second, bytes or joules; None where one has no meaning."""

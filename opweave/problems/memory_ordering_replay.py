@@ -159,6 +159,7 @@ def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
         reader=none,
         bytes=zeros,
         count=np.ones(count, dtype=np.int64),
+        round=np.zeros(count, dtype=np.int64),
         causes=causes,
         brought=brought,
     )

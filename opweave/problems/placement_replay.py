@@ -24,13 +24,13 @@ from opweave.problems.device_play import (
     overfull,
     positions_in,
     route,
-    standing_lifetimes,
     together,
     transfer_times,
     unknown_ends,
     unlisted,
     without_link,
 )
+from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.placement_details import PlacementDetails
 from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
@@ -65,8 +65,7 @@ def play(problem: Placement, solution: Schedule) -> Played:
     listed, ports = len(sent), problem.transfers != "delay"
     if not ports:
         sent = together(sent, unlisted(runs, needs, _met(needs, sent)))
-    additive = problem.memory == "additive"
-    lives = standing_lifetimes(graph, runs, inputs=False, outputs=additive, workspaces=additive)
+    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
     timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports)
     return Played(timeline, runs, needs, sent, listed)
 

@@ -6,6 +6,7 @@ draw and write it. Columns instead of objects, so that 50,000 operators take wel
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
@@ -14,10 +15,14 @@ from typing import Literal
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.cluster import Cluster
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency
 
 ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
+
+LARGEST = 2**62
+"""Most bytes that a lifetime states, so that they fit into whole numbers of 64 bits."""
 
 NEVER = np.inf
 """End of a lifetime that lasts as long as the timeline does."""
@@ -44,11 +49,26 @@ class Resource:
         What it is.
     exclusive
         Whether it does one thing at a time.
+    watts
+        What a device draws while it idles and while it runs; None where that is not known.
     """
 
     name: str
     kind: ResourceKind
     exclusive: bool = True
+    watts: tuple[float, float] | None = None
+
+
+def devices_and_ports(
+    cluster: Cluster, kinds: Sequence[ResourceKind], *, exclusive: bool = True
+) -> tuple[Resource, ...]:
+    """Every device, then a port of each kind for every device; ``exclusive`` is about the ports."""
+    devices = tuple(
+        Resource(device.name, "device", watts=None if device.watts is None else (device.watts[0], device.watts[1]))
+        for device in cluster.devices
+    )
+    ports = (Resource(device.name, kind, exclusive) for kind in kinds for device in cluster.devices)
+    return (*devices, *ports)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,6 +126,8 @@ class Activities:
         The operator that a transfer is for; -1 where it serves every reader on its target, and for a run.
     bytes, count
         What a transfer moves for one input, 0 for a run; and how many inputs the activity is for.
+    round
+        The number of the input, where inputs follow each other; 0 elsewhere.
     causes
         Activities that have to end before each one may start.
     brought
@@ -122,6 +144,7 @@ class Activities:
     reader: IntArray
     bytes: IntArray
     count: IntArray
+    round: IntArray
     causes: Adjacency
     brought: IntArray
 
@@ -212,6 +235,77 @@ class Timeline:
     def name(self, position: int) -> str:
         """The text of a column's entry."""
         return self.names.texts[position]
+
+
+class Recorder:
+    """Collects activities and lifetimes one by one, where a problem plays its solution step by step."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, int, float, float, int, int, int, int]] = []
+        self._causes: list[tuple[int, int, int]] = []
+        self._lives: list[tuple[int, int, float, float, int]] = []
+
+    @property
+    def rows(self) -> int:
+        """How many activities there are."""
+        return len(self._rows)
+
+    def activity(
+        self,
+        kind: ActivityKind,
+        resource: int,
+        what: int,
+        start: float,
+        end: float,
+        *,
+        size: int = 0,
+        number: int = 0,
+        twin: int = -1,
+        after: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """Record an activity and return its row; ``after`` has the causes' rows and what they bring."""
+        row = self.rows
+        self._rows.append((int(kind), resource, start, end, what, size, number, twin))
+        self._causes += [(row, cause, brought) for cause, brought in after]
+        return row
+
+    def lifetime(self, storage: int, resource: int, begin: float, end: float, size: int) -> None:
+        """Record what a storage takes, if anything; sizes beyond :data:`LARGEST` are written as that."""
+        if size:
+            self._lives.append((storage, resource, begin, end, min(size, LARGEST)))
+
+    def activities(self) -> Activities:
+        """All activities so far; each is ranked by when it was recorded."""
+        count = len(self._rows)
+        kind, resource, start, end, what, size, number, twin = zip(*self._rows, strict=True) if count else ((),) * 8
+        pairs = np.asarray(self._causes, dtype=np.int64).reshape(len(self._causes), 3).T
+        causes, brought = joined(pairs[0], pairs[1], pairs[2], count)
+        return Activities(
+            kind=np.asarray(kind, dtype=np.int64),
+            resource=np.asarray(resource, dtype=np.int64),
+            start=np.asarray(start, dtype=np.float64),
+            end=np.asarray(end, dtype=np.float64),
+            what=np.asarray(what, dtype=np.int64),
+            rank=np.arange(count, dtype=np.int64),
+            twin=np.asarray(twin, dtype=np.int64),
+            reader=np.full(count, -1, dtype=np.int64),
+            bytes=np.asarray(size, dtype=np.int64),
+            count=np.ones(count, dtype=np.int64),
+            round=np.asarray(number, dtype=np.int64),
+            causes=causes,
+            brought=brought,
+        )
+
+    def lifetimes(self) -> Lifetimes:
+        """All lifetimes so far."""
+        storage, resource, begin, end, size = zip(*self._lives, strict=True) if self._lives else ((),) * 5
+        return Lifetimes(
+            storage=np.asarray(storage, dtype=np.int64),
+            resource=np.asarray(resource, dtype=np.int64),
+            begin=np.asarray(begin, dtype=np.float64),
+            end=np.asarray(end, dtype=np.float64),
+            bytes=np.asarray(size, dtype=np.int64),
+        )
 
 
 def joined(effects: IntArray, causes: IntArray, brought: IntArray, activities: int) -> tuple[Adjacency, IntArray]:
