@@ -73,16 +73,14 @@ def traffic(timeline: Timeline) -> int:
 def bytes_held(timeline: Timeline) -> IntArray:
     """The most bytes that every resource holds at a time. Shape (resources,).
 
-    What ends at a moment makes room for what begins then, unless it has only begun then itself. Of steps that take no
-    time, those at the same moment cannot be told apart.
+    What ends at a moment makes room for what begins then, so that what lasts no time takes nothing.
     """
     lives = timeline.lifetimes
     peaks = np.zeros(len(timeline.resources), dtype=np.int64)
     times = np.concatenate([lives.begin, lives.end])
     change = np.concatenate([lives.bytes, -lives.bytes])
     where = np.concatenate([lives.resource, lives.resource])
-    phase = np.concatenate([np.ones(len(lives)), np.where(lives.end > lives.begin, 0.0, 2.0)])
-    order = np.lexsort((phase, times, where))
+    order = np.lexsort((change, times, where))
     level = np.cumsum(change[order])  # back at 0 behind each resource, since everything that begins also ends
     np.maximum.at(peaks, where[order], level)
     return peaks

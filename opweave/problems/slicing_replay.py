@@ -12,7 +12,7 @@ from opweave.problems.slicing_rule import rulings
 from opweave.problems.slicing_usable import unusable
 from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.spec import FrozenDict
-from opweave.problems.timeline import NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
+from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
     from opweave.problems.slicing import Slice, Slices, Slicing
@@ -125,7 +125,7 @@ class _Replay:
                 for k, (first, end) in enumerate(_parts(cut)):
                     size = self._weights(name, cut, end - first)
                     self._resident[k] += size
-                    self._recorder.lifetime(problem.graph.operator_index[name], k, 0.0, NEVER, size)
+                    self._recorder.lifetime(problem.graph.operator_index[name], k, BEFORE, NEVER, size)
         self._place_inputs()
         now, steps = 0.0, []
         for name in self._solution.order:
@@ -162,7 +162,7 @@ class _Replay:
         for tensor in self._problem.graph.inputs:
             self._held[tensor] = [self._all(tensor) if device == source else NOTHING for device in self._devices]
         self._measure(None, [0] * len(self._devices))
-        self._since = dict.fromkeys(self._held, 0.0)
+        self._since = dict.fromkeys(self._held, BEFORE)
         self._drop(self._problem.graph.inputs, 0.0)
 
     def _all(self, tensor: str) -> Block:

@@ -24,6 +24,9 @@ ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
 LARGEST = 2**62
 """Most bytes that a lifetime states, so that they fit into whole numbers of 64 bits."""
 
+BEFORE = -1.0
+"""Begin of a lifetime that is there before anything runs."""
+
 NEVER = np.inf
 """End of a lifetime that lasts as long as the timeline does."""
 
