@@ -24,7 +24,7 @@ _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
 
 class InfeasibleError(Exception):
-    """Writing the problem down already showed that it has no solution; the message says why in its own words."""
+    """Writing the problem down already showed that it has no solution; the message, if any, says why in its words."""
 
 
 class OutOfTimeError(Exception):

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph_arrays import IntArray
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
-from opweave.problems.graph_arrays import IntArray
 from opweave.problems.solution import Solution
 
 logger = logging.getLogger("opweave")
@@ -235,6 +235,11 @@ class Run:
             self.progress(now)
         if self.callback is not None and self.callback(now):
             self._stop_asked = True
+
+
+def never() -> IntArray:
+    """A flag like :attr:`Run.halt` that stays down, for loops outside a run."""
+    return np.zeros(1, dtype=np.int64)
 
 
 def _watch(reference: weakref.ref[Run]) -> None:

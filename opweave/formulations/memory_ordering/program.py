@@ -62,8 +62,8 @@ def instance_of(problem: MemoryOrdering) -> OrderingInstance:
         raise InfeasibleError(str(error)) from error
 
 
-def least_peak(problem: MemoryOrdering, floor: int) -> int:
-    """``floor`` bytes, unless they already exceed the limit.
+def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
+    """``floor`` bytes, unless they already exceed the limit; ``when`` they are needed, if it is known.
 
     Raises
     ------
@@ -72,7 +72,7 @@ def least_peak(problem: MemoryOrdering, floor: int) -> int:
     """
     if problem.limit_bytes is not None and floor > problem.limit_bytes:
         raise InfeasibleError(
-            f"every order needs at least {floor:,} bytes, {floor - problem.limit_bytes:,} more than the limit of "
-            f"{problem.limit_bytes:,}"
+            f"every order needs at least {floor:,} bytes{when and ' ' + when}, {floor - problem.limit_bytes:,} more "
+            f"than the limit of {problem.limit_bytes:,}"
         )
     return floor

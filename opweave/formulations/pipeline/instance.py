@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.pipeline import Pipeline, Stage, Stages
 from opweave.problems.pipeline_shortage import shortage
@@ -188,7 +188,7 @@ def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatAr
     """Allowed positions and the bytes that cross there; Colocate joins what it ties together."""
     joined = np.zeros(len(place) + 1, dtype=bool)
     for constraint in problem.constraints:
-        if isinstance(constraint, Colocate):
+        if means(constraint, Colocate):
             where = [place[name] for name in constraint.ops]
             joined[min(where) + 1 : max(where) + 1] = True
     inner = [point for point in problem.cut_points if not joined[point.position]]
@@ -201,9 +201,9 @@ def _permitted(problem: Pipeline, place: dict[str, int], used: tuple[str, ...]) 
     """Pin and Forbid. Shape (devices, operators)."""
     allowed = np.ones((len(used), len(place)), dtype=bool)
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin):
+        if means(constraint, Pin):
             allowed[:, place[constraint.op]] &= np.asarray([name == constraint.device for name in used], dtype=bool)
-        elif isinstance(constraint, Forbid) and constraint.device in used:
+        elif means(constraint, Forbid) and constraint.device in used:
             allowed[used.index(constraint.device), place[constraint.op]] = False
     return allowed
 
@@ -212,7 +212,7 @@ def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
     """Separate: the last position where a stage may end that begins at each position. Shape (operators + 1,)."""
     end = np.full(len(place) + 1, len(place), dtype=np.int64)
     for constraint in problem.constraints:
-        if isinstance(constraint, Separate):
+        if means(constraint, Separate):
             where = sorted({place[name] for name in constraint.ops})
             for first, second in itertools.pairwise(where):
                 end[: first + 1] = np.minimum(end[: first + 1], second)

@@ -129,13 +129,14 @@ def anneal(
     candidates: IntArray,
     draws: FloatArray,
     heat: FloatArray,
+    halt: IntArray,
     best_where: IntArray,
     best_order: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
     ``where`` and ``order`` are left as the last move left them; the best plan met goes to ``best_where`` and
-    ``best_order``. Returns its largest end + tail and that of the last.
+    ``best_order``. Returns its largest end + tail and that of the last. Leaves off when ``halt`` is raised.
     """
     strings = new_strings(net, where)
     devices = net.seconds.shape[1]
@@ -147,6 +148,8 @@ def anneal(
     position = np.argsort(order)
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
+        if halt[0] != 0:
+            break
         draw = draws[m]
         i = window.operators[int(draw[0] * len(window.operators))]
         kind = int(np.searchsorted(moves, draw[1], side="right"))
@@ -188,12 +191,19 @@ def anneal(
 
 @kernel
 def climb(
-    net: BatchNet, where: IntArray, order: IntArray, window: Window, draws: FloatArray, best_where: IntArray
+    net: BatchNet,
+    where: IntArray,
+    order: IntArray,
+    window: Window,
+    draws: FloatArray,
+    halt: IntArray,
+    best_where: IntArray,
 ) -> float:
     """The (1+1) EA: each row of ``draws`` (steps, flips, 2) sends some granules to drawn devices, all at once.
 
     A flip is a place among all granules of all operators and a device, both from 0 to 1; a place of 1 ends the row.
-    Accepts what is no worse. Returns the best value; its strings are in ``best_where``.
+    Accepts what is no worse; leaves off when ``halt`` is raised. Returns the best value; its strings are in
+    ``best_where``.
     """
     strings = new_strings(net, where)
     operators, granules = where.shape
@@ -203,6 +213,8 @@ def climb(
     flips = draws.shape[1]
     touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
     for m in range(len(draws)):
+        if halt[0] != 0:
+            break
         count, possible = 0, True
         for x in range(flips):
             if draws[m, x, 0] >= 1.0:

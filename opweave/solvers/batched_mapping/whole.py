@@ -130,7 +130,7 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
         pass  # the search finds its first plan by itself
     left = run.remaining()
     budget = LAST_BUDGET if left is None else int(min(LAST_BUDGET, 1 + left * NODES_PER_SECOND))
-    found = search_module(net, high, 0.0, budget)
+    found = search_module(net, high, 0.0, budget, run.halt)
     if found.device[0] >= 0 and found.makespan < high:
         order = np.argsort(found.start, kind="stable").astype(np.int64)
         placement_report(instance, net, Plan(order, found.device, found.start, found.begins, found.makespan), run)

@@ -20,6 +20,7 @@ from opweave.formulations.formulation import (
     find_formulation,
     formulation_names,
 )
+from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -232,7 +233,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
-        return _without_solution(formulation, str(error))
+        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem))
     except OutOfTimeError:
         return Outcome(run.termination(), reason="the time was up before the model was written")
     except TriviallyInfeasibleError:
@@ -284,7 +285,7 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solutio
 def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> Circumstances:
     """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
-        not isinstance(constraint, formulation.built_in) and expression(type(constraint), "order_arcs") is None
+        not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
     return Circumstances(

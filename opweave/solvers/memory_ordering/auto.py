@@ -49,7 +49,7 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
     starts = report_greedy_totals(problem, instance, run)
     with run.share(BOUND_SHARE):
         run.enter("minimum cuts")
-        run.proved(*total_bound(net_of(instance), run.should_stop))
+        run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
     if run.closed() or run.should_stop():
         return Outcome(run.termination())
     improve_total(problem, instance, run, starts)

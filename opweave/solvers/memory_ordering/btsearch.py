@@ -235,7 +235,7 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
 
 def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     with run.share(0.5):
         if problem.objective == "total":
             footprints, source = least_footprints(net, run.should_stop)

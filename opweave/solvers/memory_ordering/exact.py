@@ -86,7 +86,7 @@ class PeakSearch:
     orders: list[IntArray] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.net = net_of(self.instance)
+        self.net = net_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
         self.best = BY_NAME["definition"](self.instance)
         self.peak = peak(self.net, self.best)
@@ -138,7 +138,7 @@ class PeakSearch:
         yield self.best
         for sign, rule in PORTFOLIO:
             yield greedy(self.net, sign, rule)
-        for name in ("rpo", "bfs", "dfs"):
+        for name in ("rpo", "lpmf", "bfs", "dfs"):
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:

@@ -80,7 +80,7 @@ def _reordered(
     problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
 ) -> IntArray:
     """The order with those of its parts ordered exactly that hold an operator at its peak."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     cost = footprints.sized(10 * len(net.reads))(net, order)
     busiest = order[cost == cost.max(initial=0)]
     pieces = cut_into_parts(net, order, min(parts, len(order)))

@@ -53,7 +53,7 @@ def total_bound(net: Net, should_stop: Callable[[], bool] = lambda: False) -> tu
 
 def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
     """Report the named orders and the greedy portfolio, and the run's best so far, as far as they respect the limit."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
@@ -79,7 +79,7 @@ def _ceiling(problem: MemoryOrdering) -> int:
 
 def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, starts: Sequence[IntArray]) -> None:
     """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None

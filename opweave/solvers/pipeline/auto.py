@@ -62,7 +62,7 @@ def _searched(problem: Pipeline, instance: PipelineInstance, run: Run, best: Bes
     if best.value == 0.0:
         run.proved(0.0, "nothing takes no time")
         return Outcome(run.termination())
-    return _search(problem, instance, net_of(instance), best)
+    return _search(problem, instance, net_of(instance, best.run.halt), best)
 
 
 def _search(problem: Pipeline, instance: PipelineInstance, net: Net, best: Best) -> Outcome:
@@ -109,6 +109,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            targets=TARGETS,
+            targets=(*TARGETS, "flow") if _name == "auto" else TARGETS,
         )
     )

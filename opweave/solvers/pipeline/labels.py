@@ -292,7 +292,7 @@ def search_labels(
                     ):
                         return FULL, 0, best, tally[DROPPED]
                 i = labels.links[i]
-                if tally[WORK] > hunt.work:
+                if tally[WORK] > hunt.work or net.halt[0] != 0:
                     return OUT_OF_WORK, 0, best, tally[DROPPED]
     if best_label < 0:
         return NOTHING, 0, best, tally[DROPPED]

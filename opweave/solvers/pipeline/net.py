@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import never
 
 
 class Net(NamedTuple):
@@ -34,6 +35,8 @@ class Net(NamedTuple):
         The first device that each one can be swapped with. Shape (devices,).
     least, most
         How many stages there may be.
+    halt
+        Ends the loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`). Shape (1,).
     """
 
     sent: FloatArray
@@ -46,6 +49,7 @@ class Net(NamedTuple):
     twin: IntArray
     least: int
     most: int
+    halt: IntArray
 
 
 class Window(NamedTuple):
@@ -64,8 +68,8 @@ class Window(NamedTuple):
     links: IntArray
 
 
-def net_of(instance: PipelineInstance) -> Net:
-    """Flatten an instance."""
+def net_of(instance: PipelineInstance, halt: IntArray | None = None) -> Net:
+    """Flatten an instance, for loops that ``halt`` ends."""
     twin = twins(instance)
     same = twin[:, None] == twin[None, :]
     against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
@@ -89,6 +93,7 @@ def net_of(instance: PipelineInstance) -> Net:
         twin=twin,
         least=instance.least,
         most=instance.most,
+        halt=never() if halt is None else halt,
     )
 
 

@@ -137,6 +137,8 @@ class SumSearch:
         count, simple = walking(
             self.net, window, self._free, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
         )
+        if count < 0:  # halted: all that is known is that no time is negative
+            return 0, False, 0.0
         return count, simple, float(self._table.cost[0, 0].min()) if count else math.inf
 
     def _labelled(

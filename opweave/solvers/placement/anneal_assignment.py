@@ -66,6 +66,7 @@ def anneal_assignment(
     cluster: IntArray,
     draws: FloatArray,
     heat: FloatArray,
+    halt: IntArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
@@ -83,6 +84,8 @@ def anneal_assignment(
     order = np.empty(count, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
     for move in range(len(draws)):
+        if halt[0] != 0:
+            break
         v = int(draws[move, 0] * count)
         choice = int(draws[move, 1] * 2 * len(KINDS))
         kind = KINDS[choice // 2]

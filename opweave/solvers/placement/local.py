@@ -117,6 +117,7 @@ class LocalSearch:
                 self.instance.cluster,
                 rng.random((moves, DRAWS)),
                 scale * shares[chunk * moves : (chunk + 1) * moves],
+                self.run.halt,
                 order,
                 device,
             )

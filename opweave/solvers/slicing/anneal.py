@@ -131,6 +131,7 @@ def anneal(
     penalty: float,
     draws: FloatArray,
     heat: FloatArray,
+    halt: IntArray,
     mode: IntArray,
     cuts: IntArray,
     best_mode: IntArray,
@@ -146,6 +147,8 @@ def anneal(
         Seconds that a byte over memory costs; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
+    halt
+        Ends the moves as soon as it is raised.
 
     Returns
     -------
@@ -173,6 +176,8 @@ def anneal(
         best_cuts[:] = cuts
     width = span.last - span.first
     for move in range(len(draws)):
+        if halt[0] != 0:
+            break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
         low = span.first + int(draws[move, 0] * width)
         high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))

@@ -101,6 +101,7 @@ class LocalSearch:
                 penalty,
                 rng.random((moves, DRAWS)),
                 heat[chunk * moves : (chunk + 1) * moves],
+                self.run.halt,
                 mode,
                 cuts,
                 best_mode,

@@ -119,7 +119,9 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
             found[key] = 0.0
             if len(members) <= LARGEST_SEARCHED and not problem.constraints and not run.should_stop():
                 alone = Module(members[np.argsort(rank[members])], nothing, nothing)
-                found[key] = least_span(module_problem(problem, instance, alone, None, None).problem, SEARCH_NODES)
+                found[key] = least_span(
+                    module_problem(problem, instance, alone, None, None).problem, SEARCH_NODES, run.halt
+                )
         return found[key]
 
     return known

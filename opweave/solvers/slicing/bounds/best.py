@@ -112,7 +112,7 @@ def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tup
         count = sum(len(each.mode) for each in cells)
         if count == known:
             continue
-        known, value = count, by_position(instance, cells, alone, run.should_stop)
+        known, value = count, by_position(instance, cells, alone, run.should_stop, run.halt)
         if value is None:
             return
         _report(run, value, ROUNDING, "cuts by cells")
