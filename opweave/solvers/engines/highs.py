@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import Answer, News, Work
+from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.highs_child import HighsInChild
