@@ -32,7 +32,7 @@ WORKERS = 6
 the same every time; which of several best solutions comes back may differ, unless there is one worker."""
 
 CLOSE_ENOUGH = 2e-7
-"""Relative gap that is as good as none: less than what durations lose by rounding."""
+"""Relative gap that is as good as none for seconds: less than what they lose by rounding. Bytes are whole numbers."""
 
 
 class CpSat:
@@ -96,7 +96,7 @@ class CpSat:
         work = IntervalWork(
             plain(task.model),
             seconds,
-            max(run.gap, CLOSE_ENOUGH),
+            run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
             run.seed % LARGEST_SEED,
             run.threads,
             _workers(run),
