@@ -15,7 +15,6 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.net import Net
 
-
 PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "mean": lambda times: np.asarray(np.nanmean(times, axis=1)),
     "median": lambda times: np.asarray(np.nanmedian(times, axis=1)),
