@@ -7,7 +7,7 @@ from math import isnan
 from typing import Literal
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import Constraint, MemoryCap
+from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.words import together
@@ -62,7 +62,7 @@ def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[s
     """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
     limits = {device.name: device.memory_bytes for device in cluster.devices}
     for constraint in constraints:
-        if isinstance(constraint, MemoryCap):
+        if means(constraint, MemoryCap):
             before = limits[constraint.device]
             limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
     return limits
@@ -102,7 +102,7 @@ def rules_on(
     str
         Such as ``"the memory of the devices and the side constraints (Pin) together"``.
     """
-    kinds = sorted({type(each).__name__ for each in constraints if not isinstance(each, MemoryCap)})
+    kinds = sorted({type(each).__name__ for each in constraints if not means(each, MemoryCap)})
     rules = {
         "the memory of the devices": any(limit is not None for limit in limits.values()),
         "the missing links between devices": bool(cluster.unreachable_pairs),

@@ -33,6 +33,7 @@ SHELTERED = (
     "multiprocessing",
     "concurrent.futures",
     "opweave.solvers.compiled",
+    "opweave.solvers.interrupts",
     "opweave.solvers.overdue",
 )
 """Modules that are not to be left in the middle; nor is anything that they call."""

@@ -39,6 +39,10 @@ PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
 
+RELATIVE_TOLERANCE = 1e-6
+"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
+measures. Whole numbers must agree exactly."""
+
 WATCH_SECONDS = 0.01
 """How often a run's time is compared with its limit while loops on arrays are at work."""
 
@@ -121,6 +125,7 @@ class Run:
     engine_version: str | None = None
     reserve: float = LEAST_RESERVE
     on_first: Callable[[Solution], None] | None = None
+    callback_error: Exception | None = None
     _stop_asked: bool = False
     _last_log: float = 0.0
     _halt: IntArray | None = None
@@ -254,7 +259,15 @@ class Run:
         """Whether objective and bound have met, or are within the asked gap."""
         if self.objective is None or self.bound is None:
             return False
-        return self.objective - self.bound <= self.gap * abs(self.objective)
+        return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
+
+    def _met(self) -> bool:
+        """Whether the bound says that the objective is the least: exactly in bytes, almost in seconds."""
+        assert self.objective is not None
+        assert self.bound is not None
+        if isinstance(self.objective, int) and isinstance(self.bound, int):
+            return self.objective <= self.bound
+        return self.objective - self.bound <= RELATIVE_TOLERANCE * abs(self.objective)
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
@@ -263,11 +276,12 @@ class Run:
 
     def termination(self) -> Termination:
         """Why the run should stop now: asked to, gap reached, out of time, or simply done."""
+        if self.callback_error is not None:
+            return Termination.CALLBACK_ERROR
         if self._stop_asked:
             return Termination.INTERRUPTED
         if self.closed():
-            exact = self.objective is not None and self.bound is not None and self.objective <= self.bound
-            return Termination.COMPLETED if exact else Termination.GAP_REACHED
+            return Termination.COMPLETED if self._met() else Termination.GAP_REACHED
         return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
@@ -297,10 +311,14 @@ class Run:
             self._last_log = now.seconds
             mark = "*" if new_best else " "
             logger.info("%s %8.2f s  %s, bound %s, %s", mark, now.seconds, now.objective, now.bound, now.stage)
-        if self.progress is not None:
-            self.progress(now)
-        if self.callback is not None and self.callback(now):
-            self._stop_asked = True
+        try:
+            if self.progress is not None:
+                self.progress(now)
+            if self.callback is not None and self.callback(now):
+                self._stop_asked = True
+        except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
+            self.callback_error, self.callback, self.progress, self._stop_asked = error, None, None, True
+            self.update_halt()
 
 
 def at_work() -> Run | None:

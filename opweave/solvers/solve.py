@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
 from opweave.formulations.order_arcs import ContradictionError
@@ -17,16 +17,14 @@ from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.fallback import with_baseline
+from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
-from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.run import RELATIVE_TOLERANCE, Extension, Observer, Outcome, Run, StopCallback, start_run
 from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
-
-RELATIVE_TOLERANCE = 1e-6
-"""How far a claimed objective may lie from the referee's; whole numbers must agree exactly."""
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
@@ -82,8 +80,9 @@ def solve(
     Returns
     -------
     Result
-        Never raises for a time limit, Ctrl-C, or an engine that fails: what was found until then is returned and
-        ``termination`` and ``reason`` say what happened.
+        Never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises: what was found until
+        then is returned, and ``termination`` and ``reason`` say what happened; ``Result.callback_error`` is what a
+        callback raised.
 
     Raises
     ------
@@ -120,40 +119,53 @@ def solve(
         options=checked_options(options),
     )
     check_kinds(solver, run)
-    chosen = find_solver(problem, solver)
-    check_abilities(problem, chosen, run)
-    start_run(problem, run)
-    trivial = trivial_bound(problem)
-    referee = Referee(problem, run)
-    outcome = _attempt(problem, chosen, run)
-    outcome = with_baseline(problem, run, outcome)
-    solved = time.perf_counter()
-    judged = _judge_in_time(problem.unit, run, referee)
+    with WholeImports() as imports:
+        referee = Referee(problem, run)
+        chosen, outcome = _attempt(problem, solver, run)
+        outcome = with_baseline(problem, run, outcome)
+        solved = time.perf_counter()
+        judged = _judge_in_time(problem.unit, run, referee)
+        if imports.take_back():
+            outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
         build=run.build_seconds,
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    return _result(problem, chosen, run, outcome=outcome, judged=judged, trivial=trivial, timings=timings)
+    result = _result(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
+    result._callback_error = run.callback_error
+    return result
 
 
-def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
-    """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
+    """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+    chosen = None
     try:
+        chosen = find_solver(problem, name)
+        check_abilities(problem, chosen, run)
+        start_run(problem, run)
         with run.at_work(), Interrupter(run.until_overdue):
-            return solver.run(problem, run)
+            outcome = chosen.run(problem, run)
     except OverdueError:
-        logger.info("solver %s was interrupted: the time is up", solver.name)
-        return Outcome(Termination.TIME_LIMIT)
+        logger.info("solver %s was interrupted: the time is up", name)
+        outcome = Outcome(Termination.TIME_LIMIT)
     except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+        outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
         logger.warning("interrupted; returning the best found so far")
-        return Outcome(Termination.INTERRUPTED)
+        outcome = Outcome(Termination.INTERRUPTED)
     except EngineError as error:
         logger.warning("%s", error)
-        return Outcome(Termination.ENGINE_ERROR, reason=str(error))
+        outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
+    return chosen, outcome if run.callback_error is None else _ended_by_callback(outcome, run.callback_error)
+
+
+def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:
+    logger.warning("a callback raised; returning the best found so far", exc_info=error)
+    words = f"a callback raised {type(error).__name__}: {error}; what had been found until then is kept"
+    reason = words if outcome.reason is None else f"{words}; {outcome.reason}"
+    return replace(outcome, termination=Termination.CALLBACK_ERROR, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +192,25 @@ def _may_hold(bound: int | float, objective: int | float | None) -> bool:
 
 
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> _Judgement:
-    """As :func:`_judge`; where the time does not allow that, the best plan that has been judged before."""
+    """Judge; where the time does not allow that, take the best plan that has been judged before."""
     try:
         with Interrupter(run.until_late):
-            return _judge(unit, run, referee)
+            return _judge_in_any_case(unit, run, referee)
     except OverdueError:
         for candidate in reversed(run.candidates):
             known = referee.known(candidate.solution)
             if known is not None and known.feasible and known.objective is not None:
                 return _Judgement(candidate.solution, known.objective)
         return _Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
+
+
+def _judge_in_any_case(unit: str, run: Run, referee: Referee) -> _Judgement:
+    """Judge; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
+    try:
+        return _judge(unit, run, referee)
+    except KeyboardInterrupt:
+        logger.warning("interrupted while the solution is verified; once more")
+        return _judge(unit, run, referee)
 
 
 def _judge(unit: str, run: Run, referee: Referee) -> _Judgement:
@@ -211,12 +232,11 @@ def _judge(unit: str, run: Run, referee: Referee) -> _Judgement:
 
 def _result(
     problem: Problem[SolutionT, DetailsT],
-    solver: Solver,
     run: Run,
     *,
+    solver: Solver | str,
     outcome: Outcome,
     judged: _Judgement,
-    trivial: int | float | None,
     timings: Timings,
 ) -> Result[SolutionT]:
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
@@ -226,7 +246,8 @@ def _result(
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    if bound is None and trivial is not None and _may_hold(trivial, judged.objective):
+    trivial = None if bound is not None else trivial_bound(problem)
+    if trivial is not None and _may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ by rounding only
@@ -236,7 +257,7 @@ def _result(
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR
-    return Result[SolutionT](
+    return Result(
         problem=problem.kind,
         status=status,
         termination=termination,
@@ -247,8 +268,8 @@ def _result(
         verified=judged.solution is not None,
         violations=judged.violations,
         reason="; ".join(reason for reason in reasons if reason) or None,
-        solver=solver.name,
-        solver_version=run.engine_version or solver.version(),
+        solver=solver if isinstance(solver, str) else solver.name,
+        solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
         seed=run.seed,
         options=FrozenDict(run.options),
         model=problem.reading(),

@@ -84,9 +84,14 @@ def test_a_users_function_is_not_left_in_the_middle() -> None:
 
 
 def test_an_import_is_not_left_in_the_middle(tmp_path, monkeypatch) -> None:
-    (tmp_path / "takes_long.py").write_text(
-        "import time\nend = time.perf_counter() + 0.2\nwhile time.perf_counter() < end: pass\ndone = True\n"
+    lines = (
+        "import time",
+        "end = time.perf_counter() + 0.2",
+        "while time.perf_counter() < end:",
+        "    pass",
+        "done = 1",
     )
+    (tmp_path / "takes_long.py").write_text("\n".join(lines))
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(OverdueError), Interrupter(Countdown(0.05)):
         import takes_long
@@ -98,11 +103,12 @@ def test_an_import_is_not_left_in_the_middle(tmp_path, monkeypatch) -> None:
 def test_finalisers_that_swallow_the_exception_say_nothing(capsys) -> None:
     class Loud:
         def __del__(self) -> None:
-            spin(0.2)
+            spin(0.02)
 
     with pytest.raises(OverdueError), Interrupter(Countdown(0.05)):
         while True:
             Loud()
+            spin(0.02)
     assert capsys.readouterr().err == ""
 
 

@@ -85,16 +85,13 @@ class CutModel:
         """Add a row ``small <= large``."""
         difference = small - large
         terms = {column: value for column, value in difference.terms.items() if value}
-        if terms:
-            self.rows.setdefault(family, Rows()).at_most(terms, -difference.constant)
-        elif difference.constant > 1e-9:
-            impossible = self.whole(0.0)
-            self.rows.setdefault(family, Rows()).at_most(dict.fromkeys(impossible.terms, -1.0), -1.0)
+        self.rows.setdefault(family, Rows()).at_most(terms, -difference.constant)
 
     def equal(self, family: str, one: Linear, other: Linear | float) -> None:
         """Add a row ``one = other``."""
         difference = one - other
-        self.rows.setdefault(family, Rows()).equal(dict(difference.terms), -difference.constant)
+        terms = {column: value for column, value in difference.terms.items() if value}
+        self.rows.setdefault(family, Rows()).equal(terms, -difference.constant)
 
     def finish(self) -> None:
         """Hand all columns and rows to the model."""

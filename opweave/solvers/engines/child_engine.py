@@ -149,6 +149,7 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
         # An engine that names no bound has at least proved the gap that it was asked for.
         objective = task.matrix.objective(answer.values)
         task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
+        task.settled(answer.values)
         return Verdict.SOLVED
     if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
         task.bound(answer.bound)

@@ -20,7 +20,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.engines.child_engine import Answer, News, memory_limit, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge
+from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
 
@@ -79,10 +79,22 @@ class CpSat:
                 f"solver {self.name!r} runs formulation {formulation.name!r}, not {run.formulation!r}"
             )
         known = first_knowledge(problem, run, aids)
-        if run.closed():
-            return Outcome(run.termination())
+        outcome: Outcome | None = None
+        for _ in range(MOST_MODELS):
+            if run.closed():
+                return Outcome(run.termination())
+            written = formulation(circumstances_of(problem, run, formulation))
+            latest = self._solve_once(problem, run, written, known)
+            outcome = latest if outcome is None or not latest.infeasible else outcome
+            if run.should_stop() or not too_coarse(run, written):
+                break
+            known = run.best
+        return outcome or Outcome(run.termination())
+
+    def _solve_once(self, problem: Problem[Any, Any], run: Run, written: Any, known: Solution | None) -> Outcome:
+        """Write one model, solve it, and say how that ended."""
         try:
-            task = _task(problem, run, formulation(circumstances_of(problem, run, formulation)), known)
+            task = _task(problem, run, written, known)
         except InfeasibleError as error:
             return Outcome(infeasible=True, reason=str(error))
         except OutOfTimeError:

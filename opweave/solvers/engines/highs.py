@@ -7,21 +7,30 @@ also leaves the main thread free to notice Ctrl-C.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.apart import highspy_fits
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Answer, News, Work
+from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import Engine, Task, Verdict
+from opweave.solvers.engines.highs_child import HighsInChild
 from opweave.solvers.engines.matrix import Block, FloatArray, MatrixModel
+from opweave.solvers.run import Run
 
 if TYPE_CHECKING:
     import highspy
+
+logger = logging.getLogger("opweave")
 
 POLL_SECONDS = 0.05
 LARGEST_SEED = 2**31 - 1
@@ -88,8 +97,20 @@ class Highs(Engine):
             task.incumbent(np.zeros(0))
             task.bound(task.matrix.offset)
             return Verdict.SOLVED
+        if not highspy_fits():
+            return HighsInChild().solve(task)
+        try:
+            return self._rounds(task)
+        except EngineError as error:
+            if task.start is None or error.__cause__ is None or task.should_stop():
+                raise
+            logger.info("%s; without the head start once more", error)
+            task.start = None
+            return self._rounds(task)
+
+    def _rounds(self, task: Task) -> Verdict:
         solver = load_highs(task.matrix)
-        set_options(solver, task)
+        set_options(solver, task.run)
         while True:
             if task.start is not None:
                 _begin(solver, task.start)
@@ -106,6 +127,8 @@ class Highs(Engine):
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
+            if verdict is Verdict.SOLVED and whole and values is not None:
+                task.settled(values)
             if verdict is not Verdict.SOLVED or whole or task.run.closed():
                 return verdict
             if task.should_stop():
@@ -162,14 +185,14 @@ def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
     _count(solver, solver.getNumCol(), rows, entries)
 
 
-def set_options(solver: highspy.Highs, task: Task) -> None:
+def set_options(solver: highspy.Highs, asked: Run | Work) -> None:
     """Gap, seed, threads and tolerances of a solve."""
-    _option(solver, "mip_rel_gap", task.run.gap)
+    _option(solver, "mip_rel_gap", asked.gap)
     # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
     _option(solver, "mip_allow_restart", False)
-    _option(solver, "random_seed", task.run.seed % LARGEST_SEED)
-    _option(solver, "threads", task.run.threads)
-    _option(solver, "parallel", "on" if task.run.threads > 1 else "off")
+    _option(solver, "random_seed", asked.seed % LARGEST_SEED)
+    _option(solver, "threads", asked.threads)
+    _option(solver, "parallel", "on" if asked.threads > 1 else "off")
 
 
 def _option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
@@ -192,17 +215,19 @@ def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None
 
 
 def _begin(solver: highspy.Highs, start: FloatArray) -> None:
-    """Pass a start, whole or in part."""
+    """Pass a start, whole or in part; HiGHS may decline it."""
     import highspy
 
     if not np.isnan(start).any():
         solution = highspy.HighsSolution()
         solution.col_value = start.tolist()
         solution.value_valid = True
-        _checked(solver.setSolution(solution), "setSolution")
-        return
-    known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
-    _checked(solver.setSolution(len(known), known, start[known]), "setSolution")
+        status = solver.setSolution(solution)
+    else:
+        known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
+        status = solver.setSolution(len(known), known, start[known])
+    if status.name != "kOk":
+        logger.info("highs answered %s to the head start", status.name)
 
 
 def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> bool:
@@ -314,3 +339,47 @@ def _lp_bound(solver: highspy.Highs) -> float:
     """Objective of a model without whole columns, once it is solved."""
     solved = solver.getModelStatus().name == "kOptimal"
     return float(solver.getInfo().objective_function_value) if solved else -np.inf
+
+
+def solve(work: Work, send: Send) -> Answer:
+    """Solve once; runs in the child that takes the embedded engine's place."""
+    deadline = Deadline(work.seconds)
+    solver = load_highs(work.matrix)
+    set_options(solver, work)
+    if work.start is not None:
+        _begin(solver, work.start)
+    events = _Sending(send)
+    _listen(solver, events, work.matrix)
+    left = deadline.left()
+    if left is not None:
+        _option(solver, "time_limit", left)
+    _checked_run(solver.run())
+    verdict = _verdict(solver)
+    bound = float(solver.getInfo().mip_dual_bound) if work.matrix.whole.any() else _lp_bound(solver)
+    return Answer(WORDS[verdict], _values(solver), bound if np.isfinite(bound) else None, verdict.value)
+
+
+WORDS: dict[Verdict, Literal["solved", "infeasible", "stopped"]] = {
+    Verdict.SOLVED: "solved",
+    Verdict.INFEASIBLE: "infeasible",
+    Verdict.STOPPED: "stopped",
+}
+
+
+class _Sending(_Events):
+    """What HiGHS tells goes straight to the parent."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__()
+        self._send = send
+        self.incumbents = self  # type: ignore[assignment]  # takes the queue's place
+
+    def put(self, values: FloatArray) -> None:
+        """Send a solution."""
+        self._send(News(values))
+
+    def note_bound(self, value: float) -> None:
+        """Send a better bound."""
+        if np.isfinite(value) and value > self.bound:
+            self.bound = value
+            self._send(News(bound=value))

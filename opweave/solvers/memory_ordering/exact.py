@@ -138,7 +138,7 @@ class PeakSearch:
         yield self.best
         for sign, rule in PORTFOLIO:
             yield greedy(self.net, sign, rule)
-        for name in ("rpo", "bfs", "dfs"):
+        for name in ("rpo", "lpmf", "bfs", "dfs"):
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:

@@ -109,6 +109,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            targets=TARGETS,
+            targets=(*TARGETS, "flow") if _name == "auto" else TARGETS,
         )
     )

@@ -274,7 +274,9 @@ def plan_units(problem: Placement, instance: PlacementInstance, net: Net, run: R
         return False
     work = EqualUnits(problem, instance, net, run)
     left = run.remaining()
-    known = priced_counts(work.chain, instance, net, COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS))
+    ceiling = None if run.objective is None else float(run.objective)
+    seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
+    known = priced_counts(work.chain, instance, net, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
     if not known.price.any():  # where memory decides, windows alone add next to nothing
