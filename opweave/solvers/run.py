@@ -53,6 +53,11 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 """What a value of each type is called in messages."""
 
 
+def clock() -> float:
+    """Seconds on the clock that limits are kept by."""
+    return time.perf_counter()
+
+
 @dataclass(frozen=True, slots=True)
 class Progress:
     """What is known at a moment of a run; ``new_best`` marks an improved objective."""
@@ -117,7 +122,7 @@ class Run:
     callback: StopCallback | None = None
     progress: Observer | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=clock)
     stage: str = ""
     candidates: list[Candidate] = field(default_factory=list)
     bound: int | float | None = None
@@ -149,7 +154,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     def remaining(self) -> float | None:
         """Seconds left for the solver, never negative; None without a limit."""
@@ -170,11 +175,13 @@ class Run:
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
 
-        While there is no plan, a baseline has to find one afterwards; that takes about as long as two looks of the
-        referee.
+        While there is no plan, a baseline has to find one afterwards, if there is time for that: it takes about as long
+        as two looks of the referee.
         """
         end = self._allowed(OVERDUE)
-        fallback = 0.0 if self.candidates else min(2.0 * self.reserve, MOST_FOR_BASELINE * end)
+        fallback = 2.0 * self.reserve
+        if self.candidates or fallback > MOST_FOR_BASELINE * end:
+            fallback = 0.0
         return end - fallback - self.elapsed()
 
     def patience(self) -> float:
