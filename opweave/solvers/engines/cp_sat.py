@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
+from opweave.formulations.horizon import Waits
 from opweave.formulations.intervals import IntervalModel
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -20,7 +21,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer, News, memory_limit, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge
+from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge, with_room
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
 
@@ -81,16 +82,25 @@ class CpSat:
         known = first_knowledge(problem, run, aids)
         if run.closed():
             return Outcome(run.termination())
+        return with_room(
+            circumstances_of(problem, run, formulation),
+            lambda circumstances: self._attempt(problem, run, formulation(circumstances), known),
+        )
+
+    def _attempt(
+        self, problem: Problem[Any, Any], run: Run, formulation: Any, known: Solution | None
+    ) -> tuple[Outcome, Waits | None]:
         try:
-            task = _task(problem, run, formulation(circumstances_of(problem, run, formulation)), known)
+            task = _task(problem, run, formulation, known)
         except InfeasibleError as error:
-            return Outcome(infeasible=True, reason=str(error))
+            return Outcome(infeasible=True, reason=str(error)), None
         except OutOfTimeError:
-            return Outcome(run.termination(), reason="the time was up before the model was written")
+            return Outcome(run.termination(), reason="the time was up before the model was written"), None
         if run.should_stop():
-            return Outcome(run.termination())
+            return Outcome(run.termination()), None
         run.enter(f"{self.name}: {len(task.model.low):,} variables, {len(task.model.rows):,} rows")
-        return self._solve(task)
+        outcome = self._solve(task)
+        return outcome, formulation.waits(task.model) if outcome.infeasible else None
 
     def _solve(self, task: IntervalTask) -> Outcome:
         """Run the child; kill it when it overruns its time."""
