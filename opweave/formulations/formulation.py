@@ -125,6 +125,18 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
         """An engine's bound on the model's objective as a bound in the problem's unit, rounded safely."""
 
+    def resolution(self) -> float:
+        """How far apart objectives have to lie for the model to tell them apart, in the problem's unit; 0 for any.
+
+        Engines' tolerances are absolute, so this is a share of the model's unit. It is taken off their bounds, and a
+        model whose unit turns out to be too large for the best solution found is written again with a smaller one.
+        """
+        return 0.0
+
+    def counts_units(self, problem: ProblemT) -> bool:
+        """Whether the objective is a whole number of the model's units in every solution."""
+        return False
+
     def why_infeasible(self, problem: ProblemT) -> str:
         """Say in the problem's words why an engine found no solution."""
         return "no solution satisfies all constraints"
@@ -171,6 +183,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             if write is not None:
                 write(self, model, constraint)
 
+
+TOLERANCE = 1e-5
+"""Units of a model by which engines may misjudge an objective in seconds, where its horizon is a thousand units: ten
+times what they allow in a row."""
 
 FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 

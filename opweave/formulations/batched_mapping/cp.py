@@ -106,7 +106,8 @@ class BatchIntervals(Identities):
         arcs = len(instance.source) * devices**2
         check_rows(arcs * (problem.batch + 2), self.name, self.circumstances.limits)
         horizon = self._horizon(instance)
-        tick = fine_tick(instance.operators * devices, horizon)
+        self._activities = instance.operators * devices
+        tick = fine_tick(self._activities, horizon)
         model = BatchedIntervals(problem=problem, instance=instance, tick=tick)
         self._unit = tick
         self._interval_columns(model, horizon)
@@ -322,6 +323,10 @@ class BatchIntervals(Identities):
 
     def times(self, model: Any) -> tuple[Collection[Any], float]:
         return frozenset((*model.starts_at.values(), model.objective)), model.tick
+
+    def resolution(self) -> float:
+        """A tick for every batch, in seconds."""
+        return self._unit * self._activities
 
     def objective_bound(self, problem: BatchedMapping, value: float) -> float:
         """Ticks as seconds, less what counts as a whole tick though it is not."""

@@ -127,6 +127,10 @@ class Intervals(PlacementProgram):
     name: ClassVar[str] = "intervals"
     targets: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._activities = 0
+
     def build(self, problem: Placement) -> Any:
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
@@ -136,7 +140,7 @@ class Intervals(PlacementProgram):
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
         check_rows(rows, self.name, self.circumstances.limits)
         # rows that are not known yet may ask for times between those that durations measure
-        activities = instance.operators + len(messages)
+        activities = self._activities = instance.operators + len(messages)
         tick = fine_tick(activities, windows.horizon)
         if not self.circumstances.extended:
             tick = common_tick(instance, windows.horizon) or tick
@@ -320,6 +324,10 @@ class Intervals(PlacementProgram):
         hint |= {column: int(k in table.device) for k, column in model.used.items()}
         hint[model.objective] = max(model.low[model.objective], model.ticks(float(table.end.max(initial=0.0))))
         model.hint = hint
+
+    def resolution(self) -> float:
+        """A tick for every activity along a path, in seconds."""
+        return self._unit * self._activities
 
     def objective_bound(self, problem: Placement, value: float) -> float:
         """Ticks as seconds, less what counts as a whole tick though it is not."""

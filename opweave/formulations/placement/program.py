@@ -11,7 +11,7 @@ import numpy as np
 
 from opweave.formulations.bulk import Terms, linear_expression
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, InfeasibleError
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, FloatArray, PlacementInstance, lower
 from opweave.formulations.placement.memory import overfull, readers_of
@@ -190,6 +190,10 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
     def floor(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
         return min(windows.horizon, max(windows.critical_path, float(self.circumstances.floor or 0.0)))
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Placement, value: float) -> float:
         """Units of the model as seconds."""

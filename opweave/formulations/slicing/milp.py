@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.bulk import check_rows, linear_objective
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
 from opweave.formulations.intervals import Linear
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
@@ -220,6 +220,10 @@ class Cuts(Formulation[Slicing, Slices]):
                 written.set(point, float(cuts[v, k]) if on else 0.0)
             for k in range(len(points) - 1):
                 written.set(written.active[v, mode, k], float(on and cuts[v, k] < cuts[v, k + 1]))
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
         """Units of the model as seconds."""

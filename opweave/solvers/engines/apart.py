@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
+from opweave.solvers.patience import wait_for
 
 logger = logging.getLogger("opweave")
 
@@ -98,7 +99,7 @@ def with_highs(
         if highspy_fits():
             worker = Worker(lambda: function(argument, should_stop))
             worker.start()
-            worker.join()
+            wait_for(worker)
             return worker.answer()
         limits = ChildLimits(None if seconds is None else seconds + START_SECONDS)
         task = (function, argument)

@@ -17,9 +17,6 @@ from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.matrix import FloatArray, MatrixModel
 from opweave.solvers.run import Run
 
-GRACE_SECONDS = 3.0
-"""How much longer than its time limit an engine may take to come to an end before it is killed."""
-
 MEMORY_OPTION = "memory_bytes"
 
 
@@ -103,7 +100,7 @@ class ChildEngine(Engine):
             seed=task.run.seed,
             threads=task.run.threads,
         )
-        grace = None if seconds is None else seconds + GRACE_SECONDS
+        grace = None if seconds is None else seconds + task.run.patience()
         answer = run_in_child(
             self.name,
             self.function,
@@ -152,6 +149,7 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
         # An engine that names no bound has at least proved the gap that it was asked for.
         objective = task.matrix.objective(answer.values)
         task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
+        task.settled(answer.values)
         return Verdict.SOLVED
     if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
         task.bound(answer.bound)

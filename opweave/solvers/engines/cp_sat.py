@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,9 +20,9 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
-from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer, News, memory_limit, package_version
+from opweave.solvers.engines.child_engine import Answer, News, memory_limit, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge, with_room
+from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse, with_room
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
 
@@ -80,18 +81,24 @@ class CpSat:
                 f"solver {self.name!r} runs formulation {formulation.name!r}, not {run.formulation!r}"
             )
         known = first_knowledge(problem, run, aids)
-        if run.closed():
-            return Outcome(run.termination())
-        return with_room(
-            circumstances_of(problem, run, formulation),
-            lambda circumstances: self._attempt(problem, run, formulation(circumstances), known),
-        )
+        outcome: Outcome | None = None
+        for _ in range(MOST_MODELS):
+            if run.closed():
+                return Outcome(run.termination())
+            written = formulation(circumstances_of(problem, run, formulation))
+            latest = with_room(written, partial(self._solve_once, problem, run, known))
+            outcome = latest if outcome is None or not latest.infeasible else outcome
+            if run.should_stop() or not too_coarse(run, written):
+                break
+            known = run.best
+        return outcome or Outcome(run.termination())
 
-    def _attempt(
-        self, problem: Problem[Any, Any], run: Run, formulation: Any, known: Solution | None
+    def _solve_once(
+        self, problem: Problem[Any, Any], run: Run, known: Solution | None, written: Any
     ) -> tuple[Outcome, Waits | None]:
+        """Write one model, solve it, and say how that ended; and how long added rows may make schedules."""
         try:
-            task = _task(problem, run, formulation, known)
+            task = _task(problem, run, written, known)
         except InfeasibleError as error:
             return Outcome(infeasible=True, reason=str(error)), None
         except OutOfTimeError:
@@ -100,7 +107,7 @@ class CpSat:
             return Outcome(run.termination()), None
         run.enter(f"{self.name}: {len(task.model.low):,} variables, {len(task.model.rows):,} rows")
         outcome = self._solve(task)
-        return outcome, formulation.waits(task.model) if outcome.infeasible else None
+        return outcome, written.waits(task.model) if outcome.infeasible else None
 
     def _solve(self, task: IntervalTask) -> Outcome:
         """Run the child; kill it when it overruns its time."""
@@ -118,7 +125,7 @@ class CpSat:
             self.name,
             self.function,
             work,
-            ChildLimits(None if seconds is None else seconds + GRACE_SECONDS, memory_limit(run)),
+            ChildLimits(None if seconds is None else seconds + run.patience(), memory_limit(run)),
             hear=task.hear,
             should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
         )

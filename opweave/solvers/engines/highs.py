@@ -118,7 +118,8 @@ class Highs(Engine):
             if remaining is not None:
                 _option(solver, "time_limit", remaining + solver.getRunTime())
             events = _Events()
-            run_in_thread(solver, task, events)
+            if not run_in_thread(solver, task, events):
+                return Verdict.STOPPED
             verdict = _verdict(solver)
             values = _values(solver)
             if verdict is Verdict.SOLVED and values is None:
@@ -126,6 +127,8 @@ class Highs(Engine):
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
+            if verdict is Verdict.SOLVED and whole and values is not None:
+                task.settled(values)
             if verdict is not Verdict.SOLVED or whole or task.run.closed():
                 return verdict
             if task.should_stop():
@@ -227,8 +230,10 @@ def _begin(solver: highspy.Highs, start: FloatArray) -> None:
         logger.info("highs answered %s to the head start", status.name)
 
 
-def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
+def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> bool:
     """Run HiGHS in a thread of its own; meanwhile report its incumbents and bounds, and stop it when asked to.
+
+    Returns False when it does not stop: the thread is left behind, and the engine must not be touched any more.
 
     Raises
     ------
@@ -242,19 +247,20 @@ def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
     interrupted: KeyboardInterrupt | None = None
     worker.start()
     try:
-        while not done.wait(POLL_SECONDS):
+        while not done.wait(POLL_SECONDS) and not events.stop:
             _report(task, events)
-            events.stop = events.stop or task.should_stop()
+            events.stop = task.should_stop()
     except KeyboardInterrupt as error:
         interrupted = error
     finally:
         events.stop = True
-        worker.join()
+        worker.join(task.run.patience())
     _report(task, events)
     if interrupted is not None:
         raise interrupted
     if failures:
         raise EngineError(f"highs failed: {failures[0]}") from failures[0]
+    return not worker.is_alive()
 
 
 def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.Event) -> None:

@@ -29,6 +29,7 @@ from opweave.solvers.engines.highs import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option
+from opweave.solvers.run import time_left
 
 FULL = 100.0
 """Units of memory per device."""
@@ -132,7 +133,7 @@ class _Program:
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
     """Dual prices of the linear relaxation; None when even that has no solution."""
     program = _Program(kinds, capacity)
-    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), None)
+    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), time_left(np.inf))
     if found is None:
         return None
     memory = np.zeros(program.devices)

@@ -26,6 +26,7 @@ from opweave.formulations.slicing.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import proved_value
+from opweave.solvers.patience import patiently
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 from opweave.solvers.slicing.bounds.whole_rows import Compositions, compositions, countable
 
@@ -235,7 +236,7 @@ def _priced(task: tuple[_Program, csr_matrix, float | None], _: Callable[[], boo
     model.a_matrix_.value_ = matrix.data
     if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != rows:
         return None
-    engine.run()
+    patiently(engine.run)
     if engine.getModelStatus() not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown):
         return None
     prices = np.asarray(engine.getSolution().row_dual, dtype=np.float64)
