@@ -111,7 +111,7 @@ def result_of(
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR
-    result = Result(
+    result: Result[SolutionT] = Result(
         problem=problem.kind,
         status=status,
         termination=termination,
