@@ -6,7 +6,8 @@ help. Such a device, a thousand seconds an operator behind links of a thousand b
 bound with it may lie above a plan found without it.
 
 Prints, for each problem and solver, how many instances there were and the largest (bound - optimum) / optimum, which
-is rounding or below 0. Ends with status 1 if any bound is false, any ``reason`` speaks of one, or any plan beats an oracle.
+is rounding or below 0. Ends with status 1 if any bound is false, any ``reason`` speaks of one, or any plan beats an
+oracle.
 """
 
 from __future__ import annotations
