@@ -91,9 +91,9 @@ class Book:
                 line.false.append(f"{name}: bound {result.bound!r}, a plan of {optimum!r}")
         if result.reason is not None and any(word in result.reason for word in ("lies above", "claimed", "although")):
             line.false.append(f"{name}: {result.reason}")
-        if proved and result.objective is not None:
-            if optimum is None or result.objective < optimum * (1.0 - ROUNDED):
-                line.false.append(f"{name}: a plan of {result.objective!r} beats the oracle's {optimum!r}")
+        least = np.inf if optimum is None else optimum * (1.0 - ROUNDED)
+        if proved and result.objective is not None and result.objective < least:
+            line.false.append(f"{name}: a plan of {result.objective!r} beats the oracle's {optimum!r}")
         if proved and optimum is not None and result.status is ow.Status.INFEASIBLE:
             line.false.append(f"{name}: called infeasible, the optimum is {optimum!r}")
 
