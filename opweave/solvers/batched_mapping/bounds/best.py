@@ -92,7 +92,8 @@ def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
     if not run.should_stop():
         run.enter("mean passage")
-        best.report(mean_passage(instance, cuts, best.value, run.remaining()), "mean passage")
+        ceiling = np.inf if run.objective is None else float(run.objective)
+        best.report(mean_passage(instance, cuts, best.value, run.remaining(), ceiling), "mean passage")
     run.enter("bounds by modules")
     known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
     wide = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]
