@@ -32,6 +32,7 @@ from scipy.sparse import csr_matrix, vstack
 
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.patience import patiently
 
 UNIT_ROUNDOFF = 2.0**-53
 """What one operation in floating point may be off by, relative."""
@@ -134,15 +135,17 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
     """Solve a program; None when it has no point, or none was proved best within the seconds given."""
     from scipy.optimize import linprog
 
-    solved = linprog(
-        program.cost,
-        A_ub=program.most,
-        b_ub=program.most_right,
-        A_eq=program.equal,
-        b_eq=program.equal_right,
-        bounds=np.column_stack([program.lower, program.upper]),
-        method="highs",
-        options={} if time_limit is None else {"time_limit": max(0.01, time_limit)},
+    solved = patiently(
+        lambda: linprog(
+            program.cost,
+            A_ub=program.most,
+            b_ub=program.most_right,
+            A_eq=program.equal,
+            b_eq=program.equal_right,
+            bounds=np.column_stack([program.lower, program.upper]),
+            method="highs",
+            options={} if time_limit is None else {"time_limit": max(0.01, time_limit)},
+        )
     )
     if solved.status != 0:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from opweave.solvers.engines.matrix import (
     TriviallyInfeasibleError,
     compile_model,
 )
+from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.run import Outcome, Run
 
 if TYPE_CHECKING:
@@ -45,6 +47,9 @@ COARSE = 3e-7
 SMALLER = 0.5
 """How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
 it was written for that has to be."""
+
+LOADING_SECONDS = 0.8
+"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
 
 CLAIM_TOLERANCE = 1e-6
 """How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
@@ -247,6 +252,8 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
+        if "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+            return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
         formulation = written(circumstances_of(problem, run, written))
         latest = _solve_once(problem, run, engine, formulation, known)
         outcome = latest if outcome is None or not latest.infeasible else outcome
@@ -338,6 +345,7 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
     )
 
 
+@quiet_pyomo()
 def _task(
     problem: Problem[Any, Any],
     run: Run,

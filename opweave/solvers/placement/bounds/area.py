@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import sum_below
@@ -66,7 +67,7 @@ def memory_of(instance: PlacementInstance) -> Memory | None:
 
 @kernel
 def ascend(
-    seconds: FloatArray, count: FloatArray, idle: FloatArray, price: FloatArray, rounds: int
+    seconds: FloatMatrix, count: FloatArray, idle: FloatArray, price: FloatArray, rounds: int
 ) -> tuple[float, FloatArray]:
     """Best value over the prices of time, by multiplicative ascent from ``price``; the prices that gave it."""
     rows, devices = seconds.shape
