@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("opweave")
 
+LOADING_SECONDS = 0.8
+"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
+
 MOST_MODELS = 6
 COARSE = 3e-7
 SMALLER = 0.5
 """How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
 it was written for that has to be."""
-
-LOADING_SECONDS = 0.8
-"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
 
 CLAIM_TOLERANCE = 1e-6
 """How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
@@ -250,12 +250,12 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, aids)
+    if not run.closed() and "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+        return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        if "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
-            return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
         formulation = written(circumstances_of(problem, run, written))
         latest = with_room(formulation, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
