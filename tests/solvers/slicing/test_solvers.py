@@ -234,7 +234,9 @@ def two_branches(seed: int) -> ow.Slicing:
         cluster=ow.Cluster(
             devices=[ow.Device(name=f"d{k}", memory_bytes=size) for k, size in enumerate(memory)], rates=[1.0, 3.0]
         ),
-        costs=ow.Costs.from_table({name: {"d0": rng.choice((1.0, 4.0)), "d1": rng.choice((2.0, 3.0))} for name in "pq"}),
+        costs=ow.Costs.from_table(
+            {name: {"d0": rng.choice((1.0, 4.0)), "d1": rng.choice((2.0, 3.0))} for name in "pq"}
+        ),
         input_device="d0",
     )
 
