@@ -88,7 +88,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     targets: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
-    restricts: ClassVar[bool] = False
+    restricts: bool = False
 
     def __init__(self, circumstances: Circumstances = Circumstances()) -> None:
         self.circumstances = circumstances

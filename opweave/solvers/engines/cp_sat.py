@@ -180,7 +180,8 @@ class IntervalTask:
 
     def bound(self, value: float) -> None:
         """Report a lower bound of the model's objective."""
-        if self.model.objective == self.objective and np.isfinite(value):
+        proves = self.model.objective == self.objective and not self.formulation.restricts
+        if proves and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
             self.run.proved(bound, f"cp-sat ({self.formulation.name})")
 
@@ -188,6 +189,8 @@ class IntervalTask:
         """Check and report how the engine ended."""
         if answer.verdict == "failed":
             raise EngineError(f"{engine} ended with {answer.reason!r}")
+        if answer.verdict == "infeasible" and self.formulation.restricts:
+            return Outcome(reason=f"formulation {self.formulation.name!r} leaves solutions out and has none itself")
         if answer.verdict == "infeasible":
             return Outcome(infeasible=True, reason=self.formulation.why_infeasible(self.problem))
         if answer.values is not None:
