@@ -26,6 +26,10 @@ logger = logging.getLogger("opweave")
 
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
+RELATIVE_TOLERANCE = 1e-6
+"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
+measures. Whole numbers must agree exactly."""
+
 ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
 """A solve returns within its time limit, this share of it and these seconds."""
 
@@ -41,10 +45,6 @@ MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.4
 
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
-
-RELATIVE_TOLERANCE = 1e-6
-"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
-measures. Whole numbers must agree exactly."""
 
 WATCH_SECONDS = 0.01
 """How often a run's time is compared with its limit while loops on arrays are at work."""
@@ -131,9 +131,9 @@ class Run:
     reduce_seconds: float = 0.0
     build_seconds: float = 0.0
     engine_version: str | None = None
+    callback_error: Exception | None = None
     reserve: float = LEAST_RESERVE
     on_first: Callable[[Solution], None] | None = None
-    callback_error: Exception | None = None
     _stop_asked: bool = False
     _last_log: float = 0.0
     _halt: IntArray | None = None

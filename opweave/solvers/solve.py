@@ -6,23 +6,22 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
-from opweave.problems.solution import Details, Solution, Violation
-from opweave.problems.spec import FrozenDict
+from opweave.problems.result import OptionValue, Result, Termination, Timings
+from opweave.problems.solution import Details, Solution
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.fallback import with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
-from opweave.solvers.run import RELATIVE_TOLERANCE, Extension, Observer, Outcome, Run, StopCallback, start_run
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.verdict import judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
 
@@ -119,12 +118,11 @@ def solve(
         options=checked_options(options),
     )
     check_kinds(solver, run)
+    referee = Referee(problem, run)
     with WholeImports() as imports:
-        referee = Referee(problem, run)
         chosen, outcome = _attempt(problem, solver, run)
-        outcome = with_baseline(problem, run, outcome)
         solved = time.perf_counter()
-        judged = _judge_in_time(problem.unit, run, referee)
+        judged = judge_in_any_case(problem.unit, run, referee)
         if imports.take_back():
             outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
@@ -133,9 +131,7 @@ def solve(
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    result = _result(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
-    result._callback_error = run.callback_error
-    return result
+    return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
 def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
@@ -145,11 +141,7 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        with run.at_work(), Interrupter(run.until_overdue):
-            outcome = chosen.run(problem, run)
-    except OverdueError:
-        logger.info("solver %s was interrupted: the time is up", name)
-        outcome = Outcome(Termination.TIME_LIMIT)
+        outcome = with_baseline(problem, run, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
@@ -158,7 +150,18 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
     except EngineError as error:
         logger.warning("%s", error)
         outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
-    return chosen, outcome if run.callback_error is None else _ended_by_callback(outcome, run.callback_error)
+    if run.callback_error is not None:
+        outcome = _ended_by_callback(outcome, run.callback_error)
+    return chosen, outcome
+
+
+def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
+    try:
+        with run.at_work(), Interrupter(run.until_overdue):
+            return solver.run(problem, run)
+    except OverdueError:
+        logger.info("solver %s was interrupted: the time is up", solver.name)
+        return Outcome(Termination.TIME_LIMIT)
 
 
 def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:
@@ -166,121 +169,3 @@ def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:
     words = f"a callback raised {type(error).__name__}: {error}; what had been found until then is kept"
     reason = words if outcome.reason is None else f"{words}; {outcome.reason}"
     return replace(outcome, termination=Termination.CALLBACK_ERROR, reason=reason)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """The best candidate that the referee accepts, and what it said of better-looking ones."""
-
-    solution: Solution | None = None
-    objective: int | float | None = None
-    honest: bool = True
-    violations: tuple[Violation, ...] = ()
-    complaint: str | None = None
-
-
-def _agrees(first: int | float, second: int | float) -> bool:
-    """Equal: exactly for whole numbers (bytes), within the relative tolerance for others (seconds)."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first == second
-    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
-
-
-def _may_hold(bound: int | float, objective: int | float | None) -> bool:
-    """Whether a bound does not contradict a verified objective."""
-    return objective is None or bound <= objective or _agrees(bound, objective)
-
-
-def _judge_in_time(unit: str, run: Run, referee: Referee) -> _Judgement:
-    """Judge; where the time does not allow that, take the best plan that has been judged before."""
-    try:
-        with Interrupter(run.until_late):
-            return _judge_in_any_case(unit, run, referee)
-    except OverdueError:
-        for candidate in reversed(run.candidates):
-            known = referee.known(candidate.solution)
-            if known is not None and known.feasible and known.objective is not None:
-                return _Judgement(candidate.solution, known.objective)
-        return _Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
-
-
-def _judge_in_any_case(unit: str, run: Run, referee: Referee) -> _Judgement:
-    """Judge; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
-    try:
-        return _judge(unit, run, referee)
-    except KeyboardInterrupt:
-        logger.warning("interrupted while the solution is verified; once more")
-        return _judge(unit, run, referee)
-
-
-def _judge(unit: str, run: Run, referee: Referee) -> _Judgement:
-    """Let the referee replay the candidates, best claim first, until one holds."""
-    violations: tuple[Violation, ...] = ()
-    complaint: str | None = None
-    for candidate in reversed(run.candidates):
-        evaluation = referee.judge(candidate.solution)
-        if evaluation.feasible and evaluation.objective is not None:
-            if not _agrees(evaluation.objective, candidate.objective):
-                complaint = complaint or (
-                    f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
-                )
-            return _Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint)
-        violations = violations or evaluation.violations
-        complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
-    return _Judgement(honest=complaint is None, violations=violations, complaint=complaint)
-
-
-def _result(
-    problem: Problem[SolutionT, DetailsT],
-    run: Run,
-    *,
-    solver: Solver | str,
-    outcome: Outcome,
-    judged: _Judgement,
-    timings: Timings,
-) -> Result[SolutionT]:
-    bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
-    if not judged.honest:  # whoever misjudges its own solution has a wrong model, so its bound proves nothing
-        bound = source = None
-    if bound is not None and not _may_hold(bound, judged.objective):
-        reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
-        bound = source = None
-    termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    trivial = None if bound is not None else trivial_bound(problem)
-    if trivial is not None and _may_hold(trivial, judged.objective):
-        bound, source = trivial, "trivial"
-    if bound is not None and judged.objective is not None:
-        bound = min(bound, judged.objective)  # they differ by rounding only
-    status = _status(judged, bound, infeasible=outcome.infeasible)
-    if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
-        bound = source = None
-    if outcome.infeasible and judged.solution is not None:
-        reasons.append("the solver called the problem infeasible although a verified solution exists")
-        termination = Termination.ENGINE_ERROR
-    return Result(
-        problem=problem.kind,
-        status=status,
-        termination=termination,
-        objective=judged.objective,
-        bound=bound,
-        bound_source=source,
-        solution=cast(SolutionT | None, judged.solution),
-        verified=judged.solution is not None,
-        violations=judged.violations,
-        reason="; ".join(reason for reason in reasons if reason) or None,
-        solver=solver if isinstance(solver, str) else solver.name,
-        solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
-        seed=run.seed,
-        options=FrozenDict(run.options),
-        model=problem.reading(),
-        timings=timings,
-        incumbents=tuple(run.incumbents),
-    )
-
-
-def _status(judged: _Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
-    if judged.solution is None or judged.objective is None:
-        return Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if bound is not None and _agrees(judged.objective, bound):
-        return Status.OPTIMAL
-    return Status.FEASIBLE

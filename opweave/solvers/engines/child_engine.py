@@ -7,11 +7,12 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.matrix import FloatArray, MatrixModel
@@ -39,24 +40,6 @@ class Work:
     gap: float
     seed: int
     threads: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class News:
-    """What a child sends on the way: a solution, a lower bound, or both."""
-
-    values: FloatArray | None = None
-    bound: float | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """How an engine ended; ``reason`` is its own word for it."""
-
-    verdict: Literal["solved", "infeasible", "stopped", "failed"]
-    values: FloatArray | None = None
-    bound: float | None = None
-    reason: str = ""
 
 
 def package_version(package: str) -> str | None:

@@ -18,14 +18,16 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import Answer, News, Work
+from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.highs_child import HighsInChild
-from opweave.solvers.engines.matrix import Block, FloatArray, MatrixModel
-from opweave.solvers.run import Run
+from opweave.solvers.engines.highs_model import add_block, checked, load_highs, option, set_options
+from opweave.solvers.engines.highs_start import begin, whole_start
+from opweave.solvers.engines.matrix import FloatArray, MatrixModel
 
 if TYPE_CHECKING:
     import highspy
@@ -33,8 +35,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("opweave")
 
 POLL_SECONDS = 0.05
-LARGEST_SEED = 2**31 - 1
-
 STATUS: dict[str, Verdict | None] = {
     "kOptimal": Verdict.SOLVED,
     "kInfeasible": Verdict.INFEASIBLE,
@@ -113,10 +113,10 @@ class Highs(Engine):
         set_options(solver, task.run)
         while True:
             if task.start is not None:
-                _begin(solver, task.start)
+                begin(solver, whole_start(task.matrix, task.start, task.run, task.remaining()))
             remaining = task.remaining()
             if remaining is not None:
-                _option(solver, "time_limit", remaining + solver.getRunTime())
+                option(solver, "time_limit", remaining + solver.getRunTime())
             events = _Events()
             if not run_in_thread(solver, task, events):
                 return Verdict.STOPPED
@@ -134,100 +134,6 @@ class Highs(Engine):
             if task.should_stop():
                 return Verdict.STOPPED
             add_block(solver, task.missing_rows(), self.name)
-
-
-def load_highs(matrix: MatrixModel) -> highspy.Highs:
-    """Pass a model in one piece and count what arrived.
-
-    Raises
-    ------
-    EngineError
-        When HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
-    """
-    import highspy
-
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    _option(solver, "output_flag", value=False)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
-    lp.col_cost_, lp.offset_ = matrix.cost, matrix.offset
-    lp.col_lower_, lp.col_upper_ = matrix.lower, matrix.upper
-    lp.row_lower_, lp.row_upper_ = matrix.rows.lower, matrix.rows.upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = matrix.columns, len(matrix.rows)
-    lp.a_matrix_.start_ = matrix.rows.start
-    lp.a_matrix_.index_ = matrix.rows.index
-    lp.a_matrix_.value_ = matrix.rows.value
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[whole] for whole in matrix.whole.tolist()]
-    _checked(solver.passModel(lp), "passModel")
-    _count(solver, matrix.columns, len(matrix.rows), len(matrix.rows.value))
-    return solver
-
-
-def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
-    """Add rows and count them.
-
-    Raises
-    ------
-    EngineError
-        When there are none although the last solution broke some, or not all arrive.
-    """
-    if len(block) == 0:
-        raise EngineError(f"{engine} returned a solution that breaks rows which it was given")
-    rows, entries = solver.getNumRow() + len(block), solver.getNumNz() + len(block.value)
-    _checked(
-        solver.addRows(
-            len(block), block.lower, block.upper, len(block.value), block.start[:-1], block.index, block.value
-        ),
-        "addRows",
-    )
-    _count(solver, solver.getNumCol(), rows, entries)
-
-
-def set_options(solver: highspy.Highs, asked: Run | Work) -> None:
-    """Gap, seed, threads and tolerances of a solve."""
-    _option(solver, "mip_rel_gap", asked.gap)
-    # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
-    _option(solver, "mip_allow_restart", False)
-    _option(solver, "random_seed", asked.seed % LARGEST_SEED)
-    _option(solver, "threads", asked.threads)
-    _option(solver, "parallel", "on" if asked.threads > 1 else "off")
-
-
-def _option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
-    _checked(solver.setOptionValue(name, value), f"option {name}")
-
-
-def _checked(status: highspy.HighsStatus, what: str) -> None:
-    """HiGHS says "warning" when it changed or dropped something: that is an error here."""
-    if status.name != "kOk":
-        raise EngineError(f"highs answered {status.name} to {what}")
-
-
-def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None:
-    held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
-    if held != (columns, rows, entries):
-        raise EngineError(
-            f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
-            f"{columns:,}, {rows:,} and {entries:,}"
-        )
-
-
-def _begin(solver: highspy.Highs, start: FloatArray) -> None:
-    """Pass a start, whole or in part; HiGHS may decline it."""
-    import highspy
-
-    if not np.isnan(start).any():
-        solution = highspy.HighsSolution()
-        solution.col_value = start.tolist()
-        solution.value_valid = True
-        status = solver.setSolution(solution)
-    else:
-        known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
-        status = solver.setSolution(len(known), known, start[known])
-    if status.name != "kOk":
-        logger.info("highs answered %s to the head start", status.name)
 
 
 def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> bool:
@@ -297,14 +203,14 @@ def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None
         if events.stop and answer is not None:
             answer.user_interrupt = True
 
-    _checked(solver.setCallback(hear, None), "setCallback")
+    checked(solver.setCallback(hear, None), "setCallback")
     for kind in (
         kinds.kCallbackMipImprovingSolution,
         kinds.kCallbackMipInterrupt,
         kinds.kCallbackSimplexInterrupt,
         kinds.kCallbackIpmInterrupt,
     ):
-        _checked(solver.startCallback(kind), "startCallback")
+        checked(solver.startCallback(kind), "startCallback")
 
 
 def _report(task: Task, events: _Events) -> None:
@@ -347,12 +253,12 @@ def solve(work: Work, send: Send) -> Answer:
     solver = load_highs(work.matrix)
     set_options(solver, work)
     if work.start is not None:
-        _begin(solver, work.start)
+        begin(solver, whole_start(work.matrix, work.start, work, deadline.left()))
     events = _Sending(send)
     _listen(solver, events, work.matrix)
     left = deadline.left()
     if left is not None:
-        _option(solver, "time_limit", left)
+        option(solver, "time_limit", left)
     _checked_run(solver.run())
     verdict = _verdict(solver)
     bound = float(solver.getInfo().mip_dual_bound) if work.matrix.whole.any() else _lp_bound(solver)

@@ -19,9 +19,10 @@ from opweave.formulations.intervals import Interval, IntervalModel
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.child_engine import Answer
-from opweave.solvers.engines.cp_sat import CLOSE_ENOUGH, CpSat, IntervalWork
+from opweave.solvers.engines.cp_sat import CLOSE_ENOUGH, CpSat
+from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of, sending
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
@@ -254,7 +255,7 @@ def solve_intervals(net: Net, upper: float, floor: float, seconds: float, *, thr
     work = IntervalWork(written.model, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:
-        answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.cp_sat:solve", work, limits)
+        answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.interval_child:solve", work, limits)
     except EngineError:
         return nothing
     if answer is None or answer.verdict == "failed":

@@ -25,7 +25,7 @@ import numpy as np
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.engines.highs import load_highs
+from opweave.solvers.engines.highs_model import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option

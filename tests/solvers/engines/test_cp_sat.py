@@ -14,10 +14,11 @@ import opweave as ow
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers import registry
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import Answer, News
-from opweave.solvers.engines.cp_sat import CpSat, IntervalWork
+from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.engines import AIDS
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.placement.instances import (

@@ -12,7 +12,8 @@ import opweave as ow
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs
 from opweave.solvers.engines.engine import Verdict
-from opweave.solvers.engines.highs import STATUS, Highs, add_block, load_highs
+from opweave.solvers.engines.highs import STATUS, Highs
+from opweave.solvers.engines.highs_model import add_block, load_highs
 from opweave.solvers.engines.matrix import Block, MatrixModel
 
 PLAIN = {"head_start": False}
