@@ -40,8 +40,11 @@ it is interrupted, and when the referee is."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Seconds for an engine to come to an end, at most and at least."""
 
-MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.4
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
 """Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
+LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
+"""What a baseline takes: seconds at least, and in looks of the referee."""
 
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
@@ -175,11 +178,10 @@ class Run:
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
 
-        While there is no plan, a baseline has to find one afterwards, if there is time for that: it takes about as long
-        as two looks of the referee.
+        While there is no plan, a baseline has to find one afterwards, if there is time for that.
         """
         end = self._allowed(OVERDUE)
-        fallback = 2.0 * self.reserve
+        fallback = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
         if self.candidates or fallback > MOST_FOR_BASELINE * end:
             fallback = 0.0
         return end - fallback - self.elapsed()
