@@ -33,7 +33,7 @@ from benchmarks.tables import show
 
 LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 SHARE, SECONDS = 0.05, 0.5
-PATIENCE = 8.0
+PATIENCE = 5.0
 """Seconds after its limit and the promise at which a solve is killed and counted as that late."""
 
 SMOKE = tuple(

@@ -40,6 +40,9 @@ it is interrupted, and when the referee is."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Seconds for an engine to come to an end, at most and at least."""
 
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.4
+"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
 
@@ -157,7 +160,8 @@ class Run:
     def _allowed(self, share: float) -> float:
         """Seconds of the run at which a share of what is allowed beyond the limit is used up, less the reserve."""
         whole = math.inf if self._whole is None else self._whole
-        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.reserve
+        reserve = min(self.reserve, MOST_RESERVED * (whole + ALLOWED_SECONDS))
+        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - reserve
 
     def _last_call(self) -> float:
         """When the solver has to stop so that the referee ends in time, in seconds of the run."""
@@ -169,8 +173,9 @@ class Run:
         While there is no plan, a baseline has to find one afterwards; that takes about as long as two looks of the
         referee.
         """
-        fallback = 0.0 if self.candidates else 2.0 * self.reserve
-        return self._allowed(OVERDUE) - fallback - self.elapsed()
+        end = self._allowed(OVERDUE)
+        fallback = 0.0 if self.candidates else min(2.0 * self.reserve, MOST_FOR_BASELINE * end)
+        return end - fallback - self.elapsed()
 
     def patience(self) -> float:
         """Seconds for something that was asked to stop, or whose own time limit is over, to come to an end."""
@@ -182,7 +187,8 @@ class Run:
 
     def until_late(self) -> float:
         """Seconds until the result has to be there; inf without a limit."""
-        return self._allowed(LATE) + self.reserve - self.elapsed()
+        whole = math.inf if self._whole is None else self._whole
+        return whole + LATE * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.elapsed()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:

@@ -21,7 +21,14 @@ from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.head_start import aids_within, brief_aids_within
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
+from opweave.solvers.placement.local import (
+    UNTIMED_ROUNDS,
+    LocalSearch,
+    empty_search,
+    list_plans,
+    more_list_plans,
+    search_from,
+)
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -74,6 +81,8 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
         search.consider_schedule(run.start)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         list_plans(search)
+        if not run.should_stop():
+            more_list_plans(search)
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = _last_word(search, ENGINE_SHARE)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
+from opweave.formulations.slicing.cp import CutCounts
 from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing import Slices, Slicing
 from opweave.solvers.engines.engine import Aids
-from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.linear import SUMMATION
 from opweave.solvers.slicing.bounds.best import MOST_DEVICES, bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
@@ -48,3 +49,4 @@ AIDS = Aids(initial=best_floor, floor=floor)
 
 
 register_engines(Slicing, "an integer program over cuts", AIDS)
+register_cp_sat(Slicing, CutCounts, "the program over cuts with times in ticks", AIDS)

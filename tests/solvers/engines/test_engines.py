@@ -6,6 +6,7 @@ import time
 
 import pytest
 from hypothesis import Phase, given, settings
+from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import find_formulation
@@ -184,3 +185,24 @@ def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selecta
     result = ow.solve(problem, solver=name, formulation=STEPS)
     assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, error, capfd):
+    """Whatever is raised while Pyomo constructs a component, it logs on standard output as well."""
+
+    def extend(model, _problem) -> None:
+        def row(_model, _number):
+            raise error("enough")
+
+        model.mine = Row(range(3), rule=row)
+
+    def solve() -> ow.Result:
+        return ow.solve(problem, solver="highs", extend=extend, options=PLAIN)
+
+    if error is KeyboardInterrupt:
+        assert solve().termination is ow.Termination.INTERRUPTED
+    else:
+        with pytest.raises(ValueError, match="enough"):
+            solve()
+    assert capfd.readouterr() == ("", "")
