@@ -106,7 +106,7 @@ class SumSearch:
             least = self.least(math.inf, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
-            self.run.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
+            self.best.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
         if self.run.closed() or self.run.time_limit is not None or self.run.should_stop():
             return Outcome(self.run.termination())
         return Outcome(Termination.BUDGET)
@@ -250,19 +250,19 @@ class SumSearch:
         while not (self.run.should_stop() or self._too_long()):
             limit = self._between(low, self.best.value)
             if limit is None:
-                self.run.proved(self.best.value, "bisection")
+                self.best.proved(self.best.value, "bisection")
                 return
             least = self.least(limit, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
             if not least.settled:
                 # a better plan has a stage longer than the limit, or sends at least as long as the bound
-                self.run.proved(min(max(low, min(limit, least.bound)), self.best.value), "bisection")
+                self.best.proved(min(max(low, min(limit, least.bound)), self.best.value), "bisection")
                 return
             reached = math.inf if least.plan is None else least.bound
             if reached > limit:  # no plan keeps both within the limit
                 low = limit
-                self.run.proved(min(low, self.best.value), "bisection")
+                self.best.proved(min(low, self.best.value), "bisection")
 
     def _bound_by_walks(self) -> None:
         """Find the largest limit for stages at which already the cheapest walk sends longer: no plan is shorter."""
@@ -274,7 +274,7 @@ class SumSearch:
             _, _, bound = self._walked(window_at(self.net, limit, math.inf))
             if bound > limit:
                 low = limit
-                self.run.proved(min(low, self.best.value), "walks along the pipeline")
+                self.best.proved(min(low, self.best.value), "walks along the pipeline")
             else:
                 high = limit
 
