@@ -49,7 +49,7 @@ class Printed(Identities):
         return where, np.full_like(start, np.nan)
 
     def _horizon(self, instance: BatchedInstance) -> float:
-        return serial_length(instance)
+        return serial_length(instance) + self.circumstances.waits
 
 
 understand(Printed.name)

@@ -1,9 +1,9 @@
 """Slicing as a mixed-integer program over cuts: whole rows and channels, halo rows, memory. Exact.
 
 Equation numbers are those of "MemoriaNova", section 3.3. The paper leaves the search to a genetic algorithm; this is
-its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels and
-refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: then plans are
-found, but nothing is proved.
+its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels,
+refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: plans are
+found then, but nothing is proved.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from opweave.formulations.bulk import check_rows, linear_objective
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
 from opweave.formulations.intervals import Linear
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
@@ -213,6 +213,10 @@ class Cuts(Formulation[Slicing, Slices]):
         written: CutModel = model.slicing
         for column, value in written.known(solution).items():
             written.variables[column].set_value(value, skip_validation=True)
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
         """Units of the model as seconds."""

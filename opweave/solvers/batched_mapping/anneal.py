@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.batched_mapping.net import (
     BatchNet,
@@ -56,8 +57,8 @@ class Window(NamedTuple):
     low: int
     high: int
     free: FloatArray
-    end: FloatArray
-    tail: FloatArray
+    end: FloatMatrix
+    tail: FloatCube
 
 
 @inlined
@@ -122,15 +123,15 @@ def _new_string(
 @kernel
 def anneal(
     net: BatchNet,
-    where: IntArray,
+    where: IntMatrix,
     order: IntArray,
     window: Window,
     moves: FloatArray,
-    candidates: IntArray,
-    draws: FloatArray,
+    candidates: IntMatrix,
+    draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
-    best_where: IntArray,
+    best_where: IntMatrix,
     best_order: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
@@ -192,12 +193,12 @@ def anneal(
 @kernel
 def climb(
     net: BatchNet,
-    where: IntArray,
+    where: IntMatrix,
     order: IntArray,
     window: Window,
-    draws: FloatArray,
+    draws: FloatCube,
     halt: IntArray,
-    best_where: IntArray,
+    best_where: IntMatrix,
 ) -> float:
     """The (1+1) EA: each row of ``draws`` (steps, flips, 2) sends some granules to drawn devices, all at once.
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.problems.arrays import FloatMatrix, IntCube, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.run import never
@@ -40,11 +41,11 @@ class Net(NamedTuple):
     """
 
     sent: FloatArray
-    elapsed: FloatArray
-    reach: IntArray
-    rate: FloatArray
-    latency: FloatArray
-    neighbour: IntArray
+    elapsed: FloatMatrix
+    reach: IntMatrix
+    rate: FloatMatrix
+    latency: FloatMatrix
+    neighbour: IntCube
     degree: IntArray
     twin: IntArray
     least: int
@@ -64,8 +65,8 @@ class Window(NamedTuple):
         How many of a device's neighbours can be reached in time, by point. Shape (points, devices).
     """
 
-    end: IntArray
-    links: IntArray
+    end: IntMatrix
+    links: IntMatrix
 
 
 def net_of(instance: PipelineInstance, halt: IntArray | None = None) -> Net:
@@ -129,7 +130,7 @@ def seconds_between(net: Net, point: int, source: int, target: int) -> float:
 
 
 @kernel
-def open_window(net: Net, stage_limit: float, link_limit: float, end: IntArray, links: IntArray) -> None:
+def open_window(net: Net, stage_limit: float, link_limit: float, end: IntMatrix, links: IntMatrix) -> None:
     """Fill the arrays of a :class:`Window`."""
     devices, points = net.reach.shape
     for v in range(devices):

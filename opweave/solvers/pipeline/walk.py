@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import FloatArray
+from opweave.problems.arrays import FloatCube, IntCube
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.pipeline.net import Net, Window, seconds_between
@@ -53,11 +54,11 @@ class Table(NamedTuple):
         Those devices. Shape (2, points, devices).
     """
 
-    cost: FloatArray
-    device: IntArray
-    point: IntArray
-    onward: FloatArray
-    onward_device: IntArray
+    cost: FloatCube
+    device: IntCube
+    point: IntCube
+    onward: FloatCube
+    onward_device: IntCube
 
 
 def new_table(points: int, devices: int) -> Table:

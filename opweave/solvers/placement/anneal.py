@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import Net, new_clock, place
@@ -39,7 +40,7 @@ class CountedPlan(NamedTuple):
     position: IntArray
     device: IntArray
     used: IntArray
-    holders: IntArray
+    holders: IntMatrix
 
 
 def counted_plan(net: Net, order: IntArray, device: IntArray) -> CountedPlan:
@@ -193,7 +194,7 @@ def anneal(
     members_start: IntArray,
     members: IntArray,
     cluster: IntArray,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
     best_order: IntArray,

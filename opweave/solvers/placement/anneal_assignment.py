@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.anneal import (
@@ -64,7 +65,7 @@ def anneal_assignment(
     members_start: IntArray,
     members: IntArray,
     cluster: IntArray,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
     best_order: IntArray,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
@@ -77,7 +78,7 @@ def insert_all(
     net: Net,
     clusters: Clusters,
     order: IntArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     device: IntArray,
     start: FloatArray,
     begins: FloatArray,

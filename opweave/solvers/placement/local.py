@@ -157,7 +157,8 @@ def list_plans(search: LocalSearch) -> None:
     for rule in RULES:
         search.run.enter("list schedulers")
         try:
-            plan = rule(search.instance, search.net)
+            with search.run.at_work():
+                plan = rule(search.instance, search.net)
         except NoPlanError:
             continue
         report(search.instance, search.net, plan, search.run)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray
+from opweave.problems.arrays import FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.slicing.net import LENGTH, WHOLE, Net, excess_of, operator_seconds
@@ -129,13 +130,13 @@ def anneal(
     net: Net,
     span: Span,
     penalty: float,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     best_mode: IntArray,
-    best_cuts: IntArray,
+    best_cuts: IntMatrix,
 ) -> float:
     """Anneal in place; the best legal plan is written to the last two arrays.
 

@@ -13,6 +13,7 @@ from math import comb
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
+from opweave.problems.arrays import IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
@@ -37,9 +38,9 @@ def _step(
     net: Net,
     v: int,
     before: FloatArray,
-    old: IntArray,
-    new: IntArray,
-    modes: IntArray,
+    old: IntMatrix,
+    new: IntMatrix,
+    modes: IntMatrix,
     halt: IntArray,
     after: FloatArray,
     back: IntArray,

@@ -14,13 +14,14 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.run import never
 
 
 @kernel
-def _product(left: FloatArray, right: FloatArray, halt: IntArray, found: FloatArray) -> bool:
+def _product(left: FloatMatrix, right: FloatMatrix, halt: IntArray, found: FloatMatrix) -> bool:
     """found[a, b] = min over i of left[i, a] + right[i, b]; False when halted before the last a."""
     for a in range(found.shape[0]):
         if halt[0] != 0:
