@@ -70,8 +70,8 @@ def test_memory_and_an_open_order_are_no_reason_to_refuse(solver: str) -> None:
     )
     assert lower(problem).order_matters(problem)
     result = ow.solve(problem, solver=solver, time_limit=30)
-    assert result.status is ow.Status.FEASIBLE
     assert result.objective == pytest.approx(best_slicing(problem)[0])
+    assert "cut_" not in (result.bound_source or "")  # another order might do better
 
 
 def test_side_constraints_hold() -> None:
