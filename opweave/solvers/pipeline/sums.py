@@ -48,7 +48,7 @@ WORK = 2_000_000
 PRICINGS, PATIENCE = 60, 8
 """Steps of the prices of visits, and those without a better bound before they get shorter."""
 
-DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 30, 0.2, 5.0
+DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 20, 0.15, 5.0
 """Of the local search before: descents, and the share of the time; seconds where there is no limit."""
 
 HAIR = 1e-12
@@ -102,7 +102,8 @@ class SumSearch:
         if self.instance.goal == "bottleneck" and self.instance.compute_counts:
             self._balance()
         else:
-            self._descend()
+            if self._is_open():
+                self._descend()
             least = self.least(math.inf, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
@@ -232,6 +233,19 @@ class SumSearch:
             self.net, window, self._table, hunt, self._labels, self._stages, self._ends
         )
         return happened, count, cost
+
+    def _is_open(self) -> bool:
+        """Whether the cheapest walks leave a gap for local search to narrow; their bound, and plan, count at once."""
+        self._price[:] = 0.0
+        window = window_at(self.net, math.inf, math.inf)
+        count, simple, bound = self._walked(window)
+        if simple:
+            self.best.consider(plan_of(self._stages, self._ends, count))
+            return False
+        if math.isfinite(self.best.value):
+            bound = max(bound, self._priced(window, self.best.value))
+        self.run.proved(min(bound, self.best.value), "walks along the pipeline")
+        return bound < self.best.value * (1 - HAIR) and not self.run.should_stop()
 
     def _descend(self) -> None:
         """Local search for a while, so that labels have less to look at."""
