@@ -89,7 +89,7 @@ def pipeline(case: str) -> ow.Pipeline:
     weights = sum(parameter.bytes for parameter in graph.parameters)
     most = max((tensor.bytes for tensor in graph.tensors), default=0)
     cluster = cluster_of(int(0.4 * weights) + 64 * most + MEGABYTE)
-    return ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
+    return ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster), cuts="prefix")
 
 
 @cache

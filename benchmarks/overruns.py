@@ -20,7 +20,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -33,7 +33,7 @@ from benchmarks.tables import show
 
 LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 SHARE, SECONDS = 0.05, 0.5
-PATIENCE = 30.0
+PATIENCE = 5.0
 """Seconds after its limit and the promise at which a solve is killed and counted as that late."""
 
 SMOKE = tuple(
@@ -113,10 +113,8 @@ def finish(started: Any) -> Late:
         return Late(*key, 0.0, 0.0, ended="crashed")
     finally:
         child.join(1.0)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
         child.join()
     return Late(*key, key[3] * (1 + SHARE) + SECONDS + PATIENCE, 0.0)
 

@@ -16,6 +16,7 @@ Examples
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
@@ -79,6 +80,8 @@ if TYPE_CHECKING:
     from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
+
+logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
     "Batch",

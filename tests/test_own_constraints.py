@@ -15,16 +15,7 @@ from tests.brute_force import best_ordering_by_states
 from tests.brute_force_batched_mapping import best_batched_mapping
 from tests.brute_force_pipeline import best_pipeline
 from tests.brute_force_placement import best_placement
-
-CLUSTER = ow.Cluster(devices=[ow.Device(name="d", memory_bytes=40), ow.Device(name="e", memory_bytes=40)], shared=100.0)
-SECONDS = {"a": (1.0, 2.0), "b": (3.0, 1.0), "c": (1.0, 1.0)}
-COSTS = ow.Costs.from_table({name: {"d": d, "e": e} for name, (d, e) in SECONDS.items()})
-READS = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
-GRAPH = ow.OpGraph(
-    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 2, "a": 8, "b": 4, "c": 1}.items()],
-    operators=[ow.Operator(id=name, inputs=reads, outputs=[name]) for name, reads in READS.items()],
-    outputs=["c"],
-)
+from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS, READS
 
 ON_DEVICES = {
     "pin": (ow.Pin, {"op": "b", "device": "d"}),
@@ -61,28 +52,13 @@ class Subject:
 
 
 SUBJECTS = {
-    subject.bare.kind: subject
-    for subject in (
-        Subject(ow.MemoryOrdering(graph=GRAPH, objective="total"), best_ordering_by_states, tuple(PRECEDE)),
-        Subject(ow.Placement(graph=GRAPH, cluster=CLUSTER, costs=COSTS), best_placement, (*ON_DEVICES, *PRECEDE)),
-        Subject(
-            ow.BatchedMapping(
-                graph=GRAPH,
-                cluster=CLUSTER,
-                costs=ow.Costs.from_table(
-                    {name: {"d": {1: d, 2: 2 * d}, "e": {1: e, 2: 2 * e}} for name, (d, e) in SECONDS.items()}
-                ),
-                batch=2,
-            ),
-            best_batched_mapping,
-            (*ON_DEVICES, *PRECEDE, *SHARE),
-        ),
-        Subject(ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS), best_pipeline, tuple(ON_DEVICES)),
-        Subject(
-            ow.Slicing(graph=GRAPH, cluster=CLUSTER, costs=COSTS, order=("b", "a", "c")),
-            best_whole_slices,
-            (*ON_DEVICES, *PRECEDE),
-        ),
+    kind: Subject(PROBLEMS[kind], optimum, names)
+    for kind, optimum, names in (
+        ("memory_ordering", best_ordering_by_states, tuple(PRECEDE)),
+        ("placement", best_placement, (*ON_DEVICES, *PRECEDE)),
+        ("batched_mapping", best_batched_mapping, (*ON_DEVICES, *PRECEDE, *SHARE)),
+        ("pipeline", best_pipeline, tuple(ON_DEVICES)),
+        ("slicing", best_whole_slices, (*ON_DEVICES, *PRECEDE)),
     )
 }
 CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]

@@ -17,6 +17,7 @@ from opweave.problems.errors import (
     UnsupportedFeatureError,
 )
 from opweave.problems.problem import Problem
+from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 
 
@@ -126,8 +127,9 @@ def register(solver: Solver) -> Solver:
 
 
 def _load() -> None:
-    for home in _HOMES:
-        importlib.import_module(home)
+    with WholeImports():
+        for home in _HOMES:
+            importlib.import_module(home)
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -28,6 +27,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import Dual, LinearProgram
 
 FRACTION = 1e-6
@@ -96,13 +96,14 @@ def least_whole(
     """
     if seconds <= 0.0:
         return Proof(-math.inf, False)
-    found: list[Proof] = []
-    tree = _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop)
-    # the engine's thread pool belongs to the calling thread and keeps its first size, so each search gets a fresh one
-    worker = threading.Thread(target=lambda: found.append(tree.run()))
-    worker.start()
-    worker.join()
-    return found[0] if found else Proof(-math.inf, False)
+    found = with_highs(_search, (program, whole, endless, ceiling, seconds), seconds, should_stop)
+    return found or Proof(-math.inf, False)
+
+
+def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proof:
+    """Search to the end of the time."""
+    program, whole, endless, ceiling, seconds = task
+    return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
 
 
 class _Tree:

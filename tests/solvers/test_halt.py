@@ -42,6 +42,7 @@ from opweave.solvers.slicing.anneal import anneal as anneal_slices
 from opweave.solvers.slicing.bounds.cells import cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.bounds.positions import by_position
+from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
 from tests.problems.test_batched_mapping import two
 from tests.problems.test_pipeline import four
@@ -179,6 +180,6 @@ def test_halted_sums_of_functions_have_no_minimum() -> None:
 
 
 def test_a_halted_walk_over_a_grid_reports_no_plan() -> None:
-    result = ow.solve(chain(), solver="chain", time_limit=1e-9)
-    assert result.solution is None
-    assert result.termination is ow.Termination.TIME_LIMIT
+    run = Run(time_limit=1e-9, options={"grid": 64})
+    assert solve_chain(chain(), run).termination is ow.Termination.TIME_LIMIT
+    assert run.best is None

@@ -131,7 +131,7 @@ class Pairwise(OrderingProgram):
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.circumstances.limits)
         model = ConcreteModel()
-        written = self._prepare(problem, instance, model)
+        written = self.prepare(problem, instance, model)
         model.pairwise, model.before, model.position = written, written.before, written.position
         self._columns(model, written, problem)
         self._memory_rows(model, written, problem)
@@ -144,7 +144,7 @@ class Pairwise(OrderingProgram):
         self.add_constraints(model, problem)
         return model
 
-    def _prepare(self, problem: MemoryOrdering, instance: OrderingInstance, model: ConcreteModel) -> PairModel:
+    def prepare(self, problem: MemoryOrdering, instance: OrderingInstance, model: ConcreteModel) -> PairModel:
         """Contract, find the critical operators, choose the pairs, write the footprints."""
         closed = ancestors(instance.after)
         contracting = problem.objective == "peak" and not self.circumstances.extended

@@ -25,6 +25,10 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
         """Units of the model as bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)
 
+    def counts_units(self, problem: MemoryOrdering) -> bool:
+        """Unless footprints are too large for the engines' digits."""
+        return scale_of(lower(problem)).whole
+
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
         rows = "side constraint or an added row" if self.circumstances.extended else "side constraint"

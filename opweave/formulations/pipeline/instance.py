@@ -100,7 +100,11 @@ class PipelineInstance:
         return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
 
 
-def lower_unless_short(problem: Pipeline) -> PipelineInstance:
+SLACK = 1e-6
+"""How far above a known plan's objective times are still kept, relative."""
+
+
+def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """As :func:`lower`, after the cheap proofs that nothing fits.
 
     Raises
@@ -108,7 +112,7 @@ def lower_unless_short(problem: Pipeline) -> PipelineInstance:
     ContradictionError
         When there is no pipeline; the message says what cannot be placed and the smallest memory that would do.
     """
-    instance = lower(problem)
+    instance = lower(problem, ceiling)
     if _obviously_short(instance):
         raise ContradictionError(shortage(problem) or _too_long(instance))
     return instance
@@ -142,8 +146,16 @@ def _too_long(instance: PipelineInstance) -> str:
     )
 
 
-def lower(problem: Pipeline) -> PipelineInstance:
-    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in."""
+def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
+    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    ceiling
+        Objective of a known plan. What alone takes longer is refused, so that no sum of times drowns the others.
+    """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
     position, sent = _points(problem, place)
@@ -153,6 +165,8 @@ def lower(problem: Pipeline) -> PipelineInstance:
     if problem.costs is not None and problem.include_compute:
         table = problem.costs.array(names, used).T
         known = ~np.isnan(table)
+        if ceiling is not None and problem.objective != "transfers":
+            known &= ~(table > ceiling * (1.0 + SLACK))
         seconds = np.where(known, table, 0.0)
     elapsed = np.zeros((len(used), len(names) + 1))
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])

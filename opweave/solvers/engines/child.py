@@ -30,7 +30,24 @@ POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
 _LENGTH = struct.Struct("<Q")
-_COMMAND = "from opweave.solvers.engines.child import serve; serve()"
+_COMMAND = """
+import sys
+from importlib.util import find_spec, module_from_spec
+
+spec = find_spec("opweave")
+package = sys.modules["opweave"] = module_from_spec(spec)
+
+def load(name):
+    del package.__getattr__
+    spec.loader.exec_module(package)
+    return getattr(package, name)
+
+package.__getattr__ = load
+from opweave.solvers.engines.child import serve
+serve()
+"""
+"""What users see of the package is imported when something asks for it, which engines do not: it takes longer than many
+a problem takes to solve."""
 
 Send = Callable[[object], None]
 """What the child's function calls to send a message."""

@@ -84,6 +84,7 @@ class PeakSearch:
     lucky_sign: int = BACKWARD
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
+    _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
         self.net = net_of(self.instance, self.run.halt)
@@ -160,11 +161,14 @@ class PeakSearch:
             self.consider(better)
 
     def search(self, most_states: int) -> bool:
-        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
+        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.
+
+        Called again it goes on with the budget that it had reached.
+        """
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
-        budget = min(FIRST_BUDGET, most)
+        budget = min(self._budget, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
         if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
             self._undercut(budget)
@@ -177,11 +181,28 @@ class PeakSearch:
             else:
                 self._undercut(budget)
                 self._divide(budget, self._tighten)
+            self._budget = budget
             if self.settled():
                 return True
             if budget == most:
                 return False
             budget = min(2 * budget, most)
+
+    def adopt(self) -> None:
+        """Take in what others have reported to the run."""
+        if self.run.best is not None:
+            self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
+        if self.run.bound is not None and self.run.bound > self.bound:
+            self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
+
+    def prepare(self) -> bool:
+        """All that comes before the search; whether nothing is left to do, or no time."""
+        self.start()
+        if not (self.closed or self.run.should_stop()):
+            self.cut()  # first, since it names the operator that makes a limit infeasible
+        if not self.settled():
+            self.polish()
+        return self.settled()
 
     def settled(self) -> bool:
         """Whether there is nothing left to do, or no time to do it."""
@@ -263,14 +284,13 @@ def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         Largest number of states that one search may expand.
     """
     peaks = PeakSearch(problem, instance, run)
-    peaks.start()
-    if not (peaks.closed or run.should_stop()):
-        peaks.cut()  # first, since it names the operator that makes a limit infeasible
-    if peaks.settled():
+    if peaks.prepare():
         return end_of_peak_search(peaks)
-    peaks.polish()
-    if peaks.settled():
-        return end_of_peak_search(peaks)
+    return searched_through(peaks, most_states)
+
+
+def searched_through(peaks: PeakSearch, most_states: int) -> Outcome:
+    """Search until the gap is closed, time is up or the budget used up."""
     if not peaks.search(most_states):
         return Outcome(Termination.BUDGET, reason=_short_of_limit(peaks))
     return end_of_peak_search(peaks)

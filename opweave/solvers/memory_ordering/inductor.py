@@ -8,6 +8,7 @@ made it and after the one that made the storage: Inductor treats other names of 
 
 from __future__ import annotations
 
+import itertools
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -19,7 +20,7 @@ Rows = list[list[int]]
 
 
 def lpmf(instance: OrderingInstance) -> IntArray:
-    """Least peak memory first: while operators stay under the peak so far, the one that leaves least; else the smallest.
+    """Least peak memory first: under the peak so far the operator that leaves least, beyond it the smallest.
 
     The peak so far begins with the bytes of the graph outputs, which no order can avoid. Ties go to the operator that
     is listed first. Source: Tripakis et al. (2006), as torch Inductor has it.
@@ -158,7 +159,7 @@ def dfs(instance: OrderingInstance) -> IntArray:
 
 def _rows(lists: Adjacency) -> Rows:
     start, items = lists.start.tolist(), lists.items.tolist()
-    return [items[first:end] for first, end in zip(start, start[1:], strict=False)]
+    return [items[first:end] for first, end in itertools.pairwise(start)]
 
 
 def _dependencies(instance: OrderingInstance) -> tuple[Rows, Rows]:
