@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from opweave.problems.errors import (
 )
 from opweave.problems.problem import Problem
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
@@ -85,6 +86,8 @@ class Solver:
         Returns the command that would install what is missing, or None when the solver can run.
     version
         Returns the version of the engine, if it is one.
+    lanes
+        What runs side by side when more than one core or an executor may be used; None for solvers that run alone.
     """
 
     name: str
@@ -98,6 +101,7 @@ class Solver:
     options: frozenset[str] = frozenset()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
+    lanes: Lanes | None = None
 
     def info(self) -> SolverInfo:
         """The public row."""
@@ -123,6 +127,21 @@ def register(solver: Solver) -> Solver:
     """Make a solver selectable by name."""
     _SOLVERS[solver.problem, solver.name] = solver
     return solver
+
+
+def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
+    """Let a registered solver use more than one core, and an executor.
+
+    Parameters
+    ----------
+    problem, name
+        The problem's kind and the solver.
+    lanes
+        What runs side by side in place of the solver alone.
+    """
+    solver = _SOLVERS[problem, name]
+    features = solver.features | {Feature.THREADS, Feature.EXECUTOR}
+    register(replace(solver, features=features, lanes=lanes))
 
 
 def _load() -> None:

@@ -18,6 +18,7 @@ from opweave.problems.spec import FrozenDict
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.side_by_side.lead import run_solver
 
 logger = logging.getLogger("opweave")
 
@@ -61,9 +62,13 @@ def solve(
     seed
         Seed of everything random, a whole number from 0; the same seed gives the same result.
     threads
-        Threads of an engine.
+        How many cores to use: the threads of an engine; of ``auto`` and the searches, processes of this machine that
+        work in different ways side by side and share what they find and prove. With one thread, the same seed gives
+        the same run.
     executor
-        Where independent sub-problems run; any ``concurrent.futures.Executor``.
+        Where more ways to work on the problem run beside this process, any ``concurrent.futures.Executor``: the pools
+        of the standard library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks
+        that have begun when the solve ends go on for some seconds.
     start
         A valid solution to improve on.
     extend
@@ -134,7 +139,7 @@ def solve(
 def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     try:
-        return solver.run(problem, run)
+        return run_solver(problem, solver, run)
     except ContradictionError as error:
         return Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:

@@ -20,7 +20,7 @@ import numpy as np
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
@@ -70,6 +70,8 @@ class PeakSearch:
         The operator whose step proves the bound, if one does.
     lucky_sign
         The end from which the last search that decided something began; tried first.
+    signs
+        The ends from which searches begin.
     """
 
     problem: MemoryOrdering
@@ -82,6 +84,7 @@ class PeakSearch:
     bound: int = 0
     bounding_operator: str | None = None
     lucky_sign: int = BACKWARD
+    signs: tuple[int, ...] = (BACKWARD, -BACKWARD)
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
 
@@ -183,8 +186,19 @@ class PeakSearch:
                 return False
             budget = min(2 * budget, most)
 
+    def catch_up(self) -> None:
+        """Take in the best order and bound of the lanes beside this one."""
+        if self.run.exchange is None:
+            return
+        self.run.take_in()
+        if isinstance(self.run.best, Ordering) and self.run.objective is not None and self.run.objective < self.peak:
+            self.best, self.peak = self.instance.positions(self.run.best), int(self.run.objective)
+        if self.run.bound is not None and self.run.bound > self.bound:
+            self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
+
     def settled(self) -> bool:
         """Whether there is nothing left to do, or no time to do it."""
+        self.catch_up()
         return self.closed or self.hopeless or self.run.should_stop()
 
     def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
@@ -227,7 +241,7 @@ class PeakSearch:
     def _decide(self, net: Net, floor: int, budget: int) -> Decision:
         """Search from both ends; an order that is found becomes the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
-        for sign in (self.lucky_sign, -self.lucky_sign):
+        for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():

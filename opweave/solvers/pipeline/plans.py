@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.graph_arrays import IntArray
+from opweave.problems.pipeline import Stages
 from opweave.solvers.run import Run
 
 
@@ -33,6 +34,16 @@ class Plan:
 def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
     """The plan that a walk without repetitions is."""
     return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
+
+
+def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
+    """A valid solution as points and devices."""
+    place = {position: point for point, position in enumerate(instance.position.tolist())}
+    ends, done = [], 0
+    for stage in stages.stages:
+        done += len(stage.operators)
+        ends.append(place[done])
+    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
 
 
 def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:

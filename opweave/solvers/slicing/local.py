@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
 from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.solution import Solution
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
@@ -50,7 +51,10 @@ STALE_ROUNDS = 60
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it."""
+    """The best plan of one instance and the ways to improve it.
+
+    ``caught`` is the last plan that was taken in from another lane.
+    """
 
     problem: Slicing
     instance: SlicingInstance
@@ -58,6 +62,7 @@ class LocalSearch:
     run: Run
     best: Plan | None = None
     nearest: Plan | None = None
+    caught: Solution | None = None
 
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
@@ -69,6 +74,15 @@ class LocalSearch:
         self.best = plan
         report(self.instance, plan, self.run)
         return True
+
+    def catch_up(self) -> None:
+        """Take in the best plan of the lanes beside this one."""
+        best, known = self.run.best, self.run.objective
+        if self.run.exchange is None or known is None or best is self.caught:
+            return
+        self.caught = best
+        if isinstance(best, Slices) and (self.best is None or known < self.best.seconds):
+            self.consider(judged(self.net, *self.instance.plan(best)))
 
     def floors(self) -> list[Plan]:
         """Judge every plan that needs no search."""
@@ -142,6 +156,7 @@ class LocalSearch:
             and (count is None or number < (count if self.best else SEARCH_ROUNDS))
             and not self.run.should_stop()
         ):
+            self.catch_up()
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
