@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -84,7 +85,7 @@ class PeakSearch:
     bound: int = 0
     bounding_operator: str | None = None
     lucky_sign: int = BACKWARD
-    signs: tuple[int, ...] = (BACKWARD, -BACKWARD)
+    signs: ClassVar[tuple[int, ...]] = (BACKWARD, -BACKWARD)
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
 
@@ -174,17 +175,21 @@ class PeakSearch:
         while True:
             if budget > small >= budget // 2:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
-            self._probe(self.bound, budget)
-            if budget <= small:
-                self._divide(budget, self._probe)
-            else:
-                self._undercut(budget)
-                self._divide(budget, self._tighten)
+            self._turn(budget, easy=budget <= small)
             if self.settled():
                 return True
             if budget == most:
                 return False
             budget = min(2 * budget, most)
+
+    def _turn(self, budget: int, *, easy: bool) -> None:
+        """One budget: at the bound, then inside the gap and just below the incumbent."""
+        self._probe(self.bound, budget)
+        if easy:
+            self._divide(budget, self._probe)
+        else:
+            self._undercut(budget)
+            self._divide(budget, self._tighten)
 
     def catch_up(self) -> None:
         """Take in the best order and bound of the lanes beside this one."""
@@ -264,7 +269,13 @@ def only_arcs(problem: MemoryOrdering) -> bool:
     return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
 
 
-def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+def minimise_peak(
+    problem: MemoryOrdering,
+    instance: OrderingInstance,
+    run: Run,
+    most_states: int,
+    kind: type[PeakSearch] | None = None,
+) -> Outcome:
     """Run the whole road on an instance.
 
     Parameters
@@ -275,8 +286,10 @@ def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         Where incumbents and bounds go.
     most_states
         Largest number of states that one search may expand.
+    kind
+        Which search; None for the one that does everything.
     """
-    peaks = PeakSearch(problem, instance, run)
+    peaks = (kind or PeakSearch)(problem, instance, run)
     peaks.start()
     if not (peaks.closed or run.should_stop()):
         peaks.cut()  # first, since it names the operator that makes a limit infeasible

@@ -77,8 +77,17 @@ def _ceiling(problem: MemoryOrdering) -> int:
     return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
 
 
-def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, starts: Sequence[IntArray]) -> None:
-    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best."""
+def improve_total(
+    problem: MemoryOrdering,
+    instance: OrderingInstance,
+    run: Run,
+    starts: Sequence[IntArray],
+    seed: int | tuple[int, int] | None = None,
+) -> None:
+    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best.
+
+    The kicks are drawn from the run's seed, or from another one.
+    """
     net = net_of(instance)
     ceiling = _ceiling(problem)
     run.enter("local search")
@@ -91,12 +100,14 @@ def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         if run.should_stop():
             return
     if best is not None and len(best) > 1:
-        _kick(net, instance, best, ceiling, run)
+        _kick(net, instance, best, ceiling, run, run.seed if seed is None else seed)
 
 
-def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run) -> None:
+def _kick(
+    net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, seed: int | tuple[int, int]
+) -> None:
     """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
-    rng = np.random.default_rng(run.seed)
+    rng = np.random.default_rng(seed)
     value = total(net, best)
     for _ in range(KICKS):
         if run.should_stop():

@@ -1,0 +1,121 @@
+"""What runs side by side for memory ordering: peaks from above and from below, totals by search and by bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.solvers.memory_ordering.auto import ENGINE_OPERATORS, UNTIMED_WORK
+from opweave.solvers.memory_ordering.bounds import step_bound, upper_keys
+from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.net import BACKWARD, net_of
+from opweave.solvers.memory_ordering.totals import improve_total, report_greedy_totals, total_bound
+from opweave.solvers.registry import find_solver, run_side_by_side
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lane
+
+HOME = "opweave.solvers.memory_ordering"
+
+UNTIMED_ROUNDS = 3
+"""Rounds of kicks without a time limit."""
+
+ENGINE_SECONDS = 10.0
+"""For the integer program, where there is no time limit."""
+
+
+class SharedPeaks(PeakSearch):
+    """A peak search beside another; each takes every second operator's cut, and begins at another end."""
+
+    first_cut: ClassVar[int] = 0
+
+    def cut(self) -> None:
+        """The largest L2 bound of every second operator, by decreasing keys."""
+        self.run.enter("minimum cuts")
+        self.keys = upper_keys(self.net, self.orders)
+        for v in np.argsort(-self.keys, kind="stable")[self.first_cut :: 2].tolist():
+            if self.keys[v] <= self.bound or self.settled():
+                return
+            self.keys[v] = step_bound(self.net, v).value
+            if self.keys[v] > self.bound:
+                self.bounding_operator = self.instance.names[v]
+                self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+
+
+class FromAbove(SharedPeaks):
+    """Improves the incumbent first; states from the back."""
+
+    signs = (BACKWARD,)
+
+    def _turn(self, budget: int, *, easy: bool) -> None:
+        self._undercut(budget)
+        self._divide(budget, self._probe if easy else self._tighten)
+        if not self.settled():
+            self._probe(self.bound, budget)
+
+
+class FromBelow(SharedPeaks):
+    """Lifts the bound first; states from the front."""
+
+    signs = (-BACKWARD,)
+    first_cut = 1
+
+
+def lanes(problem: MemoryOrdering, run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``auto``."""
+    if run.time_limit is not None or problem.objective == "total":
+        return exact_lanes(problem, run)
+    states = min(MOST_STATES, UNTIMED_WORK // max(1, len(problem.graph.operators)))
+    return tuple(replace(lane, options={"max_states": states}) for lane in exact_lanes(problem, run))
+
+
+def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``exact``."""
+    if not only_arcs(problem):
+        return (Lane(f"{HOME}.auto:solve_auto"),)
+    if problem.objective == "peak":
+        return Lane(f"{HOME}.lanes:from_above"), Lane(f"{HOME}.lanes:from_below")
+    first = "auto:solve_auto" if problem.limit_bytes is not None else "lanes:search_total"
+    return Lane(f"{HOME}.{first}"), Lane(f"{HOME}.lanes:bound_total")
+
+
+def from_above(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: better and better orders."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromAbove)
+
+
+def from_below(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: a better and better bound."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBelow)
+
+
+def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Totals: greedy orders, local search, kicks until the end."""
+    instance = lower(problem)
+    starts = report_greedy_totals(problem, instance, run)
+    number = 0
+    while not run.should_stop() and (run.time_limit is not None or number < UNTIMED_ROUNDS):
+        improve_total(problem, instance, run, starts, (run.seed, number) if number else None)
+        starts = [instance.positions(run.best)] if isinstance(run.best, Ordering) else starts
+        number += 1
+    return Outcome(run.termination())
+
+
+def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Totals: the sum of least footprints, the integer program where it is not too large, the state search."""
+    instance = lower(problem)
+    report_greedy_totals(problem, instance, run)
+    run.enter("minimum cuts")
+    run.proved(*total_bound(net_of(instance), run.should_stop))
+    if instance.operators <= ENGINE_OPERATORS and not run.should_stop():
+        with run.share(1.0, ENGINE_SECONDS):
+            find_solver(problem, "highs").run(problem, run)
+    return Outcome(run.termination()) if run.should_stop() else solve_btsearch(problem, run)
+
+
+run_side_by_side(MemoryOrdering.kind, "auto", lanes)
+run_side_by_side(MemoryOrdering.kind, "exact", exact_lanes)
