@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -30,6 +31,12 @@ POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
 COMMAND = "from opweave.solvers.engines.child import serve; serve()"
+
+PLACE = "OPWEAVE_PLACE"
+"""Variable of a child's environment: which of several processes at work side by side it belongs to."""
+
+place: ContextVar[int | None] = ContextVar("place", default=None)
+"""What children that this thread starts are told of it; None tells them what this process was told, if anything."""
 
 Send = Callable[[object], None]
 """What the child's function calls to send a message."""
@@ -130,6 +137,9 @@ def run_in_child(
 def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
     """Start a fresh Python with pipes to it, in a process group of its own; ``folder`` is for its temporary files."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder}
+    number = place.get()
+    if number is not None:
+        environment[PLACE] = str(number)
     return subprocess.Popen(
         [sys.executable, "-c", command],
         stdin=subprocess.PIPE,

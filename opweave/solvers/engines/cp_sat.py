@@ -17,7 +17,7 @@ from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
+from opweave.solvers.engines.child import PLACE, ChildLimits, Send, run_in_child
 from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer, News, memory_limit, package_version
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge
@@ -261,7 +261,7 @@ def _keep_to(cores: int) -> bool:
     if not hasattr(os, "sched_setaffinity"):
         return False
     allowed = sorted(os.sched_getaffinity(0))
-    first = os.getpid() % len(allowed)  # not the same ones for all children
+    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # not the same ones for all children
     os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
     return True
 

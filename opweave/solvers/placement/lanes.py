@@ -23,8 +23,11 @@ HOME = "opweave.solvers.placement"
 SMALL = 60
 """Operators up to which an engine gets all cores once the others have done their part."""
 
-UNITS_SHARE, UNTIMED_SECONDS = 0.45, 20.0
-"""Of the time: plans of equal units, before local search; seconds where there is no limit."""
+UNITS_SHARE, SEARCH_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 20.0
+"""Of the time that is left: plans of equal units, then local search; seconds where there is no limit."""
+
+FIRST_ROUNDS = 1
+"""Rounds of annealing before a lane helps with the modules."""
 
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
@@ -38,26 +41,24 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
 
 
 def search(problem: Placement, run: Run) -> Outcome:
-    """Plans only: lists, equal units, annealing until the end."""
+    """Plans first: lists, equal units, a round of annealing; then help with the modules, and annealing to the end."""
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)
     if not run.should_stop():
-        _anneal(search)
+        with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
+            _anneal(search, FIRST_ROUNDS)
+    _decompose(search)
+    _anneal(search)
     return _ended(problem, run)
 
 
 def bound(problem: Placement, run: Run) -> Outcome:
     """Bounds and decomposition while they have something left to try, then annealing."""
     search = _with_lists(problem, run)
-    if search.instance.operators and not run.should_stop():
-        work = decompose(problem, search.instance, run)
-        while not run.should_stop() and work.open():
-            work.learn()
-            work.advance()
-    if not run.should_stop():
-        _anneal(search)
+    _decompose(search)
+    _anneal(search)
     return _ended(problem, run)
 
 
@@ -84,10 +85,23 @@ def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     return search
 
 
-def _anneal(search: LocalSearch) -> None:
+def _decompose(search: LocalSearch) -> None:
+    """Bounds and plans module by module, together with all lanes that have come to this."""
+    run = search.run
+    if not search.instance.operators or run.should_stop():
+        return
+    work = decompose(search.problem, search.instance, run)
+    while not run.should_stop() and work.open():
+        work.learn()
+        work.advance()
+
+
+def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
+    if search.run.should_stop():
+        return
     if isinstance(search.run.best, Schedule):
         search.consider_schedule(search.run.best)
-    search_from(search, rounds=UNTIMED_ROUNDS if search.run.time_limit is None else None)
+    search_from(search, rounds=UNTIMED_ROUNDS if rounds is None and search.run.time_limit is None else rounds)
 
 
 def _ended(problem: Placement, run: Run) -> Outcome:

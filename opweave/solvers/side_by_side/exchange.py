@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from opweave.problems.solution import Solution
 
+Key = tuple[str | int, ...]
+"""What a fact is about: names and numbers that mean the same to all lanes of a problem."""
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -29,7 +32,15 @@ class Proved:
     source: str
 
 
-News = Found | Proved
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What a lane has worked out that another would otherwise work out again; ``value`` is None while it is at it."""
+
+    key: Key
+    value: object | None
+
+
+News = Found | Proved | Fact
 Listener = Callable[[News], None]
 
 
@@ -50,15 +61,18 @@ class Exchange:
         self._lock = threading.Lock()
         self._found: Found | None = None
         self._proved: Proved | None = None
-        self._waiting: dict[type, News] = {}
+        self._waiting: dict[type, Found | Proved] = {}
         self._listeners: list[Listener] = []
+        self._facts: dict[Key, object | None] = {}
+        self._from_elsewhere: list[Key] = []
         self.called_off = False
 
     def listen(self, listener: Listener) -> None:
         """Have a listener told of the best so far and of all that is better, in whatever thread it is heard."""
         with self._lock:
             self._listeners.append(listener)
-            known = [news for news in (self._found, self._proved) if news is not None]
+            known: list[News] = [news for news in (self._found, self._proved) if news is not None]
+            known += [Fact(key, value) for key, value in self._facts.items()]
         for news in known:
             listener(news)
 
@@ -75,9 +89,12 @@ class Exchange:
         """Put in what another process found or proved, and spread it to all but its sender."""
         if self._spread(news, sender):
             with self._lock:
-                self._waiting[type(news)] = news
+                if isinstance(news, Fact):
+                    self._from_elsewhere.append(news.key)
+                else:
+                    self._waiting[type(news)] = news
 
-    def take(self) -> list[News]:
+    def take(self) -> list[Found | Proved]:
         """What has been heard since the last time: the best solution, the best bound."""
         if not self._waiting:
             return []
@@ -85,6 +102,19 @@ class Exchange:
             taken = list(self._waiting.values())
             self._waiting.clear()
         return taken
+
+    def claim(self, key: Key) -> bool:
+        """Say that this lane works something out now; False where another lane has begun or done it."""
+        return self._spread(Fact(key, None))
+
+    def fact(self, key: Key) -> object | None:
+        """What a lane has worked out; None while none has."""
+        return self._facts.get(key)
+
+    def facts_from(self, place: int) -> list[Fact]:
+        """What other lanes have worked out or begun, from a place in the order of their messages on."""
+        with self._lock:
+            return [Fact(key, self._facts[key]) for key in self._from_elsewhere[place:]]
 
     def call_off(self) -> None:
         """Have the run of this process stop."""
@@ -100,7 +130,11 @@ class Exchange:
     def _spread(self, news: News, sender: Listener | None = None) -> bool:
         """Keep and hand on what is better than all before; whether it is."""
         with self._lock:
-            if isinstance(news, Found):
+            if isinstance(news, Fact):
+                if news.key in self._facts and (news.value is None or self._facts[news.key] is not None):
+                    return False
+                self._facts[news.key] = news.value
+            elif isinstance(news, Found):
                 if self._found is not None and news.objective >= self._found.objective:
                     return False
                 self._found = news
@@ -117,13 +151,13 @@ class Exchange:
 class Outbox:
     """The latest news for one other process; a thread of its own sends it, so that no full pipe holds up a solver.
 
-    What is overtaken before it was sent is never sent.
+    A solution or bound that is overtaken before it was sent is never sent.
     """
 
     def __init__(self, send: Callable[[News], None]) -> None:
         self._send = send
         self._changed = threading.Condition()
-        self._waiting: dict[type, News] = {}
+        self._waiting: dict[type | Key, News] = {}
         self._closed = False
         self._thread = threading.Thread(target=self._run, daemon=True, name="opweave-outbox")
         self._thread.start()
@@ -131,7 +165,7 @@ class Outbox:
     def put(self, news: News) -> None:
         """Send news soon."""
         with self._changed:
-            self._waiting[type(news)] = news
+            self._waiting[news.key if isinstance(news, Fact) else type(news)] = news
             self._changed.notify()
 
     def close(self, seconds: float | None = None) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
+from opweave.solvers.engines.child import place
 from opweave.solvers.registry import Solver
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
@@ -73,10 +74,12 @@ def _with_team(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: E
 def _on_cores(run: Run, cores: int) -> Iterator[None]:
     """Have the engines of a lane use so many cores; the others belong to the other lanes."""
     whole, run.threads = run.threads, cores
+    before = place.set(0)
     try:
         yield
     finally:
         run.threads = whole
+        place.reset(before)
 
 
 def _with_executor(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: Exchange) -> Outcome:

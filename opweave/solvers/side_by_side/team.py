@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.child import kill_group, start_python
+from opweave.solvers.engines.child import kill_group, place, start_python
 from opweave.solvers.engines.frames import read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.side_by_side.exchange import Exchange, Found, Outbox, Proved
+from opweave.solvers.side_by_side.exchange import Exchange, News, Outbox
 from opweave.solvers.side_by_side.lane import Lane
 from opweave.solvers.side_by_side.worker import COMMAND, Ended, Task
 
@@ -61,7 +61,10 @@ class Team:
         self._closing = threading.Event()
         self._packed: bytes | None = None
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._threads = [threading.Thread(target=self._attend, args=(lane,), daemon=True) for lane in lanes]
+        self._threads = [
+            threading.Thread(target=self._attend, args=(lane, number), daemon=True)
+            for number, lane in enumerate(lanes, start=1)
+        ]
 
     def __enter__(self) -> Team:
         """Start."""
@@ -86,8 +89,9 @@ class Team:
         """Whether some lane is still at work."""
         return any(thread.is_alive() for thread in self._threads)
 
-    def _attend(self, lane: Lane) -> None:
+    def _attend(self, lane: Lane, number: int) -> None:
         """Keep a lane running until it ends."""
+        place.set(number)
         self._closing.wait(HEAD_START_SECONDS)
         for life in range(1, LIVES + 1):
             if self._closing.is_set():
@@ -162,7 +166,7 @@ class Team:
                 frame = read_frame(back)
                 if isinstance(frame, Ended):
                     return frame
-                assert isinstance(frame, Found | Proved)
+                assert isinstance(frame, News)
                 self._exchange.hear(frame, outbox.put)
         finally:
             self._exchange.leave(outbox.put)

@@ -89,13 +89,16 @@ class Block:
 
     def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
         """Raise a pair to a level, within the time."""
-        value = self._bound(a, b, level, time_limit)
+        self.learn(a, b, level, self.bound_of(a, b, level, time_limit))
+
+    def learn(self, a: int, b: int, level: int, value: float) -> None:
+        """Take note of a pair's bound of a level."""
         rows = slice(None) if not self.window.entry else slice(a, a + 1)
         columns = slice(None) if not self.window.exit else slice(b, b + 1)
         self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
         self.levels[rows, columns] = level
 
-    def _bound(self, a: int, b: int, level: int, time_limit: float) -> float:
+    def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
         """A bound of a level for two end devices."""
         known = float(self.values[a, b])
         if level == EXACT:
@@ -180,6 +183,10 @@ class Milestones:
     seconds: FloatArray
     modules: list[Module]
     windows: list[Window]
+
+    def blocks(self) -> list[Block]:
+        """All blocks, each once, in the order of the plan."""
+        return list({id(block): block for module in self.modules for block in module.blocks}.values())
 
     def value(self) -> float:
         """The bound."""
