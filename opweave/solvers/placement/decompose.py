@@ -73,8 +73,8 @@ TRIES = (
 )
 """What is tried in turn for a module and its end devices, with about the seconds that it takes."""
 
-AHEAD = 3
-"""How many tries ahead a lane goes at a module that another lane is at."""
+DETOURS = 8
+"""How many paths a lane looks at for a module that no other lane is at."""
 
 NODES_PER_SECOND = 150_000
 """About what the search does, so that it does not outlast the time."""
@@ -139,6 +139,10 @@ class Lengths:
     def _pair(self, a: int, b: int) -> tuple[int, int]:
         """End devices, 0 in place of an end that does not exist."""
         return a if self.window.entry else 0, b if self.window.exit else 0
+
+
+Way = tuple[Lengths, int, int]
+"""A module and its end devices."""
 
 
 class Decomposition:
@@ -255,7 +259,7 @@ class Decomposition:
         self._try(*self._claimed(ways))
         return True
 
-    def _ways(self) -> list[tuple[Lengths, int, int]]:
+    def _ways(self) -> list[Way]:
         """What a step may work on, modules and their end devices, the most promising first."""
         found: list[tuple[float, Lengths, int, int]] = []
         for (module, a, b), times in Counter(self.chain.module_path()).items():
@@ -268,17 +272,33 @@ class Decomposition:
                 found.append((gap, lengths, a, b))
         return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
 
-    def _claimed(self, ways: list[tuple[Lengths, int, int]]) -> tuple[Lengths, int, int]:
-        """The first way that no lane beside this one is at; where there is none, the next try at one of them."""
+    def _claimed(self, ways: list[Way]) -> Way:
+        """A way that no lane beside this one is at: on the shortest path, else on a path that avoids those.
+
+        Where there is none, the next try at one of them.
+        """
         exchange = self.run.exchange
         if exchange is None:
             return ways[0]
-        for ahead in range(AHEAD):
-            for lengths, a, b in ways:
-                number = min(int(lengths.tries[a, b]) + ahead, len(TRIES) - 1)
-                if exchange.claim(self._key(lengths, a, b, number)):
-                    lengths.tries[a, b] = number
-                    return lengths, a, b
+        before = [lengths.module.whole.copy() for lengths in self.lengths.values()]
+        other = ways
+        try:
+            for _ in range(DETOURS):
+                for way in other:
+                    if exchange.claim(self._key(*way, int(way[0].tries[way[1:]]))):
+                        return way
+                for lengths, a, b in other:
+                    lengths.prove(a, b, np.inf)
+                value = self.chain.value()
+                other = self._ways() if value < (self.run.objective or np.inf) else []
+        finally:
+            for lengths, whole in zip(self.lengths.values(), before, strict=True):
+                lengths.module.whole[:] = whole
+        for lengths, a, b in ways:
+            number = min(int(lengths.tries[a, b]) + 1, len(TRIES) - 1)
+            if exchange.claim(self._key(lengths, a, b, number)):
+                lengths.tries[a, b] = number
+                return lengths, a, b
         return ways[0]
 
     def _key(self, lengths: Lengths, a: int, b: int, number: int) -> Key:

@@ -12,10 +12,10 @@ from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
-from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Block, Milestones, milestones_of
+from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.bounds.together import raise_together
 from opweave.solvers.placement.net import Net
 from opweave.solvers.run import Run
-from opweave.solvers.side_by_side.division import divide
 
 ROUNDING = 1e-9
 """Relative allowance for sums in floating point."""
@@ -32,8 +32,6 @@ LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
 
 Report = Callable[[float, str], None]
-Pair = tuple[Block, int, int]
-"""A block of windows and its end devices."""
 
 
 class Best:
@@ -104,21 +102,21 @@ def quick_bounds(instance: PlacementInstance, net: Net, best: Best) -> None:
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
     """Raise windows on the shortest path to a level until none is left there or time is up."""
     run.enter(f"milestones: {PROGRAMS[level]} programs")
-    number = {id(block): index for index, block in enumerate(chain.blocks())}
     most = LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM
 
-    def work(pair: Pair) -> float:
-        block, a, b = pair
+    def seconds() -> float:
         left = run.remaining()
-        return block.bound_of(a, b, level, most if left is None else min(left, most))
+        return most if left is None else min(left, most)
 
-    def learn(pair: Pair, value: float) -> None:
-        block, a, b = pair
-        block.learn(a, b, level, value)
-
+    if run.exchange is not None:
+        raise_together(chain, level, run, run.exchange, lambda: report(chain.value(), "milestones"), seconds)
+        return
     while True:
         pairs = chain.open_pairs(level)
-        divide(run, pairs, key=lambda pair: ("block", number[id(pair[0])], *pair[1:], level), work=work, learn=learn)
-        if not pairs or run.should_stop():
+        for block, a, b in pairs:
+            if run.should_stop():
+                return
+            block.lift(a, b, level, seconds())
+        if not pairs:
             return
         report(chain.value(), "milestones")

@@ -93,10 +93,17 @@ class Block:
 
     def learn(self, a: int, b: int, level: int, value: float) -> None:
         """Take note of a pair's bound of a level."""
-        rows = slice(None) if not self.window.entry else slice(a, a + 1)
-        columns = slice(None) if not self.window.exit else slice(b, b + 1)
+        rows, columns = self.rows(a), self.columns(b)
         self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
         self.levels[rows, columns] = level
+
+    def rows(self, a: int) -> slice:
+        """Rows of the table that a first device stands for: all of them where the window has no first operator."""
+        return slice(a, a + 1) if self.window.entry else slice(None)
+
+    def columns(self, b: int) -> slice:
+        """Columns of the table that a last device stands for."""
+        return slice(b, b + 1) if self.window.exit else slice(None)
 
     def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
         """A bound of a level for two end devices."""
