@@ -254,9 +254,10 @@ class Decomposition:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
         self._absorb()
         ways = self._ways()
-        if not ways:
+        way = self._claimed(ways) if ways else None
+        if way is None:
             return False
-        self._try(*self._claimed(ways))
+        self._try(*way)
         return True
 
     def _ways(self) -> list[Way]:
@@ -272,10 +273,10 @@ class Decomposition:
                 found.append((gap, lengths, a, b))
         return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
 
-    def _claimed(self, ways: list[Way]) -> Way:
+    def _claimed(self, ways: list[Way]) -> Way | None:
         """A way that no lane beside this one is at: on the shortest path, else on a path that avoids those.
 
-        Where there is none, the next try at one of them.
+        Where there is none, the next try at one of them; None where that is taken, too.
         """
         exchange = self.run.exchange
         if exchange is None:
@@ -299,7 +300,7 @@ class Decomposition:
             if exchange.claim(self._key(lengths, a, b, number)):
                 lengths.tries[a, b] = number
                 return lengths, a, b
-        return ways[0]
+        return None
 
     def _key(self, lengths: Lengths, a: int, b: int, number: int) -> Key:
         return "module", list(self.lengths).index(id(lengths.module)), a, b, number

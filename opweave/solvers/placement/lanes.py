@@ -86,12 +86,16 @@ def _with_lists(problem: Placement, run: Run) -> LocalSearch:
 
 
 def _decompose(search: LocalSearch) -> None:
-    """Bounds and plans module by module, together with all lanes that have come to this."""
+    """Bounds and plans module by module, together with all lanes that have come to this.
+
+    While the others are at all that is left, a lane anneals.
+    """
     run = search.run
     if not search.instance.operators or run.should_stop():
         return
     work = decompose(search.problem, search.instance, run)
     while not run.should_stop() and work.open():
+        _anneal(search, 1)
         work.learn()
         work.advance()
 

@@ -7,10 +7,14 @@ stop, so that a solver never sees its run change under its hands. What the solve
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from opweave.problems.solution import Solution
+
+TURN_SECONDS = 0.001
+"""How long other threads get to send or hear a claim."""
 
 Key = tuple[str | int, ...]
 """What a fact is about: names and numbers that mean the same to all lanes of a problem."""
@@ -64,6 +68,7 @@ class Exchange:
         self._waiting: dict[type, Found | Proved] = {}
         self._listeners: list[Listener] = []
         self._facts: dict[Key, object | None] = {}
+        self._claims: dict[Key, Listener | None] = {}
         self._from_elsewhere: list[Key] = []
         self.called_off = False
 
@@ -77,9 +82,11 @@ class Exchange:
             listener(news)
 
     def leave(self, listener: Listener) -> None:
-        """Tell a listener nothing more."""
+        """Tell a listener nothing more, and forget what it has begun and not ended."""
         with self._lock:
             self._listeners.remove(listener)
+            for key in [key for key, owner in self._claims.items() if owner == listener and self._facts[key] is None]:
+                del self._facts[key]
 
     def tell(self, news: News) -> None:
         """Spread what this process found or proved."""
@@ -104,8 +111,15 @@ class Exchange:
         return taken
 
     def claim(self, key: Key) -> bool:
-        """Say that this lane works something out now; False where another lane has begun or done it."""
-        return self._spread(Fact(key, None))
+        """Say that this lane works something out now; False where another lane has begun or done it.
+
+        Threads that listen and send get a moment before and after it: some engines let no other thread run.
+        """
+        time.sleep(TURN_SECONDS)
+        if not self._spread(Fact(key, None)):
+            return False
+        time.sleep(TURN_SECONDS)
+        return True
 
     def fact(self, key: Key) -> object | None:
         """What a lane has worked out; None while none has."""
@@ -114,7 +128,7 @@ class Exchange:
     def facts_from(self, place: int) -> list[Fact]:
         """What other lanes have worked out or begun, from a place in the order of their messages on."""
         with self._lock:
-            return [Fact(key, self._facts[key]) for key in self._from_elsewhere[place:]]
+            return [Fact(key, self._facts.get(key)) for key in self._from_elsewhere[place:]]
 
     def call_off(self) -> None:
         """Have the run of this process stop."""
@@ -134,6 +148,7 @@ class Exchange:
                 if news.key in self._facts and (news.value is None or self._facts[news.key] is not None):
                     return False
                 self._facts[news.key] = news.value
+                self._claims.setdefault(news.key, sender)
             elif isinstance(news, Found):
                 if self._found is not None and news.objective >= self._found.objective:
                     return False

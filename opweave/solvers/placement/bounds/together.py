@@ -68,8 +68,7 @@ def _key(number: dict[int, int], pair: Pair, level: int) -> Key:
 
 
 def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], bool]) -> Pair | None:
-    """A pair to raise that no other lane is at, or else the first on the path; None where all are raised."""
-    first: Pair | None = None
+    """A pair to raise that no other lane is at; None where all that matter are raised or about to be."""
     with _put_back() as barred:
         for _ in range(DETOURS):
             value = chain.value()
@@ -81,10 +80,9 @@ def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], 
                     return pair
             if not pairs:
                 break
-            first = first or pairs[0]
             for block, a, b in pairs:
                 barred(block)[block.rows(a), block.columns(b)] = math.inf
-    return first
+    return None
 
 
 @contextmanager
