@@ -27,8 +27,8 @@ ENGINE = "highs"
 ENGINE_CELLS = 40
 """Operators x devices x inputs up to which the integer program runs."""
 
-WHOLE_SHARE = 0.12
-"""Of the time: plans that do not split the batch, by placement's local search."""
+WHOLE_SHARE, QUICK_SHARE = 0.12, 0.02
+"""Of the time: plans that do not split the batch, by placement's local search; the quick bounds before a search."""
 
 UNTIMED_SECONDS = 20.0
 
@@ -49,6 +49,8 @@ def search(problem: BatchedMapping, run: Run) -> Outcome:
     search = _with_lists(problem, run)
     if search is None or run.should_stop():
         return _ended(run)
+    with run.share(QUICK_SHARE, QUICK_SHARE * UNTIMED_SECONDS):
+        quick_bounds(search.instance, search.reach, run)
     if never_splits(search.instance):
         return solve_whole(search_placement, problem, run)
     with run.share(WHOLE_SHARE, WHOLE_SHARE * UNTIMED_SECONDS):

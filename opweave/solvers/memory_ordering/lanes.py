@@ -10,11 +10,11 @@ import numpy as np
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.solvers.memory_ordering.auto import ENGINE_OPERATORS, UNTIMED_WORK
-from opweave.solvers.memory_ordering.bounds import step_bound, upper_keys
+from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
 from opweave.solvers.memory_ordering.net import BACKWARD, net_of
-from opweave.solvers.memory_ordering.totals import improve_total, report_greedy_totals, total_bound
+from opweave.solvers.memory_ordering.totals import CUT_OPERATORS, improve_total, report_greedy_totals, total_bound
 from opweave.solvers.registry import find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane
@@ -97,6 +97,8 @@ def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
     """Totals: greedy orders, local search, kicks until the end."""
     instance = lower(problem)
     starts = report_greedy_totals(problem, instance, run)
+    if instance.operators <= CUT_OPERATORS:
+        run.proved(int(forced_footprints(net_of(instance)).sum()), "sum of L1")
     number = 0
     while not run.should_stop() and (run.time_limit is not None or number < UNTIMED_ROUNDS):
         improve_total(problem, instance, run, starts, (run.seed, number) if number else None)

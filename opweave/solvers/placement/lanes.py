@@ -10,6 +10,7 @@ from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import Aids, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.bounds.best import Best, quick_bounds
+from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
@@ -43,6 +44,7 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
 def search(problem: Placement, run: Run) -> Outcome:
     """Plans first: lists, equal units, a round of annealing; then help with the modules, and annealing to the end."""
     search = _with_lists(problem, run)
+    Best(run).report(longest(search.net, reach_of(search.net)), "critical path")
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)

@@ -58,12 +58,17 @@ def with_seeds(function: str) -> Lanes:
     return lambda _problem, _run: (Lane(function),)
 
 
+def numbered(lanes: tuple[Lane, ...], number: int) -> Lane:
+    """A lane of an endless row: those given, then all of them again with other seeds, and so on."""
+    return lanes[number % len(lanes)].again(number // len(lanes))
+
+
 def spread(lanes: tuple[Lane, ...], places: int) -> tuple[Lane, ...]:
-    """As many lanes as there are places: those given, then all of them again with other seeds.
+    """As many lanes as there are places.
 
     Examples
     --------
     >>> [(lane.function, lane.shift) for lane in spread((Lane("search"), Lane("bound")), 3)]
     [('search', 0), ('bound', 0), ('search', 7919)]
     """
-    return tuple(lanes[place % len(lanes)].again(place // len(lanes)) for place in range(places))
+    return tuple(numbered(lanes, place) for place in range(places))

@@ -20,7 +20,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Termination
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, Found, News, Proved
-from opweave.solvers.side_by_side.lane import Lane, spread
+from opweave.solvers.side_by_side.lane import Lane, numbered
 
 logger = logging.getLogger("opweave")
 
@@ -101,17 +101,11 @@ def places_of(executor: Executor) -> int:
 
 @dataclass(eq=False)
 class Place:
-    """A worker's place in the executor: the lane it works on, how many rounds, how many failures in a row."""
+    """A worker's place in the executor: the number of its lane, how many rounds, how many failures in a row."""
 
-    lane: Lane
+    number: int
     rounds: int = 0
     failures: int = 0
-
-    def next_round(self) -> None:
-        """Go on with other random numbers."""
-        self.rounds += 1
-        self.failures = 0
-        self.lane = self.lane.again(1)
 
 
 class Rounds:
@@ -121,7 +115,9 @@ class Rounds:
         self, problem: Problem[Any, Any], lanes: tuple[Lane, ...], run: Run, exchange: Exchange, executor: Executor
     ) -> None:
         self.verdict: Outcome | None = None
-        self._problem, self._lanes, self._run = problem, lanes, run
+        self._problem, self._run = problem, run
+        self._lanes = (*lanes[1:], lanes[0])  # the first is closest to what runs here in any case
+        self._places = 1
         self._exchange, self._executor = exchange, executor
         self._known: dict[type, News] = {}
         self._closing = threading.Event()
@@ -156,7 +152,8 @@ class Rounds:
         except Exception as error:  # whatever a user's class raises
             logger.warning("the problem cannot be sent to an executor: %s", error)
             return
-        idle = [Place(lane) for lane in spread(self._lanes, places_of(self._executor))]
+        self._places = places_of(self._executor)
+        idle = [Place(number) for number in range(self._places)]
         while (idle or self._flying) and not self._closing.is_set():
             for place in idle:
                 self._hand_out(packed, place)
@@ -171,7 +168,7 @@ class Rounds:
         found, proved = self._known.get(Found), self._known.get(Proved)
         task = RoundTask(
             packed,
-            place.lane,
+            numbered(self._lanes, place.number),
             seconds if left is None else min(seconds, left),
             self._run.gap,
             self._run.seed,
@@ -208,7 +205,7 @@ class Rounds:
     def _failed(self, place: Place, error: BaseException) -> bool:
         """Count a failure; whether the place may go on."""
         place.failures += 1
-        logger.warning("a task of lane %s failed (%d of %d): %s", place.lane.function, place.failures, TRIES, error)
+        logger.warning("a task failed (%d of %d): %s", place.failures, TRIES, error)
         self._closing.wait(PAUSE_SECONDS)
         return place.failures < TRIES
 
@@ -221,7 +218,7 @@ class Rounds:
             self.verdict = report.outcome
             self._exchange.call_off()
             return False
-        place.next_round()
+        place.rounds, place.failures, place.number = place.rounds + 1, 0, place.number + self._places
         left = self._run.remaining()
         ended_by_itself = report.outcome.termination is not Termination.TIME_LIMIT
         if left is None or ended_by_itself:
