@@ -46,23 +46,26 @@ class SharedPeaks(PeakSearch):
                 self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
 
 
-class FromAbove(SharedPeaks):
-    """Improves the incumbent first; states from the back."""
+class FromBack(SharedPeaks):
+    """States from the back: on wide graphs the search that proves most."""
 
     signs = (BACKWARD,)
+
+
+class FromAbove(SharedPeaks):
+    """Improves the incumbent before it lifts the bound; states from the front first, which on some graphs proves all."""
+
+    first_cut = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lucky_sign = -BACKWARD
 
     def _turn(self, budget: int, *, easy: bool) -> None:
         self._undercut(budget)
         self._divide(budget, self._probe if easy else self._tighten)
         if not self.settled():
             self._probe(self.bound, budget)
-
-
-class FromBelow(SharedPeaks):
-    """Lifts the bound first; states from the front."""
-
-    signs = (-BACKWARD,)
-    first_cut = 1
 
 
 def lanes(problem: MemoryOrdering, run: Run) -> tuple[Lane, ...]:
@@ -78,19 +81,19 @@ def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
     if not only_arcs(problem):
         return (Lane(f"{HOME}.auto:solve_auto"),)
     if problem.objective == "peak":
-        return Lane(f"{HOME}.lanes:from_above"), Lane(f"{HOME}.lanes:from_below")
+        return Lane(f"{HOME}.lanes:from_back"), Lane(f"{HOME}.lanes:from_above")
     first = "auto:solve_auto" if problem.limit_bytes is not None else "lanes:search_total"
     return Lane(f"{HOME}.{first}"), Lane(f"{HOME}.lanes:bound_total")
 
 
+def from_back(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: the bound first."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBack)
+
+
 def from_above(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: better and better orders."""
+    """Peaks: the incumbent first."""
     return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromAbove)
-
-
-def from_below(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: a better and better bound."""
-    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBelow)
 
 
 def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
