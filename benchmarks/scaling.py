@@ -62,6 +62,7 @@ INSTANCES = (
     Instance(
         "peak, randomly wired, training", lambda: ow.MemoryOrdering(graph=torch_graph("randwire_ws32_c78.train")), 20
     ),
+    Instance("peak, 400 random, width 14", lambda: ow.MemoryOrdering(graph=layered_dag(400, 14, seed=5)), 20),
     Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 20),
     Instance(
         "total, hrnet training",

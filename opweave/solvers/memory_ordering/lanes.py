@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar
 
 import numpy as np
 
@@ -21,6 +20,9 @@ from opweave.solvers.side_by_side.lane import Lane
 
 HOME = "opweave.solvers.memory_ordering"
 
+CUTS = 8
+"""Minimum cuts that a lane claims at once."""
+
 UNTIMED_ROUNDS = 3
 """Rounds of kicks without a time limit."""
 
@@ -29,21 +31,33 @@ ENGINE_SECONDS = 10.0
 
 
 class SharedPeaks(PeakSearch):
-    """A peak search beside another; each takes every second operator's cut, and begins at another end."""
-
-    first_cut: ClassVar[int] = 0
+    """A peak search that divides the minimum cuts, and the floors to decide, with those beside it."""
 
     def cut(self) -> None:
-        """The largest L2 bound of every second operator, by decreasing keys."""
+        """The largest L2 bound, by decreasing keys; a lane takes some operators at a time."""
         self.run.enter("minimum cuts")
         self.keys = upper_keys(self.net, self.orders)
-        for v in np.argsort(-self.keys, kind="stable")[self.first_cut :: 2].tolist():
-            if self.keys[v] <= self.bound or self.settled():
+        order = np.argsort(-self.keys, kind="stable")
+        for first in range(0, len(order), CUTS):
+            if self.settled() or self.keys[order[first]] <= self.bound:
                 return
-            self.keys[v] = step_bound(self.net, v).value
-            if self.keys[v] > self.bound:
-                self.bounding_operator = self.instance.names[v]
-                self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+            exchange = self.run.exchange
+            if exchange is not None and not exchange.claim(("cuts", first)):
+                continue
+            for v in order[first : first + CUTS].tolist():
+                if self.keys[v] <= self.bound or self.run.should_stop():
+                    break
+                self.keys[v] = step_bound(self.net, v).value
+                if self.keys[v] > self.bound:
+                    self.bounding_operator = self.instance.names[v]
+                    self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+
+    def _tighten(self, floor: int, budget: int) -> bool:
+        """As ever, unless a lane beside this one is at it: what it decides will be heard."""
+        exchange = self.run.exchange
+        if exchange is not None and not exchange.claim(("floor", floor, budget)):
+            return False
+        return super()._tighten(floor, budget)
 
 
 class FromBack(SharedPeaks):
@@ -53,9 +67,7 @@ class FromBack(SharedPeaks):
 
 
 class FromAbove(SharedPeaks):
-    """Improves the incumbent before it lifts the bound; states from the front first, which on some graphs proves all."""
-
-    first_cut = 1
+    """Improves the incumbent before it lifts the bound; states from the front first, which proves some graphs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
