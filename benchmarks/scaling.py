@@ -42,7 +42,7 @@ def long_pipeline(devices: int, operators: int, seed: int) -> ow.Pipeline:
     """A chain cut into about 20 stages of unlike devices."""
     graph = random_chain(operators, seed)
     total = sum(parameter.bytes for parameter in graph.parameters) + sum(tensor.bytes for tensor in graph.tensors)
-    return unlike(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True)
+    return unlike(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
 
 
 INSTANCES = (
@@ -65,8 +65,8 @@ INSTANCES = (
     Instance("peak, 400 random, width 14", lambda: ow.MemoryOrdering(graph=layered_dag(400, 14, seed=5)), 20),
     Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 20),
     Instance(
-        "total, hrnet training",
-        lambda: ow.MemoryOrdering(graph=ow.load(GRAPHS / "nas/hrnet_w18_small_train.json.gz"), objective="total"),
+        "total, 100 random, width 10",
+        lambda: ow.MemoryOrdering(graph=layered_dag(100, 10, seed=2), objective="total"),
         20,
     ),
     Instance("batches of 16, 10 modules", lambda: stacked(Stack(modules=10, nodes=10), 16), 20),

@@ -195,6 +195,12 @@ class Run:
             else:
                 self.proved(news.bound, news.source)
 
+    def turn(self, what: str, number: int) -> int:
+        """The first number from ``number`` on that no lane with the same seed has taken for a round of something."""
+        while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
+            number += 1
+        return number
+
     def _settled_elsewhere(self) -> bool:
         """Whether others know enough to end this run."""
         return self.exchange is not None and (self.exchange.called_off or self.exchange.closed(self.gap))

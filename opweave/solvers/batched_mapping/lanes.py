@@ -105,11 +105,14 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
 def _anneal(search: BatchSearch) -> None:
     """Windows and annealing in turn."""
     run, modules = search.run, modules_of(search.instance, CHANNELS, least=WIDE)
-    rounds = 0
+    rounds = rolls = 0
     while search.best is not None and not run.should_stop() and (run.time_limit is not None or rounds < UNTIMED_ROUNDS):
         search.catch_up()
-        if rounds < ROLLS and len(modules) > 1:
-            roll(search, modules, rounds)
+        rolls = run.turn("windows", rolls) if rolls < ROLLS and len(modules) > 1 else ROLLS
+        if rolls < ROLLS:
+            roll(search, modules, rolls)
+            rolls += 1
+        rounds = run.turn("annealing", rounds)
         search.anneal_round(rounds)
         rounds += 1
 

@@ -106,8 +106,8 @@ class LocalSearch:
     def anneal_round(self) -> None:
         """The next round of annealing from the best plan."""
         self.run.enter("annealing")
-        number = self.rounds
-        self.rounds += 1
+        number = self.run.turn("annealing", self.rounds)
+        self.rounds = number + 1
         rng = np.random.default_rng((self.run.seed, number))
         effort = len(self.net.seconds) + len(self.net.source)
         longer = max(0, number - UNTIMED_ROUNDS) // 2

@@ -157,6 +157,7 @@ class LocalSearch:
             and not self.run.should_stop()
         ):
             self.catch_up()
+            number = self.run.turn("annealing", number)
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
