@@ -144,9 +144,11 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
     register(replace(solver, features=features, lanes=lanes))
 
 
-def _load() -> None:
-    for home in _HOMES:
-        importlib.import_module(home)
+def _load(kind: str | None = None) -> None:
+    """Import the solvers of one kind of problem, or of all: each takes a while."""
+    home = f"opweave.solvers.{kind}"
+    for each in [home] if home in _HOMES else _HOMES:
+        importlib.import_module(each)
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
@@ -177,7 +179,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     SolverNotAvailableError
         When it cannot run here; the message has the command that installs it.
     """
-    _load()
+    _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
