@@ -16,6 +16,7 @@ Examples
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
@@ -70,6 +71,7 @@ from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
 from opweave.problems.slicing import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Evaluation, Solution, Violation
+from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
@@ -78,6 +80,8 @@ if TYPE_CHECKING:
     from opweave.solvers.slicing.pareto import pareto_front
 
 __version__ = "0.1.0"
+
+logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
     "Batch",
@@ -137,6 +141,7 @@ __all__ = [
     "UnsupportedFeatureError",
     "Verification",
     "Violation",
+    "Warmed",
     "__version__",
     "calibrate",
     "clusters",
@@ -164,6 +169,7 @@ __all__ = [
     "trace_training",
     "verify",
     "vllm_partition",
+    "warm",
 ]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
-from opweave.solvers.solve import RELATIVE_TOLERANCE
+from opweave.solvers.run import RELATIVE_TOLERANCE
 
 SHOWN_VIOLATIONS = 10
 

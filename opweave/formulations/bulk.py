@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from opweave.formulations.formulation import InfeasibleError
 from opweave.problems.errors import LimitExceededError
 from opweave.problems.limits import Limits
 
@@ -18,12 +19,18 @@ if TYPE_CHECKING:
 
 ROWS_BETWEEN_CHECKS = 4096
 
+CONSTANT_TOLERANCE = 1e-8
+"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
+
 Terms = dict[int, float]
 """Coefficients of a linear expression by column."""
 
 
 class Rows:
     """One family of constraints, ``sum of coefficient * column <= upper`` or ``= upper``, collected as flat lists.
+
+    A row whose columns have cancelled out is decided here, for all programs alike: it is dropped where it holds, and
+    the problem has no solution where it does not.
 
     Examples
     --------
@@ -45,12 +52,30 @@ class Rows:
         return len(self._uppers)
 
     def at_most(self, terms: Terms, upper: float) -> None:
-        """Add one row ``sum terms <= upper``."""
-        self._add(terms, upper, equal=False)
+        """Add one row ``sum terms <= upper``.
+
+        Raises
+        ------
+        InfeasibleError
+            When there are no terms and ``upper`` is below 0.
+        """
+        if terms:
+            self._add(terms, upper, equal=False)
+        elif upper < -CONSTANT_TOLERANCE:
+            raise InfeasibleError
 
     def equal(self, terms: Terms, value: float) -> None:
-        """Add one row ``sum terms = value``."""
-        self._add(terms, value, equal=True)
+        """Add one row ``sum terms = value``.
+
+        Raises
+        ------
+        InfeasibleError
+            When there are no terms and ``value`` is not 0.
+        """
+        if terms:
+            self._add(terms, value, equal=True)
+        elif abs(value) > CONSTANT_TOLERANCE:
+            raise InfeasibleError
 
     def at_most_each(self, columns: NDArray[np.int64], coefficients: ArrayLike, upper: ArrayLike) -> None:
         """Add many rows of one length: shape (rows, terms); coefficients and ``upper`` (rows,) are broadcast."""
@@ -67,6 +92,16 @@ class Rows:
         self._coefficients.append(terms.values())
         self._uppers.append(upper)
         self._equal.append(equal)
+
+    def each(self) -> Iterator[tuple[dict[int, float], float, bool]]:
+        """Every row: its terms, its upper side, and whether that is the lower side, too."""
+        columns = list(chain.from_iterable(self._columns))
+        coefficients = list(chain.from_iterable(self._coefficients))
+        begin = 0
+        for length, upper, equal in zip(self._lengths, self._uppers, self._equal, strict=True):
+            end = begin + length
+            yield dict(zip(columns[begin:end], coefficients[begin:end], strict=True)), upper, equal
+            begin = end
 
     def add_to(
         self,

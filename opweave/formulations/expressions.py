@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from opweave.problems.constraints import Constraint, Precede
+from opweave.problems.constraints import Constraint, Precede, shares_meaning
 from opweave.problems.problem import Problem
 
 Expression = Callable[..., Any]
@@ -28,7 +28,10 @@ _EXPRESSIONS: dict[tuple[type[Constraint], str], Expression] = {}
 
 
 def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT], ExpressionT]:
-    """Register how ``target`` writes down a constraint; subclasses inherit it.
+    """Register how ``target`` writes down a constraint.
+
+    Subclasses inherit it, except those that override ``violations``: they mean something else and need an expression of
+    their own.
 
     Examples
     --------
@@ -51,9 +54,9 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
 
 
 def expression(constraint: type[Constraint], target: str) -> Expression | None:
-    """The function registered for a constraint type or the nearest of its bases; None when there is none."""
+    """The function registered for a constraint type or the nearest of its bases with its meaning; None without one."""
     for base in constraint.__mro__:
-        if (base, target) in _EXPRESSIONS:
+        if (base, target) in _EXPRESSIONS and shares_meaning(constraint, base):
             return _EXPRESSIONS[base, target]
     return None
 

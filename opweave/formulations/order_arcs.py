@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,14 @@ class ContradictionError(Exception):
     """The problem has no solution at all; the message says why in its words. ``solve`` reports it as infeasible."""
 
 
+def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
+    """Operators (before, after) that side constraints with an ``"order_arcs"`` expression ask for."""
+    for constraint in problem.constraints:
+        write = expression(type(constraint), "order_arcs")
+        if write is not None:
+            yield from write(problem, constraint)
+
+
 def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:
     """Direct predecessors of every operator, with those of all constraints that have an ``"order_arcs"`` expression.
 
@@ -24,12 +33,7 @@ def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:
         When the arcs and the data flow close a cycle; names it.
     """
     index = problem.graph.operator_index
-    arcs = [
-        (index[late], index[early])
-        for constraint in problem.constraints
-        if (write := expression(type(constraint), "order_arcs")) is not None
-        for early, late in write(problem, constraint)
-    ]
+    arcs = [(index[late], index[early]) for early, late in order_arcs(problem)]
     if not arcs:
         return before
     late, early = np.asarray(arcs, dtype=np.int64).T

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from opweave.problems.activity import Activity
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping_details import BatchedDetails
-from opweave.problems.device_replay import (
-    Arrival,
-    Event,
-    Line,
-    Need,
-    Route,
-    Work,
+from opweave.problems.device_play import (
+    Needs,
+    Reads,
+    Runs,
+    Sent,
+    bytes_moved,
+    codes,
     critical_path,
-    early_starts,
+    device_table,
+    device_timeline,
+    needless,
     overfull,
-    overlaps,
-    ranks,
-    sending,
-    table_of,
-    timelines,
+    positions_in,
+    route,
+    together,
+    transfer_times,
     unknown_ends,
-    wrong_times,
+    unlisted,
+    without_link,
 )
+from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
+from opweave.problems.timeline import Timeline
 
 if TYPE_CHECKING:
     from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
@@ -42,8 +48,10 @@ def replay(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Bat
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
-    played = _Replay(problem, solution)
-    return Evaluation(objective=played.makespan, violations=tuple(played.violations()), details=played.details())
+    played, held = play(problem, solution), problem.memory_by_device(solution)
+    broken, details = tuple(_violations(problem, solution, played, held)), _details(problem, played, held)
+    judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
+    return judged.with_timeline(played.timeline)
 
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
@@ -99,149 +107,167 @@ def _wrong_names(problem: BatchedMapping, sent: BatchTransfer) -> Iterator[Viola
     yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Need(Need):
-    """With the batch that reads, and the inputs that both batches have."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a schedule does: the timeline, and what it made necessary; ``listed`` transfers come first in ``sent``.
 
-    reader: Work
-    inputs: frozenset[int]
+    ``passed`` has the inputs of every need.
+    """
+
+    timeline: Timeline
+    runs: Runs
+    needs: Needs
+    passed: list[frozenset[int]]
+    sent: Sent
+    listed: int
 
 
-class _Replay:
-    """Runs every batch and transfer at the times of the schedule, and looks whether they could."""
+def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
+    """Run every batch and transfer at the times of the schedule; what is not listed starts when its tensor is there."""
+    runs = _runs(problem, solution)
+    needs, reads, passed = _needs(problem, solution)
+    listed = _listed(problem, solution, needs)
+    met = np.zeros(len(needs), dtype=bool)
+    met[listed.need[listed.need >= 0]] = True
+    sent = together(listed, unlisted(runs, needs, met))
+    lives = lifetimes_held(problem.graph, runs.operator, runs.device, runs.count, problem.memory)
+    timeline = device_timeline(problem.graph, problem.cluster, runs, sent, reads, lives, ports=False)
+    return Played(timeline, runs, needs, passed, sent, len(listed))
 
-    def __init__(self, problem: BatchedMapping, solution: BatchedSchedule) -> None:
-        self._problem, self._solution = problem, solution
-        self._rank = ranks(problem.graph)
-        self._inputs = {Work(batch.operator, batch.device): frozenset(batch.inputs) for batch in solution.batches}
-        self._runs: dict[Work, Event] = {}
-        for batch in solution.batches:
-            run = Work(batch.operator, batch.device)
-            lasts = problem.known_seconds[batch.operator][batch.device][len(batch.inputs)]
-            self._runs[run] = Activity(run, self._rank[batch.operator], batch.start, batch.start + lasts)
-        self.makespan = max((event.end for event in self._runs.values()), default=0.0)
-        self._tolerance = TIME_TOLERANCE * self.makespan
-        self._kept: list[tuple[Work, Work, str]] = []
-        self._needs: dict[Route, _Need] = {}
-        self._trace_data()
-        self._sent: dict[Route, list[tuple[Event, frozenset[int]]]] = {}
-        for sent in solution.transfers:
-            route = Route(sent.tensor, sent.consumer, sent.source, sent.target)
-            event = sending(problem.graph, self._rank, route, sent.start, sent.end)
-            self._sent.setdefault(route, []).append((event, frozenset(sent.inputs)))
-        self._unlisted = dict(self._delays())
 
-    def _trace_data(self) -> None:
-        """Follow every input along every tensor: which batch made it, and which one reads it."""
-        graph = self._problem.graph
-        by_operator: dict[str, list[Work]] = {}
-        for run in self._inputs:
-            by_operator.setdefault(run.operator, []).append(run)
-        for op in graph.operators:
-            for tensor in dict.fromkeys(op.inputs):
-                producer = graph.producer.get(tensor)
-                for made in by_operator[producer] if producer is not None else ():
-                    for reader in by_operator[op.id]:
-                        shared = self._inputs[made] & self._inputs[reader]
-                        if shared and made.device == reader.device:
-                            self._kept.append((made, reader, tensor))
-                        elif shared:
-                            self._need(tensor, made, reader, shared)
+def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
+    known, index, batches = problem.known_seconds, problem.cluster.device_index, solution.batches
+    start = np.asarray([batch.start for batch in batches], dtype=np.float64)
+    lasts = [known[batch.operator][batch.device][len(batch.inputs)] for batch in batches]
+    return Runs(
+        operator=np.asarray([problem.graph.operator_index[batch.operator] for batch in batches], dtype=np.int64),
+        device=np.asarray([index[batch.device] for batch in batches], dtype=np.int64),
+        start=start,
+        end=start + np.asarray(lasts, dtype=np.float64),
+        count=np.asarray([len(batch.inputs) for batch in batches], dtype=np.int64),
+    )
 
-    def _need(self, tensor: str, made: Work, reader: Work, inputs: frozenset[int]) -> None:
-        size = self._problem.graph.tensors[self._problem.graph.tensor_index[tensor]].bytes * len(inputs)
-        seconds = self._problem.transfer_seconds(tensor, len(inputs), made.device, reader.device)
-        route = Route(tensor, reader.operator, made.device, reader.device)
-        self._needs[route] = _Need(made, size, seconds, reader, inputs)
 
-    def _delays(self) -> Iterator[tuple[Route, Event]]:
-        """Every transfer starts the moment its tensor is there, listed or not."""
-        for route, need in self._needs.items():
-            if need.seconds is not None:
-                made = self._runs[need.producer].end
-                yield route, sending(self._problem.graph, self._rank, route, made, made + need.seconds)
+def _needs(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[Needs, Reads, list[frozenset[int]]]:
+    """Follow every input along every tensor: which batch made it, and which one reads it."""
+    graph, index = problem.graph, problem.cluster.device_index
+    inputs = [frozenset(batch.inputs) for batch in solution.batches]
+    device = [index[batch.device] for batch in solution.batches]
+    by_operator: dict[int, list[int]] = {}
+    for run, batch in enumerate(solution.batches):
+        by_operator.setdefault(graph.operator_index[batch.operator], []).append(run)
+    reads: list[tuple[int, int, int, int]] = []
+    needs: list[tuple[int, int, int, int, int]] = []
+    passed: list[frozenset[int]] = []
+    arrays = graph.arrays
+    for v in range(len(graph.operators)):
+        for tensor in arrays.reads[v].tolist():
+            producer = int(arrays.producer[tensor])
+            for made in by_operator[producer] if producer >= 0 else ():
+                for reader in by_operator[v]:
+                    shared = inputs[made] & inputs[reader]
+                    if not shared:
+                        continue
+                    crosses = device[made] != device[reader]
+                    reads.append((reader, tensor, made, len(needs) if crosses else -1))
+                    if crosses:
+                        needs.append((tensor, v, device[made], device[reader], made))
+                        passed.append(shared)
+    tensor_, reader_, source, target, maker = np.asarray(needs, dtype=np.int64).reshape(len(needs), 5).T
+    count = np.asarray([len(shared) for shared in passed], dtype=np.int64)
+    size = arrays.tensor_bytes[tensor_]
+    seconds = transfer_times(problem.cluster, source, target, _moved(problem, size, count))
+    found = Needs(tensor_, reader_, source, target, maker, size, count, ~np.isnan(seconds), seconds)
+    return found, Reads(*np.asarray(reads, dtype=np.int64).reshape(len(reads), 4).T), passed
 
-    def violations(self) -> Iterator[Violation]:
-        """Whatever is wrong, rule by rule."""
-        for batch in self._solution.batches:
-            lasts = self._runs[Work(batch.operator, batch.device)]
-            off = abs(lasts.end - batch.end)
-            if off > self._tolerance:
-                message = (
-                    f"the batch of {batch.operator!r} on {batch.device!r} takes {lasts.end - lasts.start:.6g} s, not "
-                    f"{batch.end - batch.start:.6g} s"
-                )
-                yield Violation(rule="duration", message=message, excess=off)
-        yield from self._wrong_transfers()
-        yield from early_starts(self._arrivals(), self._runs, self._tolerance)
-        for device, runs in self._timelines.items():
-            yield from overlaps("overlap", f"device {device!r} runs", runs, self._tolerance)
-        yield from overfull(self._problem.cluster, self._memory)
 
-    def _wrong_transfers(self) -> Iterator[Violation]:
-        """A link for every need; of what is listed none needless, each as long as it takes and after its producer."""
-        for route, need in self._needs.items():
-            if need.seconds is None:
-                yield Violation(rule="no_link", message=f"no link or chain of links can carry {route}")
-        for route, listed in self._sent.items():
-            wanted = self._needs.get(route)
-            if wanted is None:
-                yield Violation(rule="transfer", message=f"nobody needs {route}")
-                continue
-            if len(listed) > 1:
-                yield Violation(rule="transfer", message=f"the schedule sends {route} {len(listed)} times")
-            for event, inputs in listed:
-                if inputs != wanted.inputs:
-                    message = f"{route} carries {_inputs(sorted(inputs))}, not {_inputs(sorted(wanted.inputs))}"
-                    yield Violation(rule="transfer", message=message)
-                made = self._runs[wanted.producer]
-                yield from wrong_times(event, made, wanted.seconds, self._tolerance)
+def _moved(problem: BatchedMapping, size: IntArray, count: IntArray) -> FloatArray:
+    """Bytes that a transfer's time is counted for."""
+    inputs = count if problem.transfers == "delay" else np.ones_like(count)
+    return size.astype(np.float64) * inputs
 
-    def _arrivals(self) -> Iterator[Arrival]:
-        """Batch, tensor that it reads, and what must have ended before it may start."""
-        for made, reader, tensor in self._kept:
-            yield Arrival(reader, tensor, [self._runs[made]])
-        for route, need in self._needs.items():
-            listed = [event for event, _ in self._sent.get(route, ())]
-            unlisted = [self._unlisted[route]] if route in self._unlisted else []
-            yield Arrival(need.reader, route.tensor, [*listed, *unlisted, self._runs[need.producer]])
 
-    @cached_property
-    def _timelines(self) -> dict[str, list[Event]]:
-        return timelines(self._problem.cluster, self._runs.values())
+def _listed(problem: BatchedMapping, solution: BatchedSchedule, needs: Needs) -> Sent:
+    graph, index = problem.graph, problem.cluster.device_index
+    transfers = solution.transfers
+    rows = [
+        (graph.tensor_index[sent.tensor], graph.operator_index[sent.consumer], index[sent.source], index[sent.target])
+        for sent in transfers
+    ]
+    columns = np.asarray(rows, dtype=np.int64).reshape(len(rows), 4).T
+    known = codes(graph, problem.cluster, needs.tensor, needs.reader, needs.source, needs.target)
+    need = positions_in(known, codes(graph, problem.cluster, *columns))
+    maker = np.full(len(rows), -1, dtype=np.int64)
+    maker[need >= 0] = needs.maker[need[need >= 0]]
+    tensor, reader, source, target = columns
+    return Sent(
+        tensor=tensor,
+        reader=reader,
+        source=source,
+        target=target,
+        start=np.asarray([sent.start for sent in transfers], dtype=np.float64),
+        end=np.asarray([sent.end for sent in transfers], dtype=np.float64),
+        need=need,
+        maker=maker,
+        count=np.asarray([len(sent.inputs) for sent in transfers], dtype=np.int64),
+    )
 
-    @cached_property
-    def _memory(self) -> dict[str, int]:
-        return dict(self._problem.memory_by_device(self._solution))
 
-    def details(self) -> BatchedDetails:
-        """Everything that can be measured."""
-        ends: dict[str, float] = {}
-        for run, event in self._runs.items():
-            ends[run.operator] = max(ends.get(run.operator, 0.0), event.end)
-        return BatchedDetails(
-            makespan=self.makespan,
-            inputs_per_second=self._problem.batch / self.makespan if self.makespan > 0 else None,
-            ends=FrozenDict(ends),
-            **table_of(self._problem.cluster, self._runs.values(), self._needs, self.makespan),
-            memory_bytes=FrozenDict(self._memory),
-            memory_limits=FrozenDict(self._problem.memory_limits),
-            batch_count=len(self._runs),
-            transfer_count=len(self._needs),
-            critical_path=critical_path(self._runs, dict(self._travelling()), self._arrivals(), self._lines()),
-        )
+def _violations(
+    problem: BatchedMapping, solution: BatchedSchedule, played: Played, held: Mapping[str, int]
+) -> Iterator[Violation]:
+    """Whatever is wrong, rule by rule."""
+    timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
+    for batch, end in zip(solution.batches, played.runs.end.tolist(), strict=True):
+        if abs(end - batch.end) > tolerance:
+            message = (
+                f"the batch of {batch.operator!r} on {batch.device!r} takes {end - batch.start:.6g} s, not "
+                f"{batch.end - batch.start:.6g} s"
+            )
+            yield Violation(rule="duration", message=message, excess=abs(end - batch.end))
+    yield from _wrong_transfers(problem, solution, played)
+    lasts = np.full(len(timeline.activities), np.nan)
+    met = np.flatnonzero(played.sent.need[: played.listed] >= 0)
+    lasts[len(solution.batches) + met] = played.needs.seconds[played.sent.need[met]]
+    yield from lasts_as_long(timeline, lasts, tolerance)
+    yield from causes_first(timeline, tolerance)
+    yield from one_at_a_time(timeline, tolerance)
+    yield from overfull(problem.cluster, held)
 
-    def _travelling(self) -> Iterator[tuple[Event, Work | None]]:
-        """All transfers, with the batches that make their tensors."""
-        for route, event in self._unlisted.items():
-            yield event, self._needs[route].producer
-        for route, listed in self._sent.items():
-            need = self._needs.get(route)
-            yield from ((event, None if need is None else need.producer) for event, _ in listed)
 
-    def _lines(self) -> Iterator[Line]:
-        for runs in self._timelines.values():
-            yield "device", runs
+def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
+    """A link for every need; of what is listed none needless or twice, each with the inputs that it is needed for."""
+    needs, sent = played.needs, played.sent
+    yield from without_link(problem.graph, problem.cluster, needs)
+    yield from needless(problem.graph, problem.cluster, sent, played.listed)
+    for row, listed in enumerate(solution.transfers):
+        need = int(sent.need[row])
+        if need < 0 or frozenset(listed.inputs) == played.passed[need]:
+            continue
+        what = route(problem.graph, problem.cluster, sent, row)
+        message = f"{what} carries {_inputs(sorted(set(listed.inputs)))}, not {_inputs(sorted(played.passed[need]))}"
+        yield Violation(rule="transfer", message=message)
+
+
+def _details(problem: BatchedMapping, played: Played, held: Mapping[str, int]) -> BatchedDetails:
+    """Everything that can be measured."""
+    cluster, runs, needs, timeline = problem.cluster, played.runs, played.needs, played.timeline
+    last = np.zeros(len(problem.graph.operators))
+    np.maximum.at(last, runs.operator, runs.end)
+    names = (op.id for op in problem.graph.operators)
+    return BatchedDetails(
+        makespan=timeline.end,
+        inputs_per_second=problem.batch / timeline.end if timeline.end > 0 else None,
+        ends=FrozenDict(dict(zip(names, last.tolist(), strict=True))),
+        **device_table(cluster, runs, needs, timeline.end),
+        bytes_in=bytes_moved(cluster, needs, needs.target),
+        bytes_out=bytes_moved(cluster, needs, needs.source),
+        memory_bytes=FrozenDict(held),
+        memory_limits=FrozenDict(problem.memory_limits),
+        batch_count=len(runs.operator),
+        transfer_count=len(needs),
+        critical_path=critical_path(timeline),
+    )
 
 
 def _inputs(numbers: list[int]) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from opweave.problems.batched_mapping import LARGEST_BATCH, BatchedMapping, sums_up_to
-from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.constraints import Forbid, Pin, means
 from opweave.problems.on_cluster import rules_on
 from opweave.problems.share import Share
 from opweave.problems.words import counted, joined
@@ -99,11 +99,11 @@ def _reasons(problem: BatchedMapping) -> Iterator[str]:
 def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
     found = {op.id: _Asked() for op in problem.graph.operators}
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin):
+        if means(constraint, Pin):
             found[constraint.op].pins.add(constraint.device)
-        elif isinstance(constraint, Forbid):
+        elif means(constraint, Forbid):
             found[constraint.op].forbids.add(constraint.device)
-        elif isinstance(constraint, Share):
+        elif means(constraint, Share):
             found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
     return found
 

@@ -57,6 +57,8 @@ class Device(Spec):
         Fixed cost of starting one operator.
     batch_sizes
         Batch sizes that it supports, ascending; None for any.
+    watts
+        What it draws while it idles, and while it runs; None when unknown.
     group
         Name of the hardware type. Devices that share one must be alike in everything but their name.
 
@@ -72,6 +74,7 @@ class Device(Spec):
     memory_bandwidth: Speed | None = None
     launch_seconds: Seconds = 0.0
     batch_sizes: Annotated[Many[Count], Field(min_length=1), AfterValidator(_ascending)] | None = None
+    watts: Annotated[Many[Amount], Field(min_length=2, max_length=2)] | None = None
     group: Name | None = None
 
     def alike(self, other: Device) -> bool:

@@ -1,7 +1,9 @@
 """Side constraints that every problem can carry, each with its meaning in one place: ``violations``.
 
 A constraint of your own is a subclass of :class:`Constraint`. The referee needs nothing but its ``violations``; solvers
-learn to honour it by registration (see :mod:`opweave.formulations.expressions`) and refuse it otherwise.
+learn to honour it by registration (see :mod:`opweave.formulations.expressions`) and refuse it otherwise. A subclass of
+a constraint of this module is treated like its parent until it overrides ``violations``: then it has a meaning of its
+own (:func:`means`), and what is known about its parent does not speak for it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
@@ -256,3 +258,27 @@ AnyConstraint = Annotated[SerializeAsAny[Constraint], BeforeValidator(_read_cons
 """Any side constraint, told apart in JSON by its ``kind``."""
 
 ConstraintT = TypeVar("ConstraintT", bound=Constraint)
+
+
+def means(constraint: Constraint, *kinds: type[ConstraintT]) -> TypeGuard[ConstraintT]:
+    """Whether ``constraint`` says what one of ``kinds`` says: it is one, and has no ``violations`` of its own.
+
+    Whatever draws conclusions from a constraint asks this, not ``isinstance``.
+
+    Examples
+    --------
+    >>> class Preferred(Pin):
+    ...     reason: str = ""
+    >>> class Elsewhere(Pin):
+    ...     def violations(self, problem, solution):
+    ...         if self.device in solution.devices_by_operator()[self.op]:
+    ...             yield self.broken(f"{self.op!r} runs on {self.device!r}")
+    >>> means(Preferred(op="p", device="a"), Pin), means(Elsewhere(op="p", device="a"), Pin)
+    (True, False)
+    """
+    return any(isinstance(constraint, kind) and shares_meaning(type(constraint), kind) for kind in kinds)
+
+
+def shares_meaning(kind: type[Constraint], base: type[Constraint]) -> bool:
+    """Whether a class of constraints takes its ``violations`` from ``base`` as they are."""
+    return kind.violations is base.violations

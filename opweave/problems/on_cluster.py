@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Literal
 
+from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import Constraint, MemoryCap
+from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
+from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
 from opweave.problems.words import together
 
 MemoryModel = Literal["additive", "parameters"]
@@ -62,7 +64,7 @@ def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[s
     """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
     limits = {device.name: device.memory_bytes for device in cluster.devices}
     for constraint in constraints:
-        if isinstance(constraint, MemoryCap):
+        if means(constraint, MemoryCap):
             before = limits[constraint.device]
             limits[constraint.device] = constraint.bytes if before is None else min(before, constraint.bytes)
     return limits
@@ -76,6 +78,37 @@ def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) ->
         total += sum(op.workspace_bytes for op in used)
         total += sum(graph.owned_bytes[name] for op in used for name in op.outputs)
     return total
+
+
+def lifetimes_held(
+    graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
+) -> Lifetimes:
+    """What devices hold all the time, as columns of a timeline.
+
+    Parameters
+    ----------
+    operator, device, count
+        What runs where, and for how many inputs. Shape (runs,).
+    memory
+        Parameters count once on each device; ``"additive"`` adds the storages that operators write and their
+        workspaces, ``"buffers"`` what they read as well, for every input.
+    """
+    arrays, names, recorder = graph.arrays, Names.of(graph), Recorder()
+    index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
+    tensors, parameters = arrays.tensor_bytes.tolist(), set[tuple[int, int]]()
+    for v, k, inputs in zip(operator.tolist(), device.tolist(), count.tolist(), strict=True):
+        op = graph.operators[v]
+        parameters.update((k, index[name]) for name in op.parameters)
+        if memory == "parameters":
+            continue
+        recorder.lifetime(v, k, 0.0, NEVER, op.workspace_bytes * inputs)
+        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t]
+        for t in (*written, *(arrays.reads[v].tolist() if memory == "buffers" else ())):
+            recorder.lifetime(names.operators + t, k, 0.0, NEVER, tensors[t] * inputs)
+    for k, position in sorted(parameters):
+        size = graph.parameters[position].bytes
+        recorder.lifetime(names.operators + names.tensors + position, k, 0.0, NEVER, size)
+    return recorder.lifetimes()
 
 
 def rules_on(
@@ -102,7 +135,7 @@ def rules_on(
     str
         Such as ``"the memory of the devices and the side constraints (Pin) together"``.
     """
-    kinds = sorted({type(each).__name__ for each in constraints if not isinstance(each, MemoryCap)})
+    kinds = sorted({type(each).__name__ for each in constraints if not means(each, MemoryCap)})
     rules = {
         "the memory of the devices": any(limit is not None for limit in limits.values()),
         "the missing links between devices": bool(cluster.unreachable_pairs),

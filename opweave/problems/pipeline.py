@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import MaxDevices
+from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import (
     MemoryModel,
@@ -235,7 +235,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @cached_property
     def stage_limit(self) -> int:
         """Most stages that there can be: usable devices, ``max_stages`` and ``MaxDevices`` looked at."""
-        counts = [each.count for each in self.constraints if isinstance(each, MaxDevices)]
+        counts = [each.count for each in self.constraints if means(each, MaxDevices)]
         asked = [] if self.max_stages is None else [self.max_stages]
         return min([len(self.usable_devices), *asked, *counts])
 

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.pipeline_details import Bottleneck, PipelineDetails, StageUse
 from opweave.problems.pipeline_simulation import simulate
 from opweave.problems.solution import Evaluation, Violation
+from opweave.problems.timeline import (
+    Activities,
+    ActivityKind,
+    Lifetimes,
+    Names,
+    Recorder,
+    Resource,
+    Timeline,
+    devices_and_ports,
+)
 
 if TYPE_CHECKING:
     from opweave.problems.pipeline import Pipeline, Stages
@@ -22,7 +36,8 @@ def replay(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
     walk = _Walk(problem, solution)
-    return Evaluation(objective=walk.objective(), violations=tuple(walk.violations()), details=walk.details())
+    judged = Evaluation(objective=walk.objective(), violations=tuple(walk.violations()), details=walk.details())
+    return judged.with_timeline(walk.timeline())
 
 
 def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
@@ -164,6 +179,47 @@ class _Walk:
         if self._problem.graph.operators and not low <= len(names) <= (len(names) if high is None else high):
             most = "" if high is None else f" and at most {high}"
             yield Violation(rule="stages", message=f"there are {len(names)} stages; at least {low}{most} are asked for")
+
+    def timeline(self) -> Timeline:
+        """The first inputs, one behind the other; then everything repeats."""
+        names = Names.of(self._problem.graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
+        period = self._bottleneck()[0] if self._stages else 0.0
+        activities, lifetimes = self._activities(names), self._lifetimes()
+        return Timeline("seconds", self._resources(), names, activities, lifetimes, period or None)
+
+    def _resources(self) -> tuple[Resource, ...]:
+        ports = devices_and_ports(self._problem.cluster, ("send_port", "receive_port"))
+        return (*ports, Resource("channel", "channel")) if self._problem.channel == "shared" else ports
+
+    def _activities(self, names: Names) -> Activities:
+        """Every stage's computing and sending, input by input; on a shared channel the sending end is the channel."""
+        index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
+        where, shared = [index[stage.device] for stage in self._stages], self._problem.channel == "shared"
+        recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
+        for event in simulate(self._compute, self._transfers, SIMULATED_INPUTS, shared=shared):
+            after, rows = latest.get(event.input, []), recorder.rows
+            add = partial(
+                recorder.activity,
+                what=len(names.texts) - len(self._stages) + event.stage,
+                start=event.start,
+                end=event.end,
+                number=event.input,
+                after=after,
+            )
+            if event.sends:
+                size, k = self._bytes[event.stage], where[event.stage]
+                add(ActivityKind.SEND, 3 * count if shared else count + k, size=size, twin=rows + 1)
+                add(ActivityKind.RECEIVE, 2 * count + where[event.stage + 1], size=size, twin=rows)
+            else:
+                add(ActivityKind.RUN, where[event.stage])
+            latest[event.input] = [(recorder.rows - 1, -1)]
+        return recorder.activities()
+
+    def _lifetimes(self) -> Lifetimes:
+        graph, devices = self._problem.graph, self._problem.cluster.device_index
+        pairs = [(graph.operator_index[name], devices[one.device]) for one in self._stages for name in one.operators]
+        operator, device = np.asarray(pairs, dtype=np.int64).reshape(len(pairs), 2).T
+        return lifetimes_held(graph, operator, device, np.ones_like(operator), self._problem.memory)
 
     def details(self) -> PipelineDetails:
         """Everything that can be measured; what no link carries takes no time here."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
-from opweave.problems.constraints import Colocate, Forbid, Pin, Separate
+from opweave.problems.constraints import Colocate, Forbid, Pin, Separate, means
 from opweave.problems.on_cluster import rules_on
 from opweave.problems.pipeline import Pipeline
 from opweave.problems.words import counted
@@ -69,7 +69,7 @@ class _Look:
         self._limits = {name: problem.memory_limits[name] for name in problem.usable_devices}
         self._order = problem.running_order
         place = {name: number for number, name in enumerate(self._order)}
-        tied = [[place[name] for name in each.ops] for each in problem.constraints if isinstance(each, Colocate)]
+        tied = [[place[name] for name in each.ops] for each in problem.constraints if means(each, Colocate)]
         inner = [point.position for point in problem.cut_points]
         cuts = [cut for cut in inner if not any(min(group) < cut <= max(group) for group in tied)]
         self.pieces = [self._order[a:b] for a, b in pairwise([0, *cuts, len(self._order)])]
@@ -78,9 +78,9 @@ class _Look:
         """Usable devices that know the times of all its operators, after pins and forbids."""
         able = [device for device in self._limits if all(device in self._problem.known_seconds[name] for name in piece)]
         for each in self._problem.constraints:
-            if isinstance(each, Pin) and each.op in piece:
+            if means(each, Pin) and each.op in piece:
                 able = [device for device in able if device == each.device]
-            elif isinstance(each, Forbid) and each.op in piece:
+            elif means(each, Forbid) and each.op in piece:
                 able = [device for device in able if device != each.device]
         return able
 
@@ -90,7 +90,7 @@ class _Look:
             if not self._able(piece):
                 yield f"{_named(piece)} may run on no usable device: times, pins and forbidden devices leave none"
             for each in self._problem.constraints:
-                if isinstance(each, Separate) and len(set(each.ops) & set(piece)) > 1:
+                if means(each, Separate) and len(set(each.ops) & set(piece)) > 1:
                     yield f"{_named(piece)} cannot be cut apart, but Separate demands it"
 
     def misfits(self) -> Iterator[str]:
@@ -114,7 +114,7 @@ class _Look:
         """Operators to be kept apart that are more than there can be stages."""
         most = self._problem.stage_limit
         for each in self._problem.constraints:
-            if isinstance(each, Separate) and len(each.ops) > most:
+            if means(each, Separate) and len(each.ops) > most:
                 yield (
                     f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
                     f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {counted(most, 'stage')}"

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import Precede
+from opweave.problems.constraints import Precede, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.device_details import CriticalStep
 from opweave.problems.on_cluster import (
@@ -184,7 +184,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
         """The first ``Precede`` whose opposite follows from the data and the other ones; None where there is none."""
         import networkx as nx
 
-        precedes = [each for each in self.constraints if isinstance(each, Precede)]
+        precedes = [each for each in self.constraints if means(each, Precede)]
         if not precedes:
             return None
         arcs = nx.DiGraph(self.graph.digraph)

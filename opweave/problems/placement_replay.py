@@ -1,39 +1,144 @@
-"""The referee of placement: replays operators on devices and transfers on ports, rule by rule."""
+"""The referee of placement: plays operators on devices and transfers on ports, and looks at what happens."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
-from opweave.problems.activity import Activity, in_time
+import numpy as np
+
+from opweave.problems.arrays import BoolArray
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.device_replay import (
-    Arrival,
-    Event,
-    Line,
-    Need,
-    Route,
-    Work,
+from opweave.problems.device_play import (
+    Needs,
+    Reads,
+    Runs,
+    Sent,
+    bytes_moved,
+    codes,
     critical_path,
-    early_starts,
+    device_table,
+    device_timeline,
+    needless,
     overfull,
-    overlaps,
-    ranks,
-    sending,
-    table_of,
-    timelines,
+    positions_in,
+    route,
+    together,
+    transfer_times,
     unknown_ends,
-    wrong_times,
+    unlisted,
+    without_link,
 )
+from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.placement_details import PlacementDetails
+from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
 from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
 from opweave.problems.spec import FrozenDict
+from opweave.problems.timeline import Timeline
 
 if TYPE_CHECKING:
     from opweave.problems.constraints import Precede
-    from opweave.problems.placement import Placement, Schedule, Transfer
+    from opweave.problems.placement import Placement, Schedule
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What a schedule does: the timeline, and what it made necessary; ``listed`` transfers come first in ``sent``."""
+
+    timeline: Timeline
+    runs: Runs
+    needs: Needs
+    sent: Sent
+    listed: int
+
+
+def play(problem: Placement, solution: Schedule) -> Played:
+    """Let operators run and transfers happen when the schedule says.
+
+    Where transfers have no ports, what the schedule does not list starts the moment its tensor is there.
+    """
+    graph, cluster = problem.graph, problem.cluster
+    runs = _runs(problem, solution)
+    needs, reads = _needs(problem, runs)
+    sent = _listed(problem, solution, runs, needs, reads)
+    listed, ports = len(sent), problem.transfers != "delay"
+    if not ports:
+        sent = together(sent, unlisted(runs, needs, _met(needs, sent)))
+    lives = lifetimes_held(graph, runs.operator, runs.device, runs.count, problem.memory)
+    timeline = device_timeline(graph, cluster, runs, sent, reads, lives, ports=ports)
+    return Played(timeline, runs, needs, sent, listed)
+
+
+def _runs(problem: Placement, solution: Schedule) -> Runs:
+    names = [op.id for op in problem.graph.operators]
+    count, index = len(names), problem.cluster.device_index
+    device = np.fromiter((index[solution.device[name]] for name in names), dtype=np.int64, count=count)
+    start = np.fromiter((solution.start[name] for name in names), dtype=np.float64, count=count)
+    seconds = problem.costs.array(names, index)[np.arange(count), device]
+    return Runs(np.arange(count), device, start, start + seconds, np.ones(count, dtype=np.int64))
+
+
+def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
+    """Tensors that are read elsewhere than where they are made, in the order of the operators that read them."""
+    arrays, cluster, device = problem.graph.arrays, problem.cluster, runs.device
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    inner = arrays.producer[tensor] >= 0
+    reader, tensor = reader[inner], tensor[inner]
+    maker = arrays.producer[tensor]
+    crossing = np.flatnonzero(device[maker] != device[reader])
+    whose = reader if problem.transfers == "one_port_edge" else np.full(len(reader), -1, dtype=np.int64)
+    key = codes(problem.graph, cluster, tensor, whose, device[maker], device[reader])[crossing]
+    _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    need = np.full(len(reader), -1, dtype=np.int64)
+    need[crossing] = place[group]
+    chosen = crossing[first[order]]
+    source, target = device[maker[chosen]], device[reader[chosen]]
+    size = arrays.tensor_bytes[tensor[chosen]]
+    seconds = transfer_times(cluster, source, target, size.astype(np.float64))
+    ones = np.ones(len(chosen), dtype=np.int64)
+    linked = ~np.isnan(seconds)
+    needs = Needs(tensor[chosen], whose[chosen], source, target, maker[chosen], size, ones, linked, seconds)
+    return needs, Reads(reader, tensor, maker, need)
+
+
+def _listed(problem: Placement, solution: Schedule, runs: Runs, needs: Needs, reads: Reads) -> Sent:
+    """The transfers of the schedule, and the needs that they meet."""
+    graph, cluster, index = problem.graph, problem.cluster, problem.cluster.device_index
+    count = len(solution.transfers)
+    rows = [
+        (
+            graph.tensor_index[sent.tensor],
+            -1 if sent.consumer is None else graph.operator_index[sent.consumer],
+            index[sent.source],
+            index[sent.target],
+        )
+        for sent in solution.transfers
+    ]
+    tensor, reader, source, target = np.asarray(rows, dtype=np.int64).reshape(count, 4).T
+    known = codes(graph, cluster, needs.tensor, needs.reader, needs.source, needs.target)
+    need = positions_in(known, codes(graph, cluster, tensor, reader, source, target))
+    if problem.transfers == "delay" and count:
+        # transfers that need not be listed may be listed in either way: for one reader, or for all of a device
+        for_all = positions_in(known, codes(graph, cluster, tensor, np.full_like(reader, -1), source, target))
+        width = len(graph.operators) + 1
+        served = positions_in(reads.tensor * width + reads.reader, tensor * width + reader) >= 0
+        there = runs.device[np.maximum(reader, 0)] == target
+        need = np.where((need < 0) & (reader >= 0) & served & there, for_all, need)
+    return Sent(
+        tensor=tensor,
+        reader=reader,
+        source=source,
+        target=target,
+        start=np.asarray([sent.start for sent in solution.transfers], dtype=np.float64),
+        end=np.asarray([sent.end for sent in solution.transfers], dtype=np.float64),
+        need=need,
+        maker=graph.arrays.producer[tensor],
+        count=np.ones(count, dtype=np.int64),
+    )
 
 
 def replay(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
@@ -41,8 +146,10 @@ def replay(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetail
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
-    played = _Replay(problem, solution)
-    return Evaluation(objective=played.makespan, violations=tuple(played.violations()), details=played.details())
+    played, held = play(problem, solution), problem.memory_by_device(solution)
+    broken, details = tuple(_violations(problem, played, held)), _details(problem, played, held)
+    judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
+    return judged.with_timeline(played.timeline)
 
 
 def opposite_demanded(asked: Precede) -> str:
@@ -83,174 +190,53 @@ def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
         yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
 
 
-@dataclass(frozen=True, slots=True)
-class _Need(Need):
-    """With the operators that read on the target device."""
-
-    readers: tuple[str, ...]
-
-
-class _Replay:
-    """Lets operators and transfers happen when the schedule says, and looks whether they could."""
-
-    def __init__(self, problem: Placement, solution: Schedule) -> None:
-        self._problem = problem
-        self._device = dict(solution.device)
-        self._memory = problem.memory_by_device(solution)
-        self._has_ports = problem.transfers != "delay"
-        self._rank = ranks(problem.graph)
-        self._work = {name: Work(name, device) for name, device in self._device.items()}
-        self._runs: dict[Work, Event] = {
-            self._work[name]: Activity(self._work[name], self._rank[name], *when)
-            for name, when in problem.intervals(solution).items()
-        }
-        self.makespan = max((event.end for event in self._runs.values()), default=0.0)
-        self._tolerance = TIME_TOLERANCE * self.makespan
-        self._needs = self._needed()
-        self._listed = [(sent, self._sending(_route(sent), sent.start, sent.end)) for sent in solution.transfers]
-        self._sent: dict[Route, list[Event]] = {}
-        for sent, event in self._listed:
-            self._sent.setdefault(_route(sent), []).append(event)
-        self._unlisted = {} if self._has_ports else dict(self._delays())
-
-    def _sending(self, route: Route, start: float, end: float) -> Event:
-        return sending(self._problem.graph, self._rank, route, start, end)
-
-    def _delays(self) -> Iterator[tuple[Route, Event]]:
-        """Without ports every transfer starts the moment its tensor is there, listed or not."""
-        for route, need in self._needs.items():
-            if need.seconds is not None:
-                made = self._runs[need.producer].end
-                yield route, self._sending(route, made, made + need.seconds)
-
-    def _needed(self) -> dict[Route, _Need]:
-        graph, cluster = self._problem.graph, self._problem.cluster
-        readers: dict[Route, list[str]] = {}
-        for op in graph.operators:
-            for tensor in dict.fromkeys(op.inputs):
-                producer = graph.producer.get(tensor)
-                if producer is not None and self._device[producer] != self._device[op.id]:
-                    readers.setdefault(self._route_to(tensor, producer, op.id), []).append(op.id)
-        unlinked = set(cluster.unreachable_pairs)
-        needs = {}
-        for route, names in readers.items():
-            size = graph.tensors[graph.tensor_index[route.tensor]].bytes
-            linked = (route.source, route.target) not in unlinked
-            seconds = cluster.transfer_seconds(size, route.source, route.target) if linked else None
-            needs[route] = _Need(self._work[graph.producer[route.tensor]], size, seconds, tuple(names))
-        return needs
-
-    def _route_to(self, tensor: str, producer: str, reader: str) -> Route:
-        consumer = reader if self._problem.transfers == "one_port_edge" else None
-        return Route(tensor, consumer, self._device[producer], self._device[reader])
-
-    def _need(self, route: Route) -> _Need | None:
-        """The need that a listed transfer meets; None for a needless one."""
-        need = self._needs.get(route)
-        if need is None and not self._has_ports and route.consumer is not None:
-            # transfers that nobody has to list may be listed in either way: for one reader, or for all of a device
-            shared = self._needs.get(Route(route.tensor, None, route.source, route.target))
-            need = shared if shared is not None and route.consumer in shared.readers else None
-        return need
-
-    def violations(self) -> Iterator[Violation]:
-        """Whatever is wrong, rule by rule."""
-        yield from self._wrong_transfers()
-        yield from early_starts(self._arrivals(), self._runs, self._tolerance)
-        for device, runs in self._timelines.items():
-            yield from overlaps("overlap", f"device {device!r} runs", runs, self._tolerance)
-        if self._has_ports:
-            sends, receives = self._port_timelines
-            for device, line in sends.items():
-                yield from overlaps("port", f"device {device!r} sends", line, self._tolerance)
-            for device, line in receives.items():
-                yield from overlaps("port", f"device {device!r} receives", line, self._tolerance)
-        yield from overfull(self._problem.cluster, self._memory)
-        if self._problem.turned_round is not None:
-            yield Violation(rule="precedence", message=opposite_demanded(self._problem.turned_round))
-
-    def _wrong_transfers(self) -> Iterator[Violation]:
-        """Every needed transfer once, none that is needless, each as long as it takes and after its producer."""
-        for route, need in self._needs.items():
-            if need.seconds is None:
-                yield Violation(rule="no_link", message=f"no link or chain of links can carry {route}")
-            elif self._has_ports and route not in self._sent:
-                yield Violation(rule="transfer", message=f"the schedule never sends {route}")
-        for route, events in self._sent.items():
-            found = self._need(route)
-            if found is None:
-                yield Violation(rule="transfer", message=f"nobody needs {route}")
-                continue
-            if len(events) > 1:
-                yield Violation(rule="transfer", message=f"the schedule sends {route} {len(events)} times")
-            for event in events:
-                yield from wrong_times(event, self._runs[found.producer], found.seconds, self._tolerance)
-
-    def _arrivals(self) -> Iterator[Arrival]:
-        """Operator, its input, and what must have ended before it may start."""
-        graph = self._problem.graph
-        for op in graph.operators:
-            for tensor in dict.fromkeys(op.inputs):
-                producer = graph.producer.get(tensor)
-                if producer is None:
-                    continue
-                made = self._runs[self._work[producer]]
-                if self._device[producer] == self._device[op.id]:
-                    yield Arrival(self._work[op.id], tensor, [made])
-                    continue
-                route = self._route_to(tensor, producer, op.id)
-                sent = [*self._sent.get(route, ())]
-                if not self._has_ports:
-                    sent += self._sent.get(Route(tensor, op.id, route.source, route.target), ())
-                    sent += [self._unlisted[route]] if route in self._unlisted else []
-                yield Arrival(self._work[op.id], tensor, [*sent, made])
-
-    @cached_property
-    def _timelines(self) -> dict[str, list[Event]]:
-        return timelines(self._problem.cluster, self._runs.values())
-
-    @cached_property
-    def _port_timelines(self) -> tuple[dict[str, list[Event]], dict[str, list[Event]]]:
-        """What every device sends, and what it receives."""
-        sends: dict[str, list[Event]] = {device.name: [] for device in self._problem.cluster.devices}
-        receives: dict[str, list[Event]] = {device.name: [] for device in self._problem.cluster.devices}
-        for sent, activity in self._listed:
-            sends[sent.source].append(activity)
-            receives[sent.target].append(activity)
-        return (
-            {device: in_time(activities) for device, activities in sends.items()},
-            {device: in_time(activities) for device, activities in receives.items()},
-        )
-
-    def details(self) -> PlacementDetails:
-        """Everything that can be measured."""
-        return PlacementDetails(
-            makespan=self.makespan,
-            ends=FrozenDict({work.operator: event.end for work, event in self._runs.items()}),
-            **table_of(self._problem.cluster, self._runs.values(), self._needs, self.makespan),
-            memory_bytes=FrozenDict(self._memory),
-            memory_limits=FrozenDict(self._problem.memory_limits),
-            transfer_count=len(self._needs),
-            critical_path=critical_path(self._runs, dict(self._travelling()), self._arrivals(), self._lines()),
-        )
-
-    def _travelling(self) -> Iterator[tuple[Event, Work | None]]:
-        """All transfers, with the operators that make their tensors."""
-        listed = [(_route(sent), event) for sent, event in self._listed]
-        for route, event in (*self._unlisted.items(), *listed):
-            producer = self._problem.graph.producer.get(route.tensor)
-            yield event, None if producer is None else self._work[producer]
-
-    def _lines(self) -> Iterator[Line]:
-        for runs in self._timelines.values():
-            yield "device", runs
-        if self._has_ports:
-            sends, receives = self._port_timelines
-            for line in sends.values():
-                yield "send_port", line
-            for line in receives.values():
-                yield "receive_port", line
+def _met(needs: Needs, sent: Sent) -> BoolArray:
+    """Which needs a listed transfer serves for all of their readers."""
+    met = np.zeros(len(needs), dtype=bool)
+    met[sent.need[(sent.need >= 0) & (sent.reader < 0)]] = True
+    return met
 
 
-def _route(sent: Transfer) -> Route:
-    return Route(sent.tensor, sent.consumer, sent.source, sent.target)
+def _violations(problem: Placement, played: Played, held: Mapping[str, int]) -> Iterator[Violation]:
+    """Whatever is wrong, rule by rule."""
+    timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
+    yield from _wrong_transfers(problem, played)
+    lasts = np.full(len(timeline.activities), np.nan)
+    met = np.flatnonzero(played.sent.need[: played.listed] >= 0)
+    lasts[len(played.runs.operator) + met] = played.needs.seconds[played.sent.need[met]]
+    yield from lasts_as_long(timeline, lasts, tolerance)
+    yield from causes_first(timeline, tolerance)
+    yield from one_at_a_time(timeline, tolerance)
+    yield from overfull(problem.cluster, held)
+    if problem.turned_round is not None:
+        yield Violation(rule="precedence", message=opposite_demanded(problem.turned_round))
+
+
+def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
+    """Every needed transfer once, and none that is needless."""
+    needs, sent = played.needs, played.sent
+    yield from without_link(problem.graph, problem.cluster, needs)
+    if problem.transfers != "delay":
+        met = sent.need[sent.need >= 0]
+        missing = needs.linked & (np.bincount(met, minlength=len(needs)) == 0)
+        for row in np.flatnonzero(missing).tolist():
+            what = route(problem.graph, problem.cluster, needs, row)
+            yield Violation(rule="transfer", message=f"the schedule never sends {what}")
+    yield from needless(problem.graph, problem.cluster, sent, played.listed)
+
+
+def _details(problem: Placement, played: Played, held: Mapping[str, int]) -> PlacementDetails:
+    """Everything that can be measured."""
+    cluster, runs, needs, timeline = problem.cluster, played.runs, played.needs, played.timeline
+    names = (op.id for op in problem.graph.operators)
+    return PlacementDetails(
+        makespan=timeline.end,
+        ends=FrozenDict(dict(zip(names, runs.end.tolist(), strict=True))),
+        **device_table(cluster, runs, needs, timeline.end),
+        bytes_in=bytes_moved(cluster, needs, needs.target),
+        bytes_out=bytes_moved(cluster, needs, needs.source),
+        memory_bytes=FrozenDict(held),
+        memory_limits=FrozenDict(problem.memory_limits),
+        transfer_count=len(needs),
+        critical_path=critical_path(timeline),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate
+from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate, means
 from opweave.problems.on_cluster import rules_on
 from opweave.problems.placement import Placement
 from opweave.problems.placement_replay import opposite_demanded
@@ -85,9 +85,9 @@ class _Look:
         self._pins: dict[str, set[str]] = {}
         self._forbids: dict[str, set[str]] = {}
         for constraint in problem.constraints:
-            if isinstance(constraint, Pin):
+            if means(constraint, Pin):
                 self._pins.setdefault(constraint.op, set()).add(constraint.device)
-            elif isinstance(constraint, Forbid):
+            elif means(constraint, Forbid):
                 self._forbids.setdefault(constraint.op, set()).add(constraint.device)
 
     def _allowed(self, name: str) -> frozenset[str]:
@@ -103,7 +103,7 @@ class _Look:
         names = [op.id for op in self._problem.graph.operators]
         group_of = {name: [name] for name in names}
         for constraint in self._problem.constraints:
-            if isinstance(constraint, Colocate):
+            if means(constraint, Colocate):
                 for other in constraint.ops[1:]:
                     kept, joined = group_of[constraint.ops[0]], group_of[other]
                     if kept is not joined:
@@ -166,7 +166,7 @@ class _Look:
     def crowds(self) -> Iterator[str]:
         """Operators that must be apart and cannot be."""
         for constraint in self._problem.constraints:
-            if not isinstance(constraint, Separate):
+            if not means(constraint, Separate):
                 continue
             groups = [self._group_of[name] for name in constraint.ops]
             for index, first in enumerate(groups):
@@ -183,13 +183,13 @@ class _Look:
 
     @cached_property
     def _most_devices(self) -> int:
-        counts = [each.count for each in self._problem.constraints if isinstance(each, MaxDevices)]
+        counts = [each.count for each in self._problem.constraints if means(each, MaxDevices)]
         return min([*counts, len(self._limits)])
 
     def too_many_devices(self) -> Iterator[str]:
         """More devices needed than may be used."""
         forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
-        apart = max((each.ops for each in self._problem.constraints if isinstance(each, Separate)), key=len, default=())
+        apart = max((each.ops for each in self._problem.constraints if means(each, Separate)), key=len, default=())
         if len(forced) > self._most_devices:
             yield (
                 f"at most {counted(self._most_devices, 'device')} may be used, but there are operators that can only "

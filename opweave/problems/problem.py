@@ -12,6 +12,7 @@ from opweave.problems.constraints import AnyConstraint, Constraint
 from opweave.problems.graph import OpGraph
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.spec import Many, Tagged, read_tagged
+from opweave.problems.timeline import Timeline
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
@@ -58,6 +59,16 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         replayed = self._replay(solution)
         broken = [violation for constraint in self.constraints for violation in constraint.violations(self, solution)]
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
+
+    def play(self, solution: SolutionT) -> Timeline | None:
+        """Carry out a solution, right or wrong, and say what happens when.
+
+        Returns
+        -------
+        Timeline or None
+            None where it cannot be carried out at all, as when an operator is missing.
+        """
+        return self.evaluate(solution).timeline
 
     @abstractmethod
     def reading(self) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import numpy as np
-from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
 from opweave.problems.solution import Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
@@ -42,6 +42,7 @@ class Termination(str, Enum):
     INTERRUPTED = "interrupted"
     BUDGET = "budget"
     ENGINE_ERROR = "engine_error"
+    CALLBACK_ERROR = "callback_error"
 
 
 class Timings(Spec):
@@ -99,6 +100,9 @@ class Result(Spec, Generic[SolutionT]):
         The reading of the problem that the figures hold for, in one line.
     incumbents
         How objective and bound moved over time.
+    callback_error
+        What ``callback`` or ``progress`` raised, with its traceback, where the termination is "callback_error"; else
+        None. It stays in this process: JSON and pickles have only ``reason``.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -119,6 +123,15 @@ class Result(Spec, Generic[SolutionT]):
     model: str = ""
     timings: Timings = Timings()
     incumbents: Many[Incumbent] = ()
+    _callback_error: Exception | None = PrivateAttr(default=None)
+
+    @property
+    def callback_error(self) -> Exception | None:
+        """What ``callback`` or ``progress`` raised."""
+        return self._callback_error
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None}}
 
     @model_validator(mode="after")
     def _check(self) -> Result[SolutionT]:

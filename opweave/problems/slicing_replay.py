@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from opweave.problems.graph import Operator
 from opweave.problems.slicing_details import SlicedStep, SlicingDetails
 from opweave.problems.slicing_rule import rulings
+from opweave.problems.slicing_usable import unusable
 from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.spec import FrozenDict
+from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
 if TYPE_CHECKING:
     from opweave.problems.slicing import Slice, Slices, Slicing
@@ -47,83 +49,22 @@ def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
 
 def replay(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
     """Judge everything but the side constraints."""
-    unusable = list(_unusable(problem, solution))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
+    wrong = tuple(unusable(problem, solution))
+    if wrong:
+        return Evaluation(objective=None, violations=wrong)
     played = _Replay(problem, solution)
     details = played.run()
     broken = tuple(_violations(problem, solution, played))
-    return Evaluation(objective=details.latency, violations=broken, details=details)
+    judged = Evaluation(objective=details.latency, violations=broken, details=details)
+    return judged.with_timeline(played.timeline())
 
 
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
     """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
-    if any(True for _ in _unusable(problem, solution)):
+    if any(True for _ in unusable(problem, solution)):
         return {}
     played = _Replay(problem, solution)
     return played.run().memory_bytes
-
-
-def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """Every operator once, cut into one part for each device, after what makes its inputs."""
-    names = tuple(device.name for device in problem.cluster.devices)
-    if solution.devices != names:
-        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
-        yield Violation(rule="unknown", message=message)
-        return
-    yield from _wrong_names(problem, solution)
-    step = {name: position for position, name in enumerate(solution.order)}
-    for op in problem.graph.operators:
-        for tensor in dict.fromkeys(op.inputs):
-            producer = problem.graph.producer.get(tensor)
-            if producer in step and op.id in step and step[producer] > step[op.id]:
-                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
-                yield Violation(rule="precedence", message=message)
-        if op.id in solution.slices:
-            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
-
-
-def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    known = problem.graph.operator_index
-    counts = Counter(solution.order)
-    for name in dict.fromkeys((*solution.slices, *solution.order)):
-        if name not in known:
-            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
-    for name in known:
-        if name not in solution.slices:
-            yield Violation(rule="missing", message=f"{name!r} has no slice")
-        if counts[name] != 1:
-            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
-            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
-
-
-def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
-    """(8) to (10) of the paper, cv1 to cv5; and parts only where the time is known."""
-    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
-    lengths = cutting.lengths or {"whole": 1}
-    if cut.dimension not in lengths:
-        why = f": {cutting.why_whole}" if cutting.why_whole else ""
-        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
-        yield Violation(rule="dimension", message=message)
-        return
-    cuts, length = cut.cuts, lengths[cut.dimension]
-    if len(cuts) != len(devices) + 1:
-        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices take {len(devices) + 1}"
-        yield Violation(rule="cuts", message=message)
-        return
-    if cuts[0] != 0:
-        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
-        yield Violation(rule="cut_start", message=message, excess=float(abs(cuts[0])))
-    if cuts[-1] != length:
-        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
-        yield Violation(rule="cut_end", message=message, excess=float(abs(cuts[-1] - length)))
-    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
-        if first > end:
-            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
-            yield Violation(rule="cut_order", message=message, excess=float(first - end))
-        if first < end and device not in problem.known_seconds[name]:
-            message = f"{name!r} cannot run on {device!r}: its time there is not known"
-            yield Violation(rule="device", message=message)
 
 
 def _violations(problem: Slicing, solution: Slices, played: _Replay) -> Iterator[Violation]:
@@ -166,6 +107,15 @@ class _Replay:
         self.peak_at: dict[str, str | None] = dict.fromkeys(self._devices)
         self._busy, self._receiving = dict.fromkeys(self._devices, 0.0), dict.fromkeys(self._devices, 0.0)
         self._bytes_in = dict.fromkeys(self._devices, 0)
+        self._names = Names.of(problem.graph, "gathered outputs")
+        self._recorder = Recorder()
+        self._since: dict[str, float] = {}
+        self._made_by: dict[str, list[int]] = {}
+
+    def timeline(self) -> Timeline:
+        """What has been played: a device receives what an operator needs there, then computes its part."""
+        resources = devices_and_ports(self._problem.cluster, ("receive_port",))
+        return Timeline("seconds", resources, self._names, self._recorder.activities(), self._recorder.lifetimes())
 
     def run(self) -> SlicingDetails:
         """Play the whole plan."""
@@ -173,14 +123,17 @@ class _Replay:
         if problem.weights == "resident":
             for name, cut in self._solution.slices.items():
                 for k, (first, end) in enumerate(_parts(cut)):
-                    self._resident[k] += self._weights(name, cut, end - first)
+                    size = self._weights(name, cut, end - first)
+                    self._resident[k] += size
+                    self._recorder.lifetime(problem.graph.operator_index[name], k, BEFORE, NEVER, size)
         self._place_inputs()
         now, steps = 0.0, []
         for name in self._solution.order:
             step = self._step(graph.operators[graph.operator_index[name]], now)
             now = step.end
             steps.append(step)
-        seconds, size = self._gather()
+        seconds, size = self._gather(now)
+        self._keep(tuple(self._held), NEVER)
         return SlicingDetails(
             latency=now + seconds,
             steps=tuple(steps),
@@ -209,7 +162,8 @@ class _Replay:
         for tensor in self._problem.graph.inputs:
             self._held[tensor] = [self._all(tensor) if device == source else NOTHING for device in self._devices]
         self._measure(None, [0] * len(self._devices))
-        self._drop(self._problem.graph.inputs)
+        self._since = dict.fromkeys(self._held, BEFORE)
+        self._drop(self._problem.graph.inputs, 0.0)
 
     def _all(self, tensor: str) -> Block:
         extent = self._problem.extents[tensor]
@@ -240,11 +194,16 @@ class _Replay:
         shared = self._problem.channel == "shared"
         ends = {k: (airtime if shared else waits[k]) + compute[k] for k in parts}
         slowest = max(ends, key=lambda k: ends[k])
+        end = begin + ends[slowest]
         for tensor in op.outputs:
-            self._held[tensor] = self._made(cut, tensor)
-        self._measure(op.id, [self._working(op, cut, k, received.get(k, 0)) for k in range(len(self._devices))])
+            self._held[tensor], self._since[tensor] = self._made(cut, tensor), begin
+        working = [self._working(op, cut, k, received.get(k, 0)) for k in range(len(self._devices))]
+        self._measure(op.id, working)
+        self._record(op, begin, end, {k: ends[k] - compute[k] for k in parts}, compute, moved)
+        for k, size in enumerate(working):
+            self._recorder.lifetime(self._problem.graph.operator_index[op.id], k, begin, end, size)
         self._readers.subtract(set(op.inputs))
-        self._drop((*op.inputs, *op.outputs))
+        self._drop((*op.inputs, *op.outputs), end)
         for k in parts:
             self._busy[self._devices[k]] += compute[k]
             self._receiving[self._devices[k]] += waits[k]
@@ -253,7 +212,7 @@ class _Replay:
             operator=op.id,
             dimension=cut.dimension,
             start=begin,
-            end=begin + ends[slowest],
+            end=end,
             shares=FrozenDict({self._devices[k]: (b - a) / cut.cuts[-1] for k, (a, b) in parts.items()}),
             transfer_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in waits.items()}),
             compute_seconds=FrozenDict({self._devices[k]: seconds for k, seconds in compute.items()}),
@@ -261,6 +220,37 @@ class _Replay:
             airtime=airtime,
             slowest=self._devices[slowest],
         )
+
+    def _record(
+        self,
+        op: Operator,
+        begin: float,
+        end: float,
+        waits: Mapping[int, float],
+        compute: Mapping[int, float],
+        moved: Mapping[int, int],
+    ) -> None:
+        """Write down what every device receives and computes in a step."""
+        what, tensors = self._problem.graph.operator_index[op.id], self._problem.graph.tensor_index
+        after = [
+            (row, self._names.operators + tensors[tensor])
+            for tensor in dict.fromkeys(op.inputs)
+            for row in self._made_by.get(tensor, ())
+        ]
+        rows = []
+        for k, wait in waits.items():
+            first = list(after)
+            if moved[k]:
+                port = len(self._devices) + k
+                got = self._recorder.activity(
+                    ActivityKind.RECEIVE, port, what, begin, begin + wait, size=moved[k], after=after
+                )
+                first.append((got, -1))
+            starts = begin + wait
+            rows.append(
+                self._recorder.activity(ActivityKind.RUN, k, what, starts, min(end, starts + compute[k]), after=first)
+            )
+        self._made_by |= dict.fromkeys(op.outputs, rows)
 
     def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Block:
         """Cells of an input that a part reads, as one block from the first to the last."""
@@ -338,15 +328,24 @@ class _Replay:
             if used > self.peak[device]:
                 self.peak[device], self.peak_at[device] = used, name
 
-    def _drop(self, tensors: tuple[str, ...]) -> None:
+    def _drop(self, tensors: tuple[str, ...], now: float) -> None:
         """Forget what nobody will read any more."""
         kept = set(self._problem.graph.outputs)
         for tensor in dict.fromkeys(tensors):
             if self._readers[tensor] == 0 and tensor not in kept:
+                self._keep((tensor,), now)
                 self._held.pop(tensor, None)
 
-    def _gather(self) -> tuple[float, int]:
-        """Bring the outputs together: seconds and bytes."""
+    def _keep(self, tensors: tuple[str, ...], until: float) -> None:
+        """Write down how long every device has held its parts of tensors."""
+        for tensor in tensors:
+            storage = self._names.operators + self._problem.graph.tensor_index[tensor]
+            for k, held in enumerate(self._held.get(tensor, ())):
+                size = held.cells * self._problem.extents[tensor].cell_bytes
+                self._recorder.lifetime(storage, k, self._since[tensor], until, size)
+
+    def _gather(self, now: float) -> tuple[float, int]:
+        """Bring the outputs together from ``now`` on: seconds and bytes."""
         target = self._problem.output_device
         if target is None:
             return 0.0, 0
@@ -354,8 +353,20 @@ class _Replay:
         for tensor in self._problem.graph.outputs:
             if tensor in self._held:
                 size = self._fetch(tensor, k, self._all(tensor))
-                seconds += self._transfer_seconds(k, size)
+                lasts = self._transfer_seconds(k, size)
+                if size:
+                    self._recorder.activity(
+                        ActivityKind.RECEIVE,
+                        len(self._devices) + k,
+                        self._names.operators + self._problem.graph.tensor_index[tensor],
+                        now + seconds,
+                        now + seconds + lasts,
+                        size=size,
+                        after=[(row, -1) for row in self._made_by.get(tensor, ())],
+                    )
+                seconds += lasts
                 total += size
+        self._recorder.lifetime(len(self._names.texts) - 1, k, now, NEVER, total)
         self._measure(None, [total if j == k else 0 for j in range(len(self._devices))])
         self._receiving[target] += seconds
         self._bytes_in[target] += total

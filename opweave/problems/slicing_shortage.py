@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.problems.constraints import Forbid, Pin
+from opweave.problems.constraints import Forbid, Pin, means
 from opweave.problems.on_cluster import rules_on
 from opweave.problems.slicing import Slicing
 from opweave.problems.words import counted
@@ -65,9 +65,9 @@ def _allowed(problem: Slicing) -> dict[str, set[str]]:
     """Devices that may take a part of every operator."""
     allowed = {name: set(known) for name, known in problem.known_seconds.items()}
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin):
+        if means(constraint, Pin):
             allowed[constraint.op] &= {constraint.device}
-        elif isinstance(constraint, Forbid):
+        elif means(constraint, Forbid):
             allowed[constraint.op] -= {constraint.device}
     return allowed
 

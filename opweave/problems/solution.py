@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Generic, Self, TypeVar
 
-from pydantic import BeforeValidator, SerializeAsAny
+from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
+from opweave.problems.timeline import Timeline
 
 TIME_TOLERANCE = 1e-9
 """How much too early something may be, relative to the last end: room for rounding when seconds are added up."""
@@ -41,7 +42,30 @@ class Violation(Spec):
 DetailsT = TypeVar("DetailsT", bound=Details)
 
 
-class Evaluation(Spec, Generic[DetailsT]):
+class Played(Spec):
+    """What hands on the timeline of a solution; the timeline is not written to JSON, and not compared."""
+
+    _timeline: Timeline | None = PrivateAttr(default=None)
+
+    @property
+    def timeline(self) -> Timeline | None:
+        """What happens when the solution is carried out; None where it cannot be, or after reading from JSON."""
+        return self._timeline
+
+    def with_timeline(self, timeline: Timeline | None) -> Self:
+        """Return the same with a timeline."""
+        carrying = self.model_copy()
+        carrying._timeline = timeline
+        return carrying
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.__dict__.values()))
+
+
+class Evaluation(Played, Generic[DetailsT]):
     """The referee's judgement.
 
     Attributes

@@ -1,7 +1,29 @@
-"""Linear programs as sparse rows: written by families, solved by HiGHS, and bounds that no tolerance can spoil."""
+"""Linear programs as sparse rows: written by families, solved by HiGHS, and bounds that no tolerance can spoil.
+
+How a lower bound stays one in floating point, here and wherever opweave proves anything:
+
+* **Linear programs.** An engine's optimum is right up to tolerances only, and with coefficients from 1e-9 to 1e9 that
+  may be anything. What counts is its *prices* of rows: whatever they are, they prove a bound (weak duality), and
+  :func:`proved_value` computes that bound from the program itself, rounded outward. Bad prices make a weak bound, never
+  a false one. All columns have a finite box for that. Where a length could be anything, the box ends at a *ceiling*,
+  beyond which nothing matters, and no more than the ceiling is claimed.
+* **Programs without a point.** Prices of rows prove that too: with a cost of 0 they show that the cost is above 0.
+* **Whole numbers.** A tree (:mod:`opweave.solvers.tree`) whose leaves are each proved like that; its bound is the least
+  of theirs. The tree bound of an engine is never used for this, as it depends on all tolerances at every node.
+* **The program's own coefficients** are rounded, too: seconds by a unit, bytes by a rate. The allowance of
+  :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
+  Heads and tails, long sums of seconds, are off by a share (below); where they enter, rows are homogeneous in time, so
+  a point of the exact program times that share is one of the rounded program, and the bound is off by the share.
+* **Sums of seconds** (critical paths, work at prices, one after the other along a chain) have terms of one sign:
+  n of them added in any order are off by a share of n * 2**-53. :data:`SUMMATION` is more than that for every graph
+  that fits into memory, and is taken off where bounds are reported. Differences of large sums have no such property: a
+  bound that needs them adds and subtracts exactly (:func:`sum_below`).
+* **Bytes** are whole numbers and stay Python or NumPy integers.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,9 +32,16 @@ from scipy.sparse import csr_matrix, vstack
 
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.patience import patiently
 
-ROUNDING = 1e-14
-"""Of all terms of a proof, added up: what sums in floating point may be wrong by."""
+UNIT_ROUNDOFF = 2.0**-53
+"""What one operation in floating point may be off by, relative."""
+
+SUMMATION = 1e-9
+"""Relative allowance for sums of seconds, all of one sign: that of nine million additions."""
+
+SMALLEST = 2.0**-1074
+"""The least number above 0: what a product may lose by underflow."""
 
 
 @dataclass(eq=False)
@@ -78,6 +107,13 @@ class LinearProgram:
         columns = len(cost)
         return cls(cost, *(equal or SparseRows()).matrix(columns), *most.matrix(columns), np.zeros(columns), upper)
 
+    def rows(self) -> tuple[csr_matrix, FloatArray, FloatArray]:
+        """All rows with their least and largest values, inequalities first."""
+        matrix = vstack([self.most, self.equal]).tocsr()
+        matrix.sum_duplicates()
+        low = np.concatenate([np.full(len(self.most_right), -np.inf), self.equal_right])
+        return matrix, low, np.concatenate([self.most_right, self.equal_right])
+
 
 def column_alone(column: int, columns: int) -> FloatArray:
     """The cost that is one column's value."""
@@ -99,15 +135,17 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
     """Solve a program; None when it has no point, or none was proved best within the seconds given."""
     from scipy.optimize import linprog
 
-    solved = linprog(
-        program.cost,
-        A_ub=program.most,
-        b_ub=program.most_right,
-        A_eq=program.equal,
-        b_eq=program.equal_right,
-        bounds=np.column_stack([program.lower, program.upper]),
-        method="highs",
-        options={} if time_limit is None else {"time_limit": max(0.01, time_limit)},
+    solved = patiently(
+        lambda: linprog(
+            program.cost,
+            A_ub=program.most,
+            b_ub=program.most_right,
+            A_eq=program.equal,
+            b_eq=program.equal_right,
+            bounds=np.column_stack([program.lower, program.upper]),
+            method="highs",
+            options={} if time_limit is None else {"time_limit": max(0.01, time_limit)},
+        )
     )
     if solved.status != 0:
         return None
@@ -122,14 +160,8 @@ def proved_minimum(program: LinearProgram, time_limit: float | None) -> float | 
     found = minimise(program, time_limit)
     if found is None:
         return None
-    return proved_value(
-        program.cost,
-        vstack([program.most, program.equal]).tocsr(),
-        np.concatenate([np.full(len(program.most_right), -np.inf), program.equal_right]),
-        np.concatenate([program.most_right, program.equal_right]),
-        (program.lower, program.upper),
-        np.concatenate([found.most_price, found.equal_price]),
-    )
+    prices = np.concatenate([found.most_price, found.equal_price])
+    return proved_value(program.cost, *program.rows(), (program.lower, program.upper), prices)
 
 
 def proved_value(
@@ -143,16 +175,54 @@ def proved_value(
     """What prices of rows prove, whatever they are: a lower bound of cost x for low <= A x <= high and x in its box.
 
     For every such x, cost x = p A x + (cost - p A) x. The first part is at least p low (p high where a price is
-    negative; prices of sides that are endless count as 0), the second the least over the finite box. Rounding, at most
-    a share of all terms added up, is taken off.
+    negative; prices of sides that are endless count as 0), the second the least over the finite box. Both are sums of
+    products; every reduced cost, a sum of n products, is off by n + 2 roundings of its terms' sizes at most. Twice
+    n + 4 of them are taken off at the farthest point of the box.
 
     Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical
-    Programming 99, 2004).
+    Programming 99, 2004); Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1, for sums of products.
     """
-    p = np.where(np.isfinite(np.where(prices > 0.0, low, high)), prices, 0.0)
-    sides = p * np.where(p > 0.0, low, np.where(p < 0.0, high, 0.0))
-    reduced = cost - matrix.T @ p
-    rest = np.minimum(reduced * box[0], reduced * box[1])
-    farthest = np.maximum(np.abs(box[0]), np.abs(box[1]))
-    sizes = np.abs(sides).sum() + float(farthest @ (np.abs(cost) + abs(matrix).T @ np.abs(p)))
-    return float(sides.sum() + rest.sum() - ROUNDING * sizes)
+    return Dual(cost, matrix, low, high).value(prices, box)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dual:
+    """One program's rows, ready to say what prices prove for any box (see :func:`proved_value`)."""
+
+    cost: FloatArray
+    matrix: csr_matrix
+    low: FloatArray
+    high: FloatArray
+    _columns: csr_matrix = field(init=False)
+    _sizes: csr_matrix = field(init=False)
+    _share: FloatArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        columns = self.matrix.T.tocsr()
+        object.__setattr__(self, "_columns", columns)
+        object.__setattr__(self, "_sizes", abs(columns))
+        object.__setattr__(self, "_share", (np.diff(columns.indptr) + 4.0) * (2.0 * UNIT_ROUNDOFF))
+
+    def value(self, prices: FloatArray, box: tuple[FloatArray, FloatArray]) -> float:
+        """The bound; -inf where the prices, or sums with them, are no finite numbers."""
+        return self.priced(prices, box)[0]
+
+    def priced(self, prices: FloatArray, box: tuple[FloatArray, FloatArray]) -> tuple[float, FloatArray]:
+        """The bound, and the reduced costs that it was computed with. Shape (columns,)."""
+        p = np.where(np.isfinite(np.where(prices > 0.0, self.low, self.high)), prices, 0.0)
+        sides = p * np.where(p > 0.0, self.low, np.where(p < 0.0, self.high, 0.0))
+        reduced = np.asarray(self.cost - self._columns @ p)
+        errors = self._share * (np.abs(self.cost) + self._sizes @ np.abs(p)) + 4.0 * SMALLEST * len(p)
+        rest = np.minimum(reduced * box[0], reduced * box[1])
+        farthest = np.maximum(np.abs(box[0]), np.abs(box[1]))
+        # a product is off by one rounding, and by less than the least number where it underflows
+        allowance = float((errors * farthest + UNIT_ROUNDOFF * np.abs(rest)).sum())
+        allowance += UNIT_ROUNDOFF * float(np.abs(sides).sum()) + 4.0 * SMALLEST * (len(rest) + len(sides))
+        return sum_below(np.concatenate([rest, sides]), (1.0 + SUMMATION) * allowance), reduced
+
+
+def sum_below(terms: FloatArray, allowance: float = 0.0) -> float:
+    """The sum of the terms less an allowance, rounded down: the terms are added exactly."""
+    if not (np.isfinite(terms).all() and math.isfinite(allowance)):
+        return -math.inf
+    return math.nextafter(math.fsum([*terms.tolist(), -math.nextafter(allowance, math.inf)]), -math.inf)

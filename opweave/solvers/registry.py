@@ -17,6 +17,7 @@ from opweave.problems.errors import (
     UnsupportedFeatureError,
 )
 from opweave.problems.problem import Problem
+from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lanes
 
@@ -147,8 +148,9 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one kind of problem, or of all: each takes a while."""
     home = f"opweave.solvers.{kind}"
-    for each in [home] if home in _HOMES else _HOMES:
-        importlib.import_module(each)
+    with WholeImports():
+        for each in [home] if home in _HOMES else _HOMES:
+            importlib.import_module(each)
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:

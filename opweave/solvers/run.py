@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +27,26 @@ logger = logging.getLogger("opweave")
 
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
+RELATIVE_TOLERANCE = 1e-6
+"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
+measures. Whole numbers must agree exactly."""
+
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
+"""A solve returns within its time limit, this share of it and these seconds."""
+
+LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
+"""Shares of what is allowed beyond the limit: when a solver stops where the referee takes longer than that leaves, when
+it is interrupted, and when the referee is."""
+
+PATIENCE, LEAST_PATIENCE = 3.0, 0.05
+"""Seconds for an engine to come to an end, at most and at least."""
+
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.4
+"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
+LEAST_RESERVE = 0.02
+"""Seconds that the referee is left at least."""
+
 WATCH_SECONDS = 0.01
 """How often a run's time is compared with its limit while loops on arrays are at work."""
 
@@ -75,6 +97,9 @@ class Candidate:
     objective: int | float
 
 
+_AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
+
+
 @dataclass(eq=False)
 class Run:
     """The state of one solve: solvers report to it and ask it whether to go on.
@@ -105,10 +130,16 @@ class Run:
     reduce_seconds: float = 0.0
     build_seconds: float = 0.0
     engine_version: str | None = None
+    callback_error: Exception | None = None
+    reserve: float = LEAST_RESERVE
+    on_first: Callable[[Solution], None] | None = None
     _stop_asked: bool = False
     _last_log: float = 0.0
     _halt: IntArray | None = None
     _halt_lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self._whole = self.time_limit
 
     @property
     def objective(self) -> int | float | None:
@@ -125,8 +156,52 @@ class Run:
         return time.perf_counter() - self.began
 
     def remaining(self) -> float | None:
-        """Seconds left, never negative; None without a limit."""
-        return None if self.time_limit is None else max(0.0, self.time_limit - self.elapsed())
+        """Seconds left for the solver, never negative; None without a limit."""
+        if self.time_limit is None:
+            return None
+        return max(0.0, min(self.time_limit, self._last_call()) - self.elapsed())
+
+    def _allowed(self, share: float) -> float:
+        """Seconds of the run at which a share of what is allowed beyond the limit is used up, less the reserve."""
+        whole = math.inf if self._whole is None else self._whole
+        reserve = min(self.reserve, MOST_RESERVED * (whole + ALLOWED_SECONDS))
+        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - reserve
+
+    def _last_call(self) -> float:
+        """When the solver has to stop so that the referee ends in time, in seconds of the run."""
+        return self._allowed(LAST_CALL)
+
+    def until_overdue(self) -> float:
+        """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
+
+        While there is no plan, a baseline has to find one afterwards; that takes about as long as two looks of the
+        referee.
+        """
+        end = self._allowed(OVERDUE)
+        fallback = 0.0 if self.candidates else min(2.0 * self.reserve, MOST_FOR_BASELINE * end)
+        return end - fallback - self.elapsed()
+
+    def patience(self) -> float:
+        """Seconds for something that was asked to stop, or whose own time limit is over, to come to an end."""
+        return min(PATIENCE, max(LEAST_PATIENCE, self.until_overdue() - (self.remaining() or 0.0) - LEAST_PATIENCE))
+
+    def until_fallback_ends(self) -> float:
+        """Seconds until a baseline, tried where the solver has found no plan, has to be interrupted."""
+        return self._allowed(OVERDUE) - self.elapsed()
+
+    def until_late(self) -> float:
+        """Seconds until the result has to be there; inf without a limit."""
+        whole = math.inf if self._whole is None else self._whole
+        return whole + LATE * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.elapsed()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Make this the run that :func:`at_work` and :func:`time_left` tell of, in this thread."""
+        token = _AT_WORK.set(self)
+        try:
+            yield
+        finally:
+            _AT_WORK.reset(token)
 
     @contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
@@ -177,6 +252,8 @@ class Run:
         if self.exchange is not None:
             self.exchange.tell(Found(solution, objective))
         self._record(new_best=True)
+        if self.on_first is not None and len(self.candidates) == 1:
+            self.on_first(solution)
         return True
 
     def proved(self, bound: int | float, source: str) -> None:
@@ -214,7 +291,15 @@ class Run:
         """Whether objective and bound have met, or are within the asked gap."""
         if self.objective is None or self.bound is None:
             return False
-        return self.objective - self.bound <= self.gap * abs(self.objective)
+        return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
+
+    def _met(self) -> bool:
+        """Whether the bound says that the objective is the least: exactly in bytes, almost in seconds."""
+        assert self.objective is not None
+        assert self.bound is not None
+        if isinstance(self.objective, int) and isinstance(self.bound, int):
+            return self.objective <= self.bound
+        return self.objective - self.bound <= RELATIVE_TOLERANCE * abs(self.objective)
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
@@ -225,11 +310,12 @@ class Run:
 
     def termination(self) -> Termination:
         """Why the run should stop now: asked to, gap reached, out of time, or simply done."""
+        if self.callback_error is not None:
+            return Termination.CALLBACK_ERROR
         if self._stop_asked:
             return Termination.INTERRUPTED
         if self.closed():
-            exact = self.objective is not None and self.bound is not None and self.objective <= self.bound
-            return Termination.COMPLETED if exact else Termination.GAP_REACHED
+            return Termination.COMPLETED if self._met() else Termination.GAP_REACHED
         return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
@@ -259,10 +345,37 @@ class Run:
             self._last_log = now.seconds
             mark = "*" if new_best else " "
             logger.info("%s %8.2f s  %s, bound %s, %s", mark, now.seconds, now.objective, now.bound, now.stage)
-        if self.progress is not None:
-            self.progress(now)
-        if self.callback is not None and self.callback(now):
-            self._stop_asked = True
+        try:
+            if self.progress is not None:
+                self.progress(now)
+            if self.callback is not None and self.callback(now):
+                self._stop_asked = True
+        except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
+            self.callback_error, self.callback, self.progress, self._stop_asked = error, None, None, True
+            self.update_halt()
+
+
+def at_work() -> Run | None:
+    """The run that is at work in this thread; None outside of any."""
+    return _AT_WORK.get()
+
+
+def time_left(most: float) -> float:
+    """So many seconds, or what the run at work has left where that is less; for work that is not given a run."""
+    run = at_work()
+    left = None if run is None else run.remaining()
+    return most if left is None else min(most, left)
+
+
+def patience() -> float:
+    """As :meth:`Run.patience` of the run at work, for what is not given a run."""
+    run = at_work()
+    return PATIENCE if run is None else run.patience()
+
+
+def never() -> IntArray:
+    """A flag like :attr:`Run.halt` that stays down, for loops outside a run."""
+    return np.zeros(1, dtype=np.int64)
 
 
 def _watch(reference: weakref.ref[Run]) -> None:

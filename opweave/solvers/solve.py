@@ -6,24 +6,25 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Result, Status, Termination, Timings
-from opweave.problems.solution import Details, Solution, Violation
-from opweave.problems.spec import FrozenDict
+from opweave.problems.result import OptionValue, Result, Termination, Timings
+from opweave.problems.solution import Details, Solution
 from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
+from opweave.solvers.fallback import with_baseline
+from opweave.solvers.interrupts import WholeImports
+from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
 from opweave.solvers.side_by_side.lead import run_solver
+from opweave.solvers.verdict import judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
-
-RELATIVE_TOLERANCE = 1e-6
-"""How far a claimed objective may lie from the referee's; whole numbers must agree exactly."""
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
@@ -83,8 +84,9 @@ def solve(
     Returns
     -------
     Result
-        Never raises for a time limit, Ctrl-C, or an engine that fails: what was found until then is returned and
-        ``termination`` and ``reason`` say what happened.
+        Never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises: what was found until
+        then is returned, and ``termination`` and ``reason`` say what happened; ``Result.callback_error`` is what a
+        callback raised.
 
     Raises
     ------
@@ -121,120 +123,54 @@ def solve(
         options=checked_options(options),
     )
     check_kinds(solver, run)
-    chosen = find_solver(problem, solver)
-    check_abilities(problem, chosen, run)
-    start_run(problem, run)
-    outcome = _attempt(problem, chosen, run)
-    solved = time.perf_counter()
-    judged = _judge(problem, run)
+    referee = Referee(problem, run)
+    with WholeImports() as imports:
+        chosen, outcome = _attempt(problem, solver, run)
+        solved = time.perf_counter()
+        judged = judge_in_any_case(problem.unit, run, referee)
+        if imports.take_back():
+            outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
         build=run.build_seconds,
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    return _result(problem, chosen, run, outcome=outcome, judged=judged, timings=timings)
+    return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-def _attempt(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
-    """Run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
+    """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
+    chosen = None
     try:
-        return run_solver(problem, solver, run)
+        chosen = find_solver(problem, name)
+        check_abilities(problem, chosen, run)
+        start_run(problem, run)
+        outcome = with_baseline(problem, run, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
-        return Outcome(infeasible=True, reason=str(error))
+        outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
         logger.warning("interrupted; returning the best found so far")
-        return Outcome(Termination.INTERRUPTED)
+        outcome = Outcome(Termination.INTERRUPTED)
     except EngineError as error:
         logger.warning("%s", error)
-        return Outcome(Termination.ENGINE_ERROR, reason=str(error))
+        outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
+    if run.callback_error is not None:
+        outcome = _ended_by_callback(outcome, run.callback_error)
+    return chosen, outcome
 
 
-@dataclass(frozen=True, slots=True)
-class _Judgement:
-    """The best candidate that the referee accepts, and what it said of better-looking ones."""
-
-    solution: Solution | None = None
-    objective: int | float | None = None
-    honest: bool = True
-    violations: tuple[Violation, ...] = ()
-    complaint: str | None = None
+def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
+    try:
+        with run.at_work(), Interrupter(run.until_overdue):
+            return run_solver(problem, solver, run)
+    except OverdueError:
+        logger.info("solver %s was interrupted: the time is up", solver.name)
+        return Outcome(Termination.TIME_LIMIT)
 
 
-def _agrees(first: int | float, second: int | float) -> bool:
-    """Equal: exactly for whole numbers (bytes), within the relative tolerance for others (seconds)."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first == second
-    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
-
-
-def _judge(problem: Problem[Any, Any], run: Run) -> _Judgement:
-    """Let the referee replay the candidates, best claim first, until one holds."""
-    violations: tuple[Violation, ...] = ()
-    complaint: str | None = None
-    for candidate in reversed(run.candidates):
-        evaluation = problem.evaluate(candidate.solution)
-        if evaluation.feasible and evaluation.objective is not None:
-            if not _agrees(evaluation.objective, candidate.objective):
-                complaint = complaint or (
-                    f"the solver claimed {candidate.objective:,} {problem.unit}, the referee counts "
-                    f"{evaluation.objective:,}"
-                )
-            return _Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint)
-        violations = violations or evaluation.violations
-        complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
-    return _Judgement(honest=complaint is None, violations=violations, complaint=complaint)
-
-
-def _result(
-    problem: Problem[SolutionT, DetailsT],
-    solver: Solver,
-    run: Run,
-    *,
-    outcome: Outcome,
-    judged: _Judgement,
-    timings: Timings,
-) -> Result[SolutionT]:
-    bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
-    if not judged.honest:  # whoever misjudges its own solution has a wrong model, so its bound proves nothing
-        bound = source = None
-    if bound is not None and judged.objective is not None and bound > judged.objective:
-        if not _agrees(bound, judged.objective):
-            reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
-            bound = source = None
-        else:
-            bound = judged.objective
-    termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    status = _status(judged, bound, infeasible=outcome.infeasible)
-    if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
-        bound = source = None
-    if outcome.infeasible and judged.solution is not None:
-        reasons.append("the solver called the problem infeasible although a verified solution exists")
-        termination = Termination.ENGINE_ERROR
-    return Result[SolutionT](
-        problem=problem.kind,
-        status=status,
-        termination=termination,
-        objective=judged.objective,
-        bound=bound,
-        bound_source=source,
-        solution=cast(SolutionT | None, judged.solution),
-        verified=judged.solution is not None,
-        violations=judged.violations,
-        reason="; ".join(reason for reason in reasons if reason) or None,
-        solver=solver.name,
-        solver_version=run.engine_version or solver.version(),
-        seed=run.seed,
-        options=FrozenDict(run.options),
-        model=problem.reading(),
-        timings=timings,
-        incumbents=tuple(run.incumbents),
-    )
-
-
-def _status(judged: _Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
-    if judged.solution is None or judged.objective is None:
-        return Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if bound is not None and _agrees(judged.objective, bound):
-        return Status.OPTIMAL
-    return Status.FEASIBLE
+def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:
+    logger.warning("a callback raised; returning the best found so far", exc_info=error)
+    words = f"a callback raised {type(error).__name__}: {error}; what had been found until then is kept"
+    reason = words if outcome.reason is None else f"{words}; {outcome.reason}"
+    return replace(outcome, termination=Termination.CALLBACK_ERROR, reason=reason)

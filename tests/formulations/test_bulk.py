@@ -7,7 +7,7 @@ import pytest
 from pyomo.environ import ConcreteModel, Var, value
 
 from opweave.formulations.bulk import ROWS_BETWEEN_CHECKS, Rows
-from opweave.formulations.formulation import OutOfTimeError
+from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
 
 
 def _model() -> ConcreteModel:
@@ -25,6 +25,19 @@ def test_rows_arrive_as_they_were_collected() -> None:
     model.x.set_values({0: 1.0, 1: 10.0, 2: 100.0})
     found = [(row.lower, value(row.body), row.upper) for row in model.rows.values()]
     assert found == [(None, -8.0, 5.0), (6.0, 300.0, 6.0), (None, 401.0, 7.0), (None, 410.0, 7.0)]
+
+
+def test_rows_whose_terms_have_cancelled_out_are_decided_at_once() -> None:
+    rows = Rows()
+    rows.at_most({}, 0.0)
+    rows.at_most({}, -1e-12)  # rounding
+    rows.equal({}, 0.0)
+    assert len(rows) == 0
+    with pytest.raises(InfeasibleError):
+        rows.at_most({}, -0.5)
+    for value_ in (-0.5, 0.5):
+        with pytest.raises(InfeasibleError):
+            rows.equal({}, value_)
 
 
 def test_nothing_is_printed_when_the_time_is_up_between_rows(

@@ -9,7 +9,7 @@ import networkx as nx
 from opweave.adapters.placement.plan import DeviceUse
 from opweave.adapters.units import precise_seconds, readable_share
 from opweave.adapters.wording import BOTTLENECK, SAME, Alone, memory_binds, proof_sentence
-from opweave.problems.constraints import Precede
+from opweave.problems.constraints import Precede, means
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
 from opweave.problems.result import Result
@@ -45,7 +45,7 @@ def best_alone(problem: Placement) -> Alone | None:
 
 def _order(problem: Placement) -> list[str]:
     """Every operator after what it needs and what it must follow; any order where the rules run in a circle."""
-    rules = [(rule.before, rule.after) for rule in problem.constraints if isinstance(rule, Precede)]
+    rules = [(rule.before, rule.after) for rule in problem.constraints if means(rule, Precede)]
     if rules:
         arcs = nx.DiGraph(problem.graph.digraph)
         arcs.add_edges_from(rules)

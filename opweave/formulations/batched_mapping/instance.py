@@ -20,7 +20,7 @@ from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.problems.batched_mapping import BatchedMapping
 from opweave.problems.batched_mapping_shortage import shortage
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
 from opweave.problems.share import Share
 
@@ -169,7 +169,7 @@ def _seconds(problem: BatchedMapping, allowed: FloatArray, granule: int) -> Floa
                 for size, lasts in problem.known_seconds[op.id].get(name, {}).items():
                     seconds[i, u, size // granule] = lasts
     for share in problem.constraints:
-        if isinstance(share, Share):
+        if means(share, Share):
             row = seconds[graph.operator_index[share.op], devices.index(share.device)]
             kept = row[share.inputs // granule] if share.inputs % granule == 0 else np.inf
             row[:] = np.inf

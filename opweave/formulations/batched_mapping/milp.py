@@ -18,7 +18,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,7 +27,7 @@ from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInsta
 from opweave.formulations.batched_mapping.program import BatchedModel, add_row, instance_of, serial_length, understand
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
-from opweave.formulations.formulation import Formulation, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.batched_mapping_shortage import rules_in_the_way, shortage
@@ -98,7 +98,10 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         """No best schedule is longer: that of a known one, or all batches and all delays one after the other."""
         if self.circumstances.ceiling is not None and not self.circumstances.extended:
             return float(self.circumstances.ceiling) * (1 + CEILING_SLACK)
-        return serial_length(instance)
+        return serial_length(instance) + self.circumstances.waits
+
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return ("s", "C"), self._unit
 
     def _columns(self, written: BatchedModel) -> None:
         instance = written.instance
@@ -330,6 +333,10 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         if instance.operators and not self.circumstances.extended:
             where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
         return where, start
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: BatchedMapping, value: float) -> float:
         """Units of the model as seconds."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Constraint, Forbid, Pin
+from opweave.problems.constraints import Constraint, Forbid, Pin, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import MAX_BYTES
@@ -49,14 +49,15 @@ def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray)
 
 
 def _plain(problem: BatchedMapping) -> Iterator[Constraint]:
-    """The side constraints in placement's words; shares of a part of the batch have none."""
+    """The side constraints in placement's words; shares of a part or with another meaning have none."""
     for constraint in problem.constraints:
         if not isinstance(constraint, Share):
             yield constraint
-        elif constraint.inputs == 0:
-            yield Forbid(op=constraint.op, device=constraint.device)
-        elif constraint.inputs == problem.batch:
-            yield Pin(op=constraint.op, device=constraint.device)
+        elif means(constraint, Share):
+            if constraint.inputs == 0:
+                yield Forbid(op=constraint.op, device=constraint.device)
+            elif constraint.inputs == problem.batch:
+                yield Pin(op=constraint.op, device=constraint.device)
 
 
 def unsplit(problem: BatchedMapping) -> Placement | None:
@@ -69,8 +70,10 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
         batch, or sizes would leave the range of bytes.
     """
     seconds = seconds_of(problem, problem.batch)
-    shares = [each.inputs for each in problem.constraints if isinstance(each, Share)]
-    if np.isnan(seconds).all(axis=1).any() or any(0 < inputs < problem.batch for inputs in shares):
+    shares = [each for each in problem.constraints if isinstance(each, Share)]
+    if not all(means(each, Share) for each in shares):  # a share that means something else has no word in placement
+        return None
+    if np.isnan(seconds).all(axis=1).any() or any(0 < each.inputs < problem.batch for each in shares):
         return None
     graph, batch = problem.graph, problem.batch
     moved = batch if problem.transfers == "delay" else 1

@@ -131,7 +131,7 @@ class Pairwise(OrderingProgram):
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.circumstances.limits)
         model = ConcreteModel()
-        written = self._prepare(problem, instance, model)
+        written = self.prepare(problem, instance, model)
         model.pairwise, model.before, model.position = written, written.before, written.position
         self._columns(model, written, problem)
         self._memory_rows(model, written, problem)
@@ -144,7 +144,7 @@ class Pairwise(OrderingProgram):
         self.add_constraints(model, problem)
         return model
 
-    def _prepare(self, problem: MemoryOrdering, instance: OrderingInstance, model: ConcreteModel) -> PairModel:
+    def prepare(self, problem: MemoryOrdering, instance: OrderingInstance, model: ConcreteModel) -> PairModel:
         """Contract, find the critical operators, choose the pairs, write the footprints."""
         closed = ancestors(instance.after)
         contracting = problem.objective == "peak" and not self.circumstances.extended
@@ -190,7 +190,7 @@ class Pairwise(OrderingProgram):
             scale = written.scale
             model.peak = Var(
                 domain=NonNegativeIntegers if scale.whole else NonNegativeReals,
-                bounds=(scale.units(written.floor), scale.units(min(caps)) if caps else None),
+                bounds=(scale.units(written.floor), scale.units(scale.room(int(min(caps)))) if caps else None),
             )
 
     def _memory_rows(self, model: ConcreteModel, written: PairModel, problem: MemoryOrdering) -> None:
@@ -202,9 +202,10 @@ class Pairwise(OrderingProgram):
                 rows.at_most(_in_units(load, scale) | {len(variables): -1.0}, -scale.units(load.constant))
             variables.append(model.peak)
         elif problem.limit_bytes is not None:
-            for load in written.loads.values():
-                if load.terms:
-                    rows.at_most(_in_units(load, scale), scale.units(problem.limit_bytes - load.constant))
+            for v, load in written.loads.items():
+                if not load.terms:  # whole bytes say more than units: a limit may be short by one byte
+                    least_peak(problem, load.constant, f"during operator {written.instance.names[v]!r}")
+                rows.at_most(_in_units(load, scale), scale.units(scale.room(problem.limit_bytes) - load.constant))
         rows.add_to(model, "memory", variables, self.check_time)
 
     def _excess_rows(self, model: ConcreteModel, written: PairModel) -> None:

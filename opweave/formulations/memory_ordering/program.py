@@ -25,6 +25,10 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
         """Units of the model as bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)
 
+    def counts_units(self, problem: MemoryOrdering) -> bool:
+        """Unless footprints are too large for the engines' digits."""
+        return scale_of(lower(problem)).whole
+
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
         rows = "side constraint or an added row" if self.circumstances.extended else "side constraint"
@@ -62,8 +66,8 @@ def instance_of(problem: MemoryOrdering) -> OrderingInstance:
         raise InfeasibleError(str(error)) from error
 
 
-def least_peak(problem: MemoryOrdering, floor: int) -> int:
-    """``floor`` bytes, unless they already exceed the limit.
+def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
+    """``floor`` bytes, unless they already exceed the limit; ``when`` they are needed, if it is known.
 
     Raises
     ------
@@ -72,7 +76,7 @@ def least_peak(problem: MemoryOrdering, floor: int) -> int:
     """
     if problem.limit_bytes is not None and floor > problem.limit_bytes:
         raise InfeasibleError(
-            f"every order needs at least {floor:,} bytes, {floor - problem.limit_bytes:,} more than the limit of "
-            f"{problem.limit_bytes:,}"
+            f"every order needs at least {floor:,} bytes{when and ' ' + when}, {floor - problem.limit_bytes:,} more "
+            f"than the limit of {problem.limit_bytes:,}"
         )
     return floor

@@ -41,6 +41,10 @@ class Scale:
         """Bytes as units."""
         return count / self.unit
 
+    def room(self, limit: int) -> int:
+        """The largest footprint in bytes that a limit allows: a multiple of ``step``."""
+        return limit // self.step * self.step
+
     def bound(self, value: float) -> int:
         """An engine's lower bound (units) in bytes: less its possible error, up to a multiple of ``step``."""
         safe = value - SLACK - RELATIVE_SLACK * abs(value)

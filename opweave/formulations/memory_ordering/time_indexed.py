@@ -189,7 +189,7 @@ class TimeIndexed(OrderingProgram):
             scale = written.scale
             model.peak = Var(
                 domain=NonNegativeIntegers if scale.whole else NonNegativeReals,
-                bounds=(scale.units(written.floor), scale.units(min(caps)) if caps else None),
+                bounds=(scale.units(written.floor), scale.units(scale.room(int(min(caps)))) if caps else None),
             )
             written.variables.append(model.peak)
 
@@ -287,7 +287,7 @@ class TimeIndexed(OrderingProgram):
             total |= units  # a column belongs to one step
             constant += scale.units(fixed)
             if problem.limit_bytes is not None:
-                rows.at_most(units, scale.units(problem.limit_bytes - fixed))
+                rows.at_most(units, scale.units(scale.room(problem.limit_bytes) - fixed))
         rows.add_to(model, "memory", written.variables, self.check_time)
         if problem.objective == "peak":
             model.objective = Objective(expr=model.peak)

@@ -85,14 +85,16 @@ class Circuit(Formulation[Pipeline, Stages]):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._tick = 1.0
+        self._devices = 0
 
     def build(self, problem: Pipeline) -> Any:
         """Write the model."""
         try:
-            instance = lower_unless_short(problem)
+            instance = lower_unless_short(problem, self.circumstances.ceiling)
         except ContradictionError as error:
             raise InfeasibleError(str(error)) from error
         devices, points = instance.reach.shape
+        self._devices = devices
         links = int((instance.rate > 0).sum())
         windows = int((instance.reach - np.arange(points)).sum())
         check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.circumstances.limits)
@@ -240,6 +242,10 @@ class Circuit(Formulation[Pipeline, Stages]):
             together += sum(computing)
         value = max([together, *computing]) if instance.goal == "bottleneck" else together
         return {**hint, model.objective: max(0, value)}
+
+    def resolution(self) -> float:
+        """A tick for every stage and transfer, in seconds."""
+        return self._tick * 2 * self._devices
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
         """Ticks as seconds."""

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_expression, linear_objective
-from opweave.formulations.formulation import Formulation, InfeasibleError, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline import Pipeline, Stages
 from opweave.problems.pipeline_shortage import rules_in_the_way
@@ -45,9 +45,6 @@ UNITS = 1000.0
 
 NEGLIGIBLE = 1e-8
 """In units: what takes less counts as taking no time; engines refuse such coefficients, and bounds stay bounds."""
-
-SLACK = 1e-6
-"""How far above a known plan plans are still kept, relative."""
 
 
 @dataclass(eq=False)
@@ -128,7 +125,7 @@ class Flow(Formulation[Pipeline, Stages]):
         from pyomo.environ import ConcreteModel
 
         try:
-            instance = lower_unless_short(problem)
+            instance = lower_unless_short(problem, self.circumstances.ceiling)
         except ContradictionError as error:
             raise InfeasibleError(str(error)) from error
         model = ConcreteModel()
@@ -158,14 +155,15 @@ class Flow(Formulation[Pipeline, Stages]):
     def _columns(self, written: PipelineModel) -> None:
         """z[v, a, b] where device v holds the stage, l[b, v, w] where a link leads; none slower than a known plan."""
         instance, most = written.instance, math.inf
-        if self.circumstances.ceiling is not None and instance.goal == "bottleneck":
+        if self.circumstances.ceiling is not None:
             most = float(self.circumstances.ceiling) * (1 + SLACK) / written.unit
+        longest = math.inf if instance.goal == "transfers" else most
         rows = 2 * instance.last * len(instance.devices) + 3 * len(instance.devices)
         points = np.arange(instance.last + 1)
         stages: list[tuple[int, int, int]] = []
         for v, elapsed in enumerate(instance.elapsed):
             within = (points > points[:, None]) & (points <= instance.reach[v][:, None])
-            within &= (elapsed - elapsed[:, None]) / written.unit <= most
+            within &= (elapsed - elapsed[:, None]) / written.unit <= longest
             check_rows(rows + len(stages) + int(within.sum()), self.name, self.circumstances.limits)
             stages += [(v, a, b) for a, b in np.argwhere(within).tolist()]
             self.check_time()
@@ -275,6 +273,10 @@ class Flow(Formulation[Pipeline, Stages]):
             together = [sum(sending)] if instance.shared_channel else sending
             value = max([*computing, *together, 0.0])
             written.variables[written.total].set_value(value, skip_validation=True)
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
         """Units of the model as seconds."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.pipeline import Pipeline, Stage, Stages
 from opweave.problems.pipeline_shortage import shortage
@@ -100,7 +100,11 @@ class PipelineInstance:
         return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
 
 
-def lower_unless_short(problem: Pipeline) -> PipelineInstance:
+SLACK = 1e-6
+"""How far above a known plan's objective times are still kept, relative."""
+
+
+def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """As :func:`lower`, after the cheap proofs that nothing fits.
 
     Raises
@@ -108,7 +112,7 @@ def lower_unless_short(problem: Pipeline) -> PipelineInstance:
     ContradictionError
         When there is no pipeline; the message says what cannot be placed and the smallest memory that would do.
     """
-    instance = lower(problem)
+    instance = lower(problem, ceiling)
     if _obviously_short(instance):
         raise ContradictionError(shortage(problem) or _too_long(instance))
     return instance
@@ -142,8 +146,16 @@ def _too_long(instance: PipelineInstance) -> str:
     )
 
 
-def lower(problem: Pipeline) -> PipelineInstance:
-    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in."""
+def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
+    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    ceiling
+        Objective of a known plan. What alone takes longer is refused, so that no sum of times drowns the others.
+    """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
     position, sent = _points(problem, place)
@@ -153,6 +165,8 @@ def lower(problem: Pipeline) -> PipelineInstance:
     if problem.costs is not None and problem.include_compute:
         table = problem.costs.array(names, used).T
         known = ~np.isnan(table)
+        if ceiling is not None and problem.objective != "transfers":
+            known &= ~(table > ceiling * (1.0 + SLACK))
         seconds = np.where(known, table, 0.0)
     elapsed = np.zeros((len(used), len(names) + 1))
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
@@ -188,7 +202,7 @@ def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatAr
     """Allowed positions and the bytes that cross there; Colocate joins what it ties together."""
     joined = np.zeros(len(place) + 1, dtype=bool)
     for constraint in problem.constraints:
-        if isinstance(constraint, Colocate):
+        if means(constraint, Colocate):
             where = [place[name] for name in constraint.ops]
             joined[min(where) + 1 : max(where) + 1] = True
     inner = [point for point in problem.cut_points if not joined[point.position]]
@@ -201,9 +215,9 @@ def _permitted(problem: Pipeline, place: dict[str, int], used: tuple[str, ...]) 
     """Pin and Forbid. Shape (devices, operators)."""
     allowed = np.ones((len(used), len(place)), dtype=bool)
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin):
+        if means(constraint, Pin):
             allowed[:, place[constraint.op]] &= np.asarray([name == constraint.device for name in used], dtype=bool)
-        elif isinstance(constraint, Forbid) and constraint.device in used:
+        elif means(constraint, Forbid) and constraint.device in used:
             allowed[used.index(constraint.device), place[constraint.op]] = False
     return allowed
 
@@ -212,7 +226,7 @@ def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
     """Separate: the last position where a stage may end that begins at each position. Shape (operators + 1,)."""
     end = np.full(len(place) + 1, len(place), dtype=np.int64)
     for constraint in problem.constraints:
-        if isinstance(constraint, Separate):
+        if means(constraint, Separate):
             where = sorted({place[name] for name in constraint.ops})
             for first, second in itertools.pairwise(where):
                 end[: first + 1] = np.minimum(end[: first + 1], second)

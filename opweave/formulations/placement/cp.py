@@ -29,6 +29,7 @@ They hold to two ticks, so a rule about times should forgive a part of a million
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -126,6 +127,10 @@ class Intervals(PlacementProgram):
     name: ClassVar[str] = "intervals"
     targets: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._activities = 0
+
     def build(self, problem: Placement) -> Any:
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
@@ -135,7 +140,7 @@ class Intervals(PlacementProgram):
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
         check_rows(rows, self.name, self.circumstances.limits)
         # rows that are not known yet may ask for times between those that durations measure
-        activities = instance.operators + len(messages)
+        activities = self._activities = instance.operators + len(messages)
         tick = fine_tick(activities, windows.horizon)
         if not self.circumstances.extended:
             tick = common_tick(instance, windows.horizon) or tick
@@ -320,15 +325,21 @@ class Intervals(PlacementProgram):
         hint[model.objective] = max(model.low[model.objective], model.ticks(float(table.end.max(initial=0.0))))
         model.hint = hint
 
+    def resolution(self) -> float:
+        """A tick for every activity along a path, in seconds."""
+        return self._unit * self._activities
+
     def objective_bound(self, problem: Placement, value: float) -> float:
         """Ticks as seconds, less what counts as a whole tick though it is not."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
 
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return frozenset((*model.starts_at, *model.sent_at, model.objective)), model.tick
+
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.ends("a") <= 0.5 + model.on("b", "gpu")``."""
         assert isinstance(row, Comparison)
-        times = frozenset((*model.starts_at, *model.sent_at, model.objective))
-        model.rows.append(whole_row(model, row, model.tick, times))
+        model.rows.append(whole_row(model, row, model.tick, frozenset(self.times(model)[0])))
 
 
 def fine_tick(activities: int, horizon: float) -> float:

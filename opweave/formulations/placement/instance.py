@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.problems.placement import Placement
 from opweave.problems.placement_shortage import shortage
@@ -164,7 +164,7 @@ def _clusters(problem: Placement) -> IntArray:
     ties = nx.Graph()
     ties.add_nodes_from(range(len(index)))
     for constraint in problem.constraints:
-        if isinstance(constraint, Colocate):
+        if means(constraint, Colocate):
             nx.add_path(ties, [index[name] for name in constraint.ops])
     cluster = np.zeros(len(index), dtype=np.int64)
     for number, members in enumerate(nx.connected_components(ties)):
@@ -178,9 +178,9 @@ def _allowed_seconds(problem: Placement, cluster: IntArray) -> FloatArray:
     seconds = np.array(problem.costs.array([op.id for op in graph.operators], devices))
     allowed = np.isfinite(seconds)
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin):
+        if means(constraint, Pin):
             allowed[graph.operator_index[constraint.op]] &= np.arange(len(devices)) == devices.index(constraint.device)
-        elif isinstance(constraint, Forbid):
+        elif means(constraint, Forbid):
             allowed[graph.operator_index[constraint.op], devices.index(constraint.device)] = False
     shared = np.ones((int(cluster.max(initial=-1)) + 1, len(devices)), dtype=bool)
     np.logical_and.at(shared, cluster, allowed)
@@ -213,7 +213,7 @@ def _capacity(problem: Placement) -> IntArray:
     limits = [[device.memory_bytes] for device in problem.cluster.devices]
     position = problem.cluster.device_index
     for constraint in problem.constraints:
-        if isinstance(constraint, MemoryCap):
+        if means(constraint, MemoryCap):
             limits[position[constraint.device]].append(constraint.bytes)
     return np.asarray([_least(row) for row in limits], dtype=np.int64)
 

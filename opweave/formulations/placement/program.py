@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -11,15 +11,15 @@ import numpy as np
 
 from opweave.formulations.bulk import Terms, linear_expression
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, InfeasibleError
+from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, FloatArray, PlacementInstance, lower
 from opweave.formulations.placement.memory import overfull, readers_of
 from opweave.formulations.placement.messages import Message, messages_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
-from opweave.formulations.placement.windows import Windows, single_device_length, windows_of
-from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate
+from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
+from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.placement_shortage import rules_in_the_way, shortage
@@ -176,17 +176,24 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         return windows
 
     def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
-        """Length of a known schedule, with some room; None while rows may come that it breaks."""
+        """Length of a known schedule, with some room; no less than any has to have while rows may come."""
         if self.circumstances.extended:
-            return None
+            return serial_length(instance) + self.circumstances.waits
         ceiling = self.circumstances.ceiling
-        if ceiling is None and not any(isinstance(constraint, Separate) for constraint in problem.constraints):
+        if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
             ceiling = single_device_length(instance)
         return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
+
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return ("S", "T", "C_max"), self._unit
 
     def floor(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
         return min(windows.horizon, max(windows.critical_path, float(self.circumstances.floor or 0.0)))
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Placement, value: float) -> float:
         """Units of the model as seconds."""
@@ -230,7 +237,7 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         if reason is not None:
             return reason
         extended = self.circumstances.extended
-        own_rows = extended and all(isinstance(each, self.built_in) for each in problem.constraints)
+        own_rows = extended and all(means(each, *self.built_in) for each in problem.constraints)
         reason = f"no schedule respects {rules_in_the_way(problem, rows_added=own_rows)}"
         return f"{reason} (schedules of at most {self._horizon:.6g} s were considered)" if extended else reason
 

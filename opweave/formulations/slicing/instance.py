@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
 from opweave.problems.slicing import Slice, Slices, Slicing
@@ -360,9 +360,9 @@ class _Writer:
         pins: dict[str, set[str]] = {}
         forbidden: set[tuple[str, str]] = set()
         for constraint in problem.constraints:
-            if isinstance(constraint, Pin):
+            if means(constraint, Pin):
                 pins.setdefault(constraint.op, set()).add(constraint.device)
-            elif isinstance(constraint, Forbid):
+            elif means(constraint, Forbid):
                 forbidden.add((constraint.op, constraint.device))
         for name in self._order:
             for k, device in enumerate(self._devices):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.batched_mapping.net import (
     BatchNet,
@@ -56,8 +57,8 @@ class Window(NamedTuple):
     low: int
     high: int
     free: FloatArray
-    end: FloatArray
-    tail: FloatArray
+    end: FloatMatrix
+    tail: FloatCube
 
 
 @inlined
@@ -122,20 +123,21 @@ def _new_string(
 @kernel
 def anneal(
     net: BatchNet,
-    where: IntArray,
+    where: IntMatrix,
     order: IntArray,
     window: Window,
     moves: FloatArray,
-    candidates: IntArray,
-    draws: FloatArray,
+    candidates: IntMatrix,
+    draws: FloatMatrix,
     heat: FloatArray,
-    best_where: IntArray,
+    halt: IntArray,
+    best_where: IntMatrix,
     best_order: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
     ``where`` and ``order`` are left as the last move left them; the best plan met goes to ``best_where`` and
-    ``best_order``. Returns its largest end + tail and that of the last.
+    ``best_order``. Returns its largest end + tail and that of the last. Leaves off when ``halt`` is raised.
     """
     strings = new_strings(net, where)
     devices = net.seconds.shape[1]
@@ -147,6 +149,8 @@ def anneal(
     position = np.argsort(order)
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
+        if halt[0] != 0:
+            break
         draw = draws[m]
         i = window.operators[int(draw[0] * len(window.operators))]
         kind = int(np.searchsorted(moves, draw[1], side="right"))
@@ -188,12 +192,19 @@ def anneal(
 
 @kernel
 def climb(
-    net: BatchNet, where: IntArray, order: IntArray, window: Window, draws: FloatArray, best_where: IntArray
+    net: BatchNet,
+    where: IntMatrix,
+    order: IntArray,
+    window: Window,
+    draws: FloatCube,
+    halt: IntArray,
+    best_where: IntMatrix,
 ) -> float:
     """The (1+1) EA: each row of ``draws`` (steps, flips, 2) sends some granules to drawn devices, all at once.
 
     A flip is a place among all granules of all operators and a device, both from 0 to 1; a place of 1 ends the row.
-    Accepts what is no worse. Returns the best value; its strings are in ``best_where``.
+    Accepts what is no worse; leaves off when ``halt`` is raised. Returns the best value; its strings are in
+    ``best_where``.
     """
     strings = new_strings(net, where)
     operators, granules = where.shape
@@ -203,6 +214,8 @@ def climb(
     flips = draws.shape[1]
     touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
     for m in range(len(draws)):
+        if halt[0] != 0:
+            break
         count, possible = 0, True
         for x in range(flips):
             if draws[m, x, 0] >= 1.0:

@@ -59,7 +59,7 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
     while not search.run.should_stop() and (search.run.time_limit is not None or done < CHUNKS):
         best = where.copy()
         climb.sized(STEPS * where.size)(
-            search.net, where.copy(), plan.order.copy(), search.everything(), _flips(rng, where), best
+            search.net, where.copy(), plan.order.copy(), search.everything(), _flips(rng, where), search.run.halt, best
         )
         where, done = best, done + 1
         report(search.instance, plan_of(search.net, where, plan.order), search.run)
@@ -86,7 +86,7 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
         best_where, best_order = where.copy(), order.copy()
         anneal.sized(STEPS * where.size)(
             search.net, where, order, search.everything(), PAPER_MOVES, search.strings, rng.random((STEPS, DRAWS)),
-            np.full(STEPS, heat), best_where, best_order,
+            np.full(STEPS, heat), search.run.halt, best_where, best_order,
         )  # fmt: skip
         done += 1
         report(search.instance, plan_of(search.net, best_where, best_order), search.run)

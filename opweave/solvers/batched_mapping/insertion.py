@@ -10,6 +10,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.batched_mapping.net import BatchNet
 from opweave.solvers.batched_mapping.schedule import BatchPlan, order_by_start, plan_of
@@ -70,12 +71,12 @@ def inserted(
 def insert_all(
     net: BatchNet,
     order: IntArray,
-    strings: IntArray,
-    tail: FloatArray,
+    strings: IntMatrix,
+    tail: FloatCube,
     busy_price: float,
     gaps: bool,
-    where: IntArray,
-    end: FloatArray,
+    where: IntMatrix,
+    end: FloatMatrix,
 ) -> int:
     """Fill strings and ends; returns the operator that found no string, or -1."""
     operators, devices = net.seconds.shape[:2]

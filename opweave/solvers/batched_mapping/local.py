@@ -132,6 +132,7 @@ class BatchSearch:
                 self.strings,
                 rng.random((moves, DRAWS)),
                 shares[chunk * moves : (chunk + 1) * moves],
+                self.run.halt,
                 best_where,
                 best_order,
             )

@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.constraints import Constraint, Forbid, Pin, Precede
+from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import IntArray
@@ -95,10 +96,14 @@ def _inherited(problem: BatchedMapping, members: IntArray, entering: int) -> Ite
         problem.graph.operators[i].id: f"o{place}" for place, i in enumerate(members.tolist()) if place >= entering
     }
     for constraint in problem.constraints:
-        if isinstance(constraint, Pin | Forbid | Share) and constraint.op in names:
+        if _is_about_one_operator(constraint) and constraint.op in names:
             yield constraint.model_copy(update={"op": names[constraint.op]})
-        elif isinstance(constraint, Precede) and constraint.before in names and constraint.after in names:
+        elif means(constraint, Precede) and constraint.before in names and constraint.after in names:
             yield Precede(before=names[constraint.before], after=names[constraint.after])
+
+
+def _is_about_one_operator(constraint: Constraint) -> TypeGuard[Pin | Forbid | Share]:
+    return means(constraint, Pin, Forbid, Share)
 
 
 def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:

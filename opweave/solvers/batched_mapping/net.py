@@ -13,6 +13,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 
@@ -30,7 +31,7 @@ class BatchNet(NamedTuple):
         Whether any device's memory is limited.
     """
 
-    seconds: FloatArray
+    seconds: FloatCube
     source: IntArray
     target: IntArray
     in_start: IntArray
@@ -39,8 +40,8 @@ class BatchNet(NamedTuple):
     outgoing: IntArray
     waits_start: IntArray
     waits: IntArray
-    base: FloatArray
-    slope: FloatArray
+    base: FloatCube
+    slope: FloatCube
     memory: IntArray
     parameters_start: IntArray
     parameters: IntArray
@@ -234,7 +235,7 @@ def play(
 
 
 @kernel
-def decode(net: BatchNet, where: IntArray, order: IntArray, end: FloatArray) -> float:
+def decode(net: BatchNet, where: IntMatrix, order: IntArray, end: FloatMatrix) -> float:
     """Fill the ends of all batches (-1: none) of a plan; returns the makespan, inf where it cannot be run."""
     strings = new_strings(net, where)
     operators, devices = strings.number.shape
@@ -248,7 +249,7 @@ def decode(net: BatchNet, where: IntArray, order: IntArray, end: FloatArray) -> 
 
 
 @kernel
-def decode_many(net: BatchNet, where: IntArray, order: IntArray, times: int) -> float:
+def decode_many(net: BatchNet, where: IntMatrix, order: IntArray, times: int) -> float:
     """Decode one plan so many times, each with one granule moved and back: what the speed of the search rests on."""
     strings = new_strings(net, where)
     operators, devices = strings.number.shape

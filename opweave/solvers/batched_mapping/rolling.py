@@ -44,7 +44,7 @@ def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
         best_where, best_order = where.copy(), order.copy()
         anneal.sized(moves * len(members) * devices)(
             search.net, where, order, window, SEARCH_MOVES, search.strings, rng.random((moves, DRAWS)), heat,
-            best_where, best_order,
+            search.run.halt, best_where, best_order,
         )  # fmt: skip
         where, order = best_where, best_order
         free, end = _after(search, where, order, window, int(places[first + 1]), modules[first].operators)

@@ -25,18 +25,38 @@ from pathlib import Path
 from typing import IO, Any
 
 from opweave.problems.errors import EngineError
-from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
+from opweave.solvers.engines.frames import PLACE, end_with_parent, own_pipes, read_frame, send_frame
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
-COMMAND = "from opweave.solvers.engines.child import serve; serve()"
-
-PLACE = "OPWEAVE_PLACE"
-"""Variable of a child's environment: which of several processes at work side by side it belongs to."""
-
 place: ContextVar[int | None] = ContextVar("place", default=None)
 """What children that this thread starts are told of it; None tells them what this process was told, if anything."""
+
+_LIGHT = """
+import sys
+from importlib.util import find_spec, module_from_spec
+
+spec = find_spec("opweave")
+package = sys.modules["opweave"] = module_from_spec(spec)
+
+def load(name):
+    del package.__getattr__
+    spec.loader.exec_module(package)
+    return getattr(package, name)
+
+package.__getattr__ = load
+"""
+"""What users see of the package is imported when something asks for it, which engines do not: it takes longer than many
+a problem takes to solve."""
+
+
+def command(module: str) -> str:
+    """What a fresh Python is told: to call ``serve`` of a module."""
+    return f"{_LIGHT}\nfrom {module} import serve\nserve()\n"
+
+
+COMMAND = command("opweave.solvers.engines.child")
 
 Send = Callable[[object], None]
 """What the child's function calls to send a message."""

@@ -7,18 +7,16 @@ from abc import abstractmethod
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.matrix import FloatArray, MatrixModel
 from opweave.solvers.run import Run
-
-GRACE_SECONDS = 3.0
-"""How much longer than its time limit an engine may take to come to an end before it is killed."""
 
 MEMORY_OPTION = "memory_bytes"
 
@@ -42,24 +40,6 @@ class Work:
     gap: float
     seed: int
     threads: int
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class News:
-    """What a child sends on the way: a solution, a lower bound, or both."""
-
-    values: FloatArray | None = None
-    bound: float | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Answer:
-    """How an engine ended; ``reason`` is its own word for it."""
-
-    verdict: Literal["solved", "infeasible", "stopped", "failed"]
-    values: FloatArray | None = None
-    bound: float | None = None
-    reason: str = ""
 
 
 def package_version(package: str) -> str | None:
@@ -103,7 +83,7 @@ class ChildEngine(Engine):
             seed=task.run.seed,
             threads=task.run.threads,
         )
-        grace = None if seconds is None else seconds + GRACE_SECONDS
+        grace = None if seconds is None else seconds + task.run.patience()
         answer = run_in_child(
             self.name,
             self.function,
@@ -152,6 +132,7 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
         # An engine that names no bound has at least proved the gap that it was asked for.
         objective = task.matrix.objective(answer.values)
         task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
+        task.settled(answer.values)
         return Verdict.SOLVED
     if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
         task.bound(answer.bound)

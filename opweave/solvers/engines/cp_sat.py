@@ -5,27 +5,26 @@ The parent checks every solution against the model, so a child that lies is foun
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
+from opweave.formulations.horizon import Waits
 from opweave.formulations.intervals import IntervalModel
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.child import PLACE, ChildLimits, Send, run_in_child
-from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer, News, memory_limit, package_version
-from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.engine import Aids, circumstances_of, first_knowledge
+from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.child import ChildLimits, run_in_child
+from opweave.solvers.engines.child_engine import memory_limit, package_version
+from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse, with_room
+from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
-
-if TYPE_CHECKING:
-    from ortools.sat.python import cp_model
 
 LARGEST_SEED = 2**31 - 1
 
@@ -35,26 +34,14 @@ WORKERS = 6
 the same every time; which of several best solutions comes back may differ, unless there is one worker."""
 
 CLOSE_ENOUGH = 2e-7
-"""Relative gap that is as good as none: less than what durations lose by rounding."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class IntervalWork:
-    """What the child is given; seconds from the moment at which it was started."""
-
-    model: IntervalModel
-    seconds: float | None
-    gap: float
-    seed: int
-    threads: int
-    workers: int
+"""Relative gap that is as good as none for seconds: less than what they lose by rounding. Bytes are whole numbers."""
 
 
 class CpSat:
     """The engine, for formulations that write an :class:`~opweave.formulations.intervals.IntervalModel`."""
 
     name: ClassVar[str] = "cp-sat"
-    function: str = "opweave.solvers.engines.cp_sat:solve"
+    function: str = "opweave.solvers.engines.interval_child:solve"
 
     def missing(self) -> str | None:
         """How to install it."""
@@ -79,18 +66,33 @@ class CpSat:
                 f"solver {self.name!r} runs formulation {formulation.name!r}, not {run.formulation!r}"
             )
         known = first_knowledge(problem, run, aids)
-        if run.closed():
-            return Outcome(run.termination())
+        outcome: Outcome | None = None
+        for _ in range(MOST_MODELS):
+            if run.closed():
+                return Outcome(run.termination())
+            written = formulation(circumstances_of(problem, run, formulation))
+            latest = with_room(written, partial(self._solve_once, problem, run, known))
+            outcome = latest if outcome is None or not latest.infeasible else outcome
+            if run.should_stop() or not too_coarse(run, written):
+                break
+            known = run.best
+        return outcome or Outcome(run.termination())
+
+    def _solve_once(
+        self, problem: Problem[Any, Any], run: Run, known: Solution | None, written: Any
+    ) -> tuple[Outcome, Waits | None]:
+        """Write one model, solve it, and say how that ended; and how long added rows may make schedules."""
         try:
-            task = _task(problem, run, formulation(circumstances_of(problem, run, formulation)), known)
+            task = _task(problem, run, written, known)
         except InfeasibleError as error:
-            return Outcome(infeasible=True, reason=str(error))
+            return Outcome(infeasible=True, reason=str(error)), None
         except OutOfTimeError:
-            return Outcome(run.termination(), reason="the time was up before the model was written")
+            return Outcome(run.termination(), reason="the time was up before the model was written"), None
         if run.should_stop():
-            return Outcome(run.termination())
+            return Outcome(run.termination()), None
         run.enter(f"{self.name}: {len(task.model.low):,} variables, {len(task.model.rows):,} rows")
-        return self._solve(task)
+        outcome = self._solve(task)
+        return outcome, written.waits(task.model) if outcome.infeasible else None
 
     def _solve(self, task: IntervalTask) -> Outcome:
         """Run the child; kill it when it overruns its time."""
@@ -99,7 +101,7 @@ class CpSat:
         work = IntervalWork(
             plain(task.model),
             seconds,
-            max(run.gap, CLOSE_ENOUGH),
+            run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
             run.seed % LARGEST_SEED,
             run.threads,
             _workers(run),
@@ -108,7 +110,7 @@ class CpSat:
             self.name,
             self.function,
             work,
-            ChildLimits(None if seconds is None else seconds + GRACE_SECONDS, memory_limit(run)),
+            ChildLimits(None if seconds is None else seconds + run.patience(), memory_limit(run)),
             hear=task.hear,
             should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
         )
@@ -178,7 +180,8 @@ class IntervalTask:
 
     def bound(self, value: float) -> None:
         """Report a lower bound of the model's objective."""
-        if self.model.objective == self.objective and np.isfinite(value):
+        proves = self.model.objective == self.objective and not self.formulation.restricts
+        if proves and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
             self.run.proved(bound, f"cp-sat ({self.formulation.name})")
 
@@ -186,6 +189,8 @@ class IntervalTask:
         """Check and report how the engine ended."""
         if answer.verdict == "failed":
             raise EngineError(f"{engine} ended with {answer.reason!r}")
+        if answer.verdict == "infeasible" and self.formulation.restricts:
+            return Outcome(reason=f"formulation {self.formulation.name!r} leaves solutions out and has none itself")
         if answer.verdict == "infeasible":
             return Outcome(infeasible=True, reason=self.formulation.why_infeasible(self.problem))
         if answer.values is not None:
@@ -220,82 +225,3 @@ def _stopped(run: Run) -> Termination:
     if termination is Termination.COMPLETED and not run.closed():
         return Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
     return termination
-
-
-def solve(work: IntervalWork, send: Send) -> Answer:
-    """Solve with CP-SAT; runs in the child."""
-    from ortools.sat.python import cp_model
-
-    deadline = Deadline(work.seconds)
-    model, columns = write(work.model)
-    solver = cp_model.CpSolver()
-    solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
-    solver.parameters.random_seed = work.seed
-    solver.parameters.relative_gap_limit = work.gap
-    left = deadline.left()
-    if left is not None:
-        solver.parameters.max_time_in_seconds = left
-    solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))
-
-    class Hear(cp_model.CpSolverSolutionCallback):  # type: ignore[misc, unused-ignore]
-        """Sends every solution."""
-
-        def on_solution_callback(self) -> None:
-            values = np.asarray([self.value(column) for column in columns], dtype=np.float64)
-            send(News(values=values))
-
-    status = solver.solve(model, Hear())
-    name = solver.status_name(status)
-    if name in ("OPTIMAL", "FEASIBLE"):
-        values = np.asarray([solver.value(column) for column in columns], dtype=np.float64)
-        return Answer("solved" if name == "OPTIMAL" else "stopped", values, float(solver.best_objective_bound))
-    if name == "INFEASIBLE":
-        return Answer("infeasible")
-    if name == "UNKNOWN":
-        return Answer("stopped", None, float(solver.best_objective_bound))
-    return Answer("failed", reason=f"{name}: {model.validate()}")
-
-
-def _keep_to(cores: int) -> bool:
-    """Confine this process to so many cores; returns whether the system can do that."""
-    if not hasattr(os, "sched_setaffinity"):
-        return False
-    allowed = sorted(os.sched_getaffinity(0))
-    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # not the same ones for all children
-    os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
-    return True
-
-
-def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-    """The data as a model of CP-SAT; returns its variables by column."""
-    from ortools.sat.python import cp_model
-
-    model = cp_model.CpModel()
-    columns = [model.new_int_var(low, high, "") for low, high in zip(data.low, data.high, strict=True)]
-    for row in data.rows:
-        low = cp_model.INT_MIN if row.low is None else row.low
-        high = cp_model.INT_MAX if row.high is None else row.high
-        body = cp_model.LinearExpr.weighted_sum([columns[c] for c in row.columns], row.coefficients)
-        written = model.add_linear_constraint(body, low, high)
-        if row.only_if:
-            written.only_enforce_if([columns[column] for column in row.only_if])
-    seen: dict[int, Any] = {}
-    for group in data.apart:
-        model.add_no_overlap([_interval(model, columns, seen, each) for each in group])
-    for arcs in data.circuits:
-        model.add_circuit([(arc.tail, arc.head, columns[arc.taken]) for arc in arcs])
-    for column, value in data.hint.items():
-        model.add_hint(columns[column], value)
-    model.minimize(columns[data.objective])
-    return model, columns
-
-
-def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any], each: Any) -> Any:
-    """An interval, written once even if several groups hold it."""
-    if id(each) not in seen:
-        start = columns[each.start]
-        if each.present is None:
-            seen[id(each)] = model.new_fixed_size_interval_var(start, each.size, "")
-        else:
-            seen[id(each)] = model.new_optional_fixed_size_interval_var(start, each.size, columns[each.present], "")
-    return seen[id(each)]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,6 +22,8 @@ from opweave.formulations.formulation import (
     find_formulation,
     formulation_names,
 )
+from opweave.formulations.horizon import Waits
+from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -32,12 +36,22 @@ from opweave.solvers.engines.matrix import (
     TriviallyInfeasibleError,
     compile_model,
 )
+from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.run import Outcome, Run
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 logger = logging.getLogger("opweave")
+
+LOADING_SECONDS = 0.8
+"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
+
+MOST_MODELS = 6
+COARSE = 3e-7
+SMALLER = 0.5
+"""How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
+it was written for that has to be."""
 
 CLAIM_TOLERANCE = 1e-6
 """How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
@@ -176,7 +190,8 @@ class Task:
             claim = self.formulation.objective_bound(self.problem, self.matrix.objective(values))
             floor = self.formulation.circumstances.floor
             claim = claim if floor is None else max(claim, floor)
-            if real is None or not judged.feasible or real > claim + CLAIM_TOLERANCE * abs(claim):
+            allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
+            if real is None or not judged.feasible or real > claim + allowance:
                 self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
                 return
         if real is not None and judged.feasible and self.run.found(solution, real):
@@ -186,7 +201,16 @@ class Task:
         """Report a lower bound of the model's objective."""
         if self.own_objective and not self.formulation.restricts and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
-            self.run.proved(bound, f"{self.engine} ({self.formulation.name})")
+            coarse = self.formulation.resolution()
+            self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
+
+    def settled(self, values: FloatArray) -> None:
+        """The engine calls these values optimal: where objectives are whole numbers, none lies below theirs.
+
+        Engines stop once no better whole number is left, with a bound that may end just above the one below.
+        """
+        if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
+            self.bound(float(np.round(self.matrix.objective(values))))
 
     def missing_rows(self) -> Block:
         """Rows that reported solutions broke and the engine has not been given yet."""
@@ -226,27 +250,67 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, aids)
-    if run.closed():
-        return Outcome(run.termination())
-    formulation = written(circumstances_of(problem, run, written))
+    if not run.closed() and "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+        return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
+    outcome: Outcome | None = None
+    for _ in range(MOST_MODELS):
+        if run.closed():
+            return Outcome(run.termination())
+        formulation = written(circumstances_of(problem, run, written))
+        latest = with_room(formulation, partial(_solve_once, problem, run, engine, known))
+        outcome = latest if outcome is None or not latest.infeasible else outcome
+        if run.should_stop() or not too_coarse(run, formulation):
+            break
+        known = run.best
+    return outcome or Outcome(run.termination())
+
+
+def too_coarse(run: Run, formulation: Any) -> bool:
+    """Whether a model was written for objectives so much larger than the best one found that it blurs them."""
+    ceiling, best = formulation.circumstances.ceiling, run.objective
+    if formulation.circumstances.extended or best is None or not formulation.resolution() > COARSE * best:
+        return False
+    return ceiling is None or best < SMALLER * ceiling
+
+
+def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple[Outcome, Waits | None]]) -> Outcome:
+    """Solve; once more with a longer horizon where added rows leave no schedule that keeps to the usual one."""
+    outcome, waits = attempt(formulation)
+    if not outcome.infeasible or waits is None:
+        return outcome
+    if waits.seconds > 0.0:
+        outcome, _ = attempt(type(formulation)(replace(formulation.circumstances, waits=waits.seconds)))
+    if not outcome.infeasible or waits.bounded:
+        return outcome
+    return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
+
+
+def _solve_once(
+    problem: Problem[Any, Any],
+    run: Run,
+    engine: Engine,
+    known: Solution | None,
+    formulation: Formulation[Any, Any],
+) -> tuple[Outcome, Waits | None]:
+    """Write the model and solve it; with how long schedules may have to be because of added rows."""
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
-        return _without_solution(formulation, str(error))
+        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem)), None
     except OutOfTimeError:
-        return Outcome(run.termination(), reason="the time was up before the model was written")
+        return Outcome(run.termination(), reason="the time was up before the model was written"), None
     except TriviallyInfeasibleError:
-        return _without_solution(formulation, formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem)), None
     if run.should_stop():
-        return Outcome(run.termination())
+        return Outcome(run.termination()), None
     run.enter(f"{engine.name}: {task.matrix.columns:,} variables, {len(task.matrix.rows):,} rows")
     verdict = engine.solve(task)
     if verdict is Verdict.INFEASIBLE:
-        return _without_solution(formulation, formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem)), formulation.waits(task.model)
     termination = run.termination()
     if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
-    return Outcome(termination)
+    return Outcome(termination), None
 
 
 def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcome:
@@ -284,7 +348,7 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solutio
 def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> Circumstances:
     """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
-        not isinstance(constraint, formulation.built_in) and expression(type(constraint), "order_arcs") is None
+        not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
     return Circumstances(
@@ -295,6 +359,7 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
     )
 
 
+@quiet_pyomo()
 def _task(
     problem: Problem[Any, Any],
     run: Run,

@@ -10,6 +10,9 @@ from typing import IO
 
 _LENGTH = struct.Struct("<Q")
 
+PLACE = "OPWEAVE_PLACE"
+"""Variable of a child's environment: which of several processes at work side by side it belongs to."""
+
 
 def send_frame(pipe: IO[bytes], content: object) -> None:
     """Write one message."""

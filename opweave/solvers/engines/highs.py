@@ -7,25 +7,34 @@ also leaves the main thread free to notice Ctrl-C.
 
 from __future__ import annotations
 
+import logging
 import queue
 import threading
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.apart import highspy_fits
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.child_engine import Work
+from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.engine import Engine, Task, Verdict
-from opweave.solvers.engines.matrix import Block, FloatArray, MatrixModel
+from opweave.solvers.engines.highs_child import HighsInChild
+from opweave.solvers.engines.highs_model import add_block, checked, load_highs, option, set_options
+from opweave.solvers.engines.highs_start import begin, whole_start
+from opweave.solvers.engines.matrix import FloatArray, MatrixModel
 
 if TYPE_CHECKING:
     import highspy
 
-POLL_SECONDS = 0.05
-LARGEST_SEED = 2**31 - 1
+logger = logging.getLogger("opweave")
 
+POLL_SECONDS = 0.05
 STATUS: dict[str, Verdict | None] = {
     "kOptimal": Verdict.SOLVED,
     "kInfeasible": Verdict.INFEASIBLE,
@@ -88,16 +97,29 @@ class Highs(Engine):
             task.incumbent(np.zeros(0))
             task.bound(task.matrix.offset)
             return Verdict.SOLVED
+        if not highspy_fits():
+            return HighsInChild().solve(task)
+        try:
+            return self._rounds(task)
+        except EngineError as error:
+            if task.start is None or error.__cause__ is None or task.should_stop():
+                raise
+            logger.info("%s; without the head start once more", error)
+            task.start = None
+            return self._rounds(task)
+
+    def _rounds(self, task: Task) -> Verdict:
         solver = load_highs(task.matrix)
-        set_options(solver, task)
+        set_options(solver, task.run)
         while True:
             if task.start is not None:
-                _begin(solver, task.start)
+                begin(solver, whole_start(task.matrix, task.start, task.run, task.remaining()))
             remaining = task.remaining()
             if remaining is not None:
-                _option(solver, "time_limit", remaining + solver.getRunTime())
+                option(solver, "time_limit", remaining + solver.getRunTime())
             events = _Events()
-            run_in_thread(solver, task, events)
+            if not run_in_thread(solver, task, events):
+                return Verdict.STOPPED
             verdict = _verdict(solver)
             values = _values(solver)
             if verdict is Verdict.SOLVED and values is None:
@@ -105,6 +127,8 @@ class Highs(Engine):
             whole = values is not None and task.incumbent(values)
             if verdict is not Verdict.INFEASIBLE:
                 task.bound(float(solver.getInfo().mip_dual_bound) if task.matrix.whole.any() else _lp_bound(solver))
+            if verdict is Verdict.SOLVED and whole and values is not None:
+                task.settled(values)
             if verdict is not Verdict.SOLVED or whole or task.run.closed():
                 return verdict
             if task.should_stop():
@@ -112,100 +136,10 @@ class Highs(Engine):
             add_block(solver, task.missing_rows(), self.name)
 
 
-def load_highs(matrix: MatrixModel) -> highspy.Highs:
-    """Pass a model in one piece and count what arrived.
-
-    Raises
-    ------
-    EngineError
-        When HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
-    """
-    import highspy
-
-    solver = highspy.Highs()  # type: ignore[no-untyped-call]
-    _option(solver, "output_flag", value=False)
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = matrix.columns, len(matrix.rows)
-    lp.col_cost_, lp.offset_ = matrix.cost, matrix.offset
-    lp.col_lower_, lp.col_upper_ = matrix.lower, matrix.upper
-    lp.row_lower_, lp.row_upper_ = matrix.rows.lower, matrix.rows.upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = matrix.columns, len(matrix.rows)
-    lp.a_matrix_.start_ = matrix.rows.start
-    lp.a_matrix_.index_ = matrix.rows.index
-    lp.a_matrix_.value_ = matrix.rows.value
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    lp.integrality_ = [kinds[whole] for whole in matrix.whole.tolist()]
-    _checked(solver.passModel(lp), "passModel")
-    _count(solver, matrix.columns, len(matrix.rows), len(matrix.rows.value))
-    return solver
-
-
-def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
-    """Add rows and count them.
-
-    Raises
-    ------
-    EngineError
-        When there are none although the last solution broke some, or not all arrive.
-    """
-    if len(block) == 0:
-        raise EngineError(f"{engine} returned a solution that breaks rows which it was given")
-    rows, entries = solver.getNumRow() + len(block), solver.getNumNz() + len(block.value)
-    _checked(
-        solver.addRows(
-            len(block), block.lower, block.upper, len(block.value), block.start[:-1], block.index, block.value
-        ),
-        "addRows",
-    )
-    _count(solver, solver.getNumCol(), rows, entries)
-
-
-def set_options(solver: highspy.Highs, task: Task) -> None:
-    """Gap, seed, threads and tolerances of a solve."""
-    _option(solver, "mip_rel_gap", task.run.gap)
-    # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
-    _option(solver, "mip_allow_restart", False)
-    _option(solver, "random_seed", task.run.seed % LARGEST_SEED)
-    _option(solver, "threads", task.run.threads)
-    _option(solver, "parallel", "on" if task.run.threads > 1 else "off")
-
-
-def _option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
-    _checked(solver.setOptionValue(name, value), f"option {name}")
-
-
-def _checked(status: highspy.HighsStatus, what: str) -> None:
-    """HiGHS says "warning" when it changed or dropped something: that is an error here."""
-    if status.name != "kOk":
-        raise EngineError(f"highs answered {status.name} to {what}")
-
-
-def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None:
-    held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
-    if held != (columns, rows, entries):
-        raise EngineError(
-            f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
-            f"{columns:,}, {rows:,} and {entries:,}"
-        )
-
-
-def _begin(solver: highspy.Highs, start: FloatArray) -> None:
-    """Pass a start, whole or in part."""
-    import highspy
-
-    if not np.isnan(start).any():
-        solution = highspy.HighsSolution()
-        solution.col_value = start.tolist()
-        solution.value_valid = True
-        _checked(solver.setSolution(solution), "setSolution")
-        return
-    known = np.flatnonzero(~np.isnan(start)).astype(np.int32)
-    _checked(solver.setSolution(len(known), known, start[known]), "setSolution")
-
-
-def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
+def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> bool:
     """Run HiGHS in a thread of its own; meanwhile report its incumbents and bounds, and stop it when asked to.
+
+    Returns False when it does not stop: the thread is left behind, and the engine must not be touched any more.
 
     Raises
     ------
@@ -219,19 +153,20 @@ def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> None:
     interrupted: KeyboardInterrupt | None = None
     worker.start()
     try:
-        while not done.wait(POLL_SECONDS):
+        while not done.wait(POLL_SECONDS) and not events.stop:
             _report(task, events)
-            events.stop = events.stop or task.should_stop()
+            events.stop = task.should_stop()
     except KeyboardInterrupt as error:
         interrupted = error
     finally:
         events.stop = True
-        worker.join()
+        worker.join(task.run.patience())
     _report(task, events)
     if interrupted is not None:
         raise interrupted
     if failures:
         raise EngineError(f"highs failed: {failures[0]}") from failures[0]
+    return not worker.is_alive()
 
 
 def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.Event) -> None:
@@ -268,14 +203,14 @@ def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None
         if events.stop and answer is not None:
             answer.user_interrupt = True
 
-    _checked(solver.setCallback(hear, None), "setCallback")
+    checked(solver.setCallback(hear, None), "setCallback")
     for kind in (
         kinds.kCallbackMipImprovingSolution,
         kinds.kCallbackMipInterrupt,
         kinds.kCallbackSimplexInterrupt,
         kinds.kCallbackIpmInterrupt,
     ):
-        _checked(solver.startCallback(kind), "startCallback")
+        checked(solver.startCallback(kind), "startCallback")
 
 
 def _report(task: Task, events: _Events) -> None:
@@ -310,3 +245,47 @@ def _lp_bound(solver: highspy.Highs) -> float:
     """Objective of a model without whole columns, once it is solved."""
     solved = solver.getModelStatus().name == "kOptimal"
     return float(solver.getInfo().objective_function_value) if solved else -np.inf
+
+
+def solve(work: Work, send: Send) -> Answer:
+    """Solve once; runs in the child that takes the embedded engine's place."""
+    deadline = Deadline(work.seconds)
+    solver = load_highs(work.matrix)
+    set_options(solver, work)
+    if work.start is not None:
+        begin(solver, whole_start(work.matrix, work.start, work, deadline.left()))
+    events = _Sending(send)
+    _listen(solver, events, work.matrix)
+    left = deadline.left()
+    if left is not None:
+        option(solver, "time_limit", left)
+    _checked_run(solver.run())
+    verdict = _verdict(solver)
+    bound = float(solver.getInfo().mip_dual_bound) if work.matrix.whole.any() else _lp_bound(solver)
+    return Answer(WORDS[verdict], _values(solver), bound if np.isfinite(bound) else None, verdict.value)
+
+
+WORDS: dict[Verdict, Literal["solved", "infeasible", "stopped"]] = {
+    Verdict.SOLVED: "solved",
+    Verdict.INFEASIBLE: "infeasible",
+    Verdict.STOPPED: "stopped",
+}
+
+
+class _Sending(_Events):
+    """What HiGHS tells goes straight to the parent."""
+
+    def __init__(self, send: Send) -> None:
+        super().__init__()
+        self._send = send
+        self.incumbents = self  # type: ignore[assignment]  # takes the queue's place
+
+    def put(self, values: FloatArray) -> None:
+        """Send a solution."""
+        self._send(News(values))
+
+    def note_bound(self, value: float) -> None:
+        """Send a better bound."""
+        if np.isfinite(value) and value > self.bound:
+            self.bound = value
+            self._send(News(bound=value))

@@ -76,6 +76,17 @@ class Block:
     def __len__(self) -> int:
         return len(self.lower)
 
+    def joined(self, other: Block) -> Block:
+        """These rows and then those of another block of the same model."""
+        return Block(
+            start=np.concatenate([self.start, self.start[-1] + other.start[1:]]).astype(np.int32),
+            index=np.concatenate([self.index, other.index]),
+            value=np.concatenate([self.value, other.value]),
+            lower=np.concatenate([self.lower, other.lower]),
+            upper=np.concatenate([self.upper, other.upper]),
+            names=[*self.names, *other.names],
+        )
+
     def check(self) -> None:
         """Refuse numbers that engines would drop or misread.
 

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from opweave.formulations.bulk import linear_objective
+from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import Answer, ChildEngine, Work, package_version
+from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.matrix import FloatArray, MatrixModel
 

@@ -15,7 +15,7 @@ only one other leads to is not remembered, so that long chains take no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -208,6 +208,15 @@ def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
     return Outcome(run.termination())
 
 
+def search_states(problem: MemoryOrdering, run: Run, most_states: int) -> None:
+    """A short search over so many states, beside what the run has: it may settle a narrow graph."""
+    instance = lower(problem)
+    run.enter("search over states")
+    search = replace(_search_for(problem, instance, step_rules(problem), run), max_states=most_states)
+    if not run.closed() and search.complete() and run.objective is not None:
+        run.proved(run.objective, "btsearch")
+
+
 def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> _Search:
     peak = problem.objective == "peak"
     start = instance.start_bytes() if peak else 0
@@ -235,7 +244,7 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
 
 def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     with run.share(0.5):
         if problem.objective == "total":
             footprints, source = least_footprints(net, run.should_stop)

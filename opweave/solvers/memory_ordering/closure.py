@@ -137,7 +137,7 @@ def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
 
 
 @inlined
-def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray) -> int:
+def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, halt: IntArray) -> int:
     """Saturate all shortest paths, by an iterative depth-first search; returns the flow that was added."""
     at[:] = flow.head[: len(at)]
     total = 0
@@ -148,6 +148,8 @@ def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray) ->
             amount, depth = _push(flow, path, depth)
             total += amount
             node = flow.to[path[depth] ^ 1]
+            if halt[0] != 0:
+                return total
         e = at[node]
         while e >= 0 and not (flow.room[e] > 0 and level[flow.to[e]] == level[node] + 1):
             e = flow.following[e]
@@ -183,16 +185,20 @@ def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
 
 
 @inlined
-def maximum_flow(flow: Flow, enough: int) -> int:
-    """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``."""
+def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
+    """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``.
+
+    Halted, it leaves a smaller flow, whose value is still a lower bound of every cut, and what its residual network
+    reaches from either end is still closed under precedence.
+    """
     nodes = flow.sizes[NODES]
     level = np.empty(nodes, dtype=np.int64)
     queue = np.empty(nodes, dtype=np.int64)
     at = np.empty(nodes, dtype=np.int64)
     path = np.empty(nodes + 1, dtype=np.int64)
     total = 0
-    while total <= enough and _levels(flow, level, queue):
-        total += _blocking_flow(flow, level, at, path)
+    while total <= enough and halt[0] == 0 and _levels(flow, level, queue):
+        total += _blocking_flow(flow, level, at, path, halt)
     return total
 
 
@@ -271,7 +277,7 @@ def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: Sid
     flow, value = build_flow(net, side, node, 0)
     from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
     to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
-    value += maximum_flow(flow, UNBOUNDED)
+    value += maximum_flow(flow, UNBOUNDED, net.halt)
     reach(flow, SOURCE, 0, from_source)
     reach(flow, SINK, 1, to_sink)
     for v in range(count):
@@ -303,7 +309,7 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
             leave[v] = flow.sizes[ARCS]
             _link(flow, node[v], SINK, 0)
             _link(flow, SOURCE, node[v], 0)
-    base = constant + maximum_flow(flow, room - constant)
+    base = constant + maximum_flow(flow, room - constant, net.halt)
     if base > room:
         return -1
     arcs = flow.sizes[ARCS]
@@ -321,13 +327,13 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
             column = 0 if leaving else 1
             if side[v] != FREE or can[v, column] or verdict[v] != FREE:
                 continue
-            if flows >= budget:
+            if flows >= budget or net.halt[0] != 0:
                 return flows
             flows += 1
             flow.room[:arcs] = saved
             flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
             unsettled += 1
-            if base + maximum_flow(flow, room - base) <= room:
+            if base + maximum_flow(flow, room - base, net.halt) <= room:
                 _witness(flow, side, node, can)
                 continue
             unsettled = 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from opweave.formulations.memory_ordering import pairwise, time_indexed  # noqa: F401 - they register themselves
+from opweave.formulations.memory_ordering.cp import PairSteps
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import Aids
-from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.memory_ordering.bounds import forced_footprints, peak_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.net import net_of
@@ -55,3 +56,4 @@ AIDS = Aids(initial=best_greedy_order, floor=floor)
 
 
 register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", AIDS)
+register_cp_sat(MemoryOrdering, PairSteps, "which operator runs before which, and in which step", AIDS)

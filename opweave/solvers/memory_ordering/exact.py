@@ -21,7 +21,7 @@ import numpy as np
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
@@ -88,9 +88,10 @@ class PeakSearch:
     signs: ClassVar[tuple[int, ...]] = (BACKWARD, -BACKWARD)
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
+    _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
-        self.net = net_of(self.instance)
+        self.net = net_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
         self.best = BY_NAME["definition"](self.instance)
         self.peak = peak(self.net, self.best)
@@ -142,7 +143,7 @@ class PeakSearch:
         yield self.best
         for sign, rule in PORTFOLIO:
             yield greedy(self.net, sign, rule)
-        for name in ("rpo", "bfs", "dfs"):
+        for name in ("rpo", "lpmf", "bfs", "dfs"):
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
@@ -164,11 +165,14 @@ class PeakSearch:
             self.consider(better)
 
     def search(self, most_states: int) -> bool:
-        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
+        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.
+
+        Called again it goes on with the budget that it had reached.
+        """
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
-        budget = min(FIRST_BUDGET, most)
+        budget = min(self._budget, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
         if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
             self._undercut(budget)
@@ -176,6 +180,7 @@ class PeakSearch:
             if budget > small >= budget // 2:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
             self._turn(budget, easy=budget <= small)
+            self._budget = budget
             if self.settled():
                 return True
             if budget == most:
@@ -196,10 +201,25 @@ class PeakSearch:
         if self.run.exchange is None:
             return
         self.run.take_in()
-        if isinstance(self.run.best, Ordering) and self.run.objective is not None and self.run.objective < self.peak:
-            self.best, self.peak = self.instance.positions(self.run.best), int(self.run.objective)
+        known = self.run.objective
+        if (known is not None and known < self.peak) or (self.run.bound is not None and self.run.bound > self.bound):
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Take in what others have reported to the run."""
+        if self.run.best is not None:
+            self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
         if self.run.bound is not None and self.run.bound > self.bound:
             self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
+
+    def prepare(self) -> bool:
+        """All that comes before the search; whether nothing is left to do, or no time."""
+        self.start()
+        if not (self.closed or self.run.should_stop()):
+            self.cut()  # first, since it names the operator that makes a limit infeasible
+        if not self.settled():
+            self.polish()
+        return self.settled()
 
     def settled(self) -> bool:
         """Whether there is nothing left to do, or no time to do it."""
@@ -290,14 +310,13 @@ def minimise_peak(
         Which search; None for the one that does everything.
     """
     peaks = (kind or PeakSearch)(problem, instance, run)
-    peaks.start()
-    if not (peaks.closed or run.should_stop()):
-        peaks.cut()  # first, since it names the operator that makes a limit infeasible
-    if peaks.settled():
+    if peaks.prepare():
         return end_of_peak_search(peaks)
-    peaks.polish()
-    if peaks.settled():
-        return end_of_peak_search(peaks)
+    return searched_through(peaks, most_states)
+
+
+def searched_through(peaks: PeakSearch, most_states: int) -> Outcome:
+    """Search until the gap is closed, time is up or the budget used up."""
     if not peaks.search(most_states):
         return Outcome(Termination.BUDGET, reason=_short_of_limit(peaks))
     return end_of_peak_search(peaks)

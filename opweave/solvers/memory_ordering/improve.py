@@ -37,6 +37,8 @@ def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
     seen: set[bytes] = set()
     restarts = 0
     for turn in range(rounds):
+        if net.halt[0] != 0:
+            break
         at = int(cost.argmax())
         v = int(current[at])
         low = max(c for c in fixed if c <= at)

@@ -7,14 +7,21 @@ from dataclasses import replace
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from opweave.solvers.memory_ordering.auto import ENGINE_OPERATORS, UNTIMED_WORK
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
 from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.net import BACKWARD, net_of
-from opweave.solvers.memory_ordering.totals import CUT_OPERATORS, improve_total, report_greedy_totals, total_bound
-from opweave.solvers.registry import find_solver, run_side_by_side
+from opweave.solvers.memory_ordering.totals import (
+    CUT_OPERATORS,
+    KICKS,
+    improve_total,
+    report_greedy_totals,
+    total_bound,
+)
+from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane
 
@@ -22,12 +29,6 @@ HOME = "opweave.solvers.memory_ordering"
 
 CUTS = 8
 """Minimum cuts that a lane claims at once."""
-
-UNTIMED_ROUNDS = 3
-"""Rounds of kicks without a time limit."""
-
-ENGINE_SECONDS = 10.0
-"""For the integer program, where there is no time limit."""
 
 
 class SharedPeaks(PeakSearch):
@@ -92,10 +93,25 @@ def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``exact``."""
     if not only_arcs(problem):
         return (Lane(f"{HOME}.auto:solve_auto"),)
+    if problem.objective == "peak" and engine_for(problem, lower(problem)) is not None:
+        return Lane(f"{HOME}.lanes:states"), Lane(f"{HOME}.lanes:engine"), Lane(f"{HOME}.lanes:from_above")
     if problem.objective == "peak":
         return Lane(f"{HOME}.lanes:from_back"), Lane(f"{HOME}.lanes:from_above")
     first = "auto:solve_auto" if problem.limit_bytes is not None else "lanes:search_total"
     return Lane(f"{HOME}.{first}"), Lane(f"{HOME}.lanes:bound_total")
+
+
+def states(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: states from both ends."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), SharedPeaks)
+
+
+def engine(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: the engine that suits the graph for as long as it helps, then states."""
+    instance = lower(problem)
+    suited = engine_for(problem, instance)
+    outcome = Outcome() if suited is None else run_while_it_helps(suited, problem, run)
+    return outcome if outcome.infeasible or run.should_stop() else from_above(problem, run)
 
 
 def from_back(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -113,12 +129,10 @@ def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
     instance = lower(problem)
     starts = report_greedy_totals(problem, instance, run)
     if instance.operators <= CUT_OPERATORS:
-        run.proved(int(forced_footprints(net_of(instance)).sum()), "sum of L1")
-    number = 0
-    while not run.should_stop() and (run.time_limit is not None or number < UNTIMED_ROUNDS):
-        improve_total(problem, instance, run, starts, (run.seed, number) if number else None)
-        starts = [instance.positions(run.best)] if isinstance(run.best, Ordering) else starts
-        number += 1
+        run.proved(int(forced_footprints(net_of(instance, run.halt)).sum()), "sum of L1")
+    kicks = None if run.time_limit is not None else KICKS
+    if not run.should_stop():
+        improve_total(problem, instance, run, starts, kicks)
     return Outcome(run.termination())
 
 
@@ -127,10 +141,12 @@ def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
     instance = lower(problem)
     report_greedy_totals(problem, instance, run)
     run.enter("minimum cuts")
-    run.proved(*total_bound(net_of(instance), run.should_stop))
-    if instance.operators <= ENGINE_OPERATORS and not run.should_stop():
-        with run.share(1.0, ENGINE_SECONDS):
-            find_solver(problem, "highs").run(problem, run)
+    run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
+    suited = engine_for(problem, instance)
+    if suited is not None and not run.should_stop():
+        outcome = run_while_it_helps(suited, problem, run)
+        if outcome.infeasible:
+            return outcome
     return Outcome(run.termination()) if run.should_stop() else solve_btsearch(problem, run)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import never
 
 FORWARD = 1
 BACKWARD = -1
@@ -23,7 +24,8 @@ class Net(NamedTuple):
     """An :class:`OrderingInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
     ``made`` are the bytes that every operator adds to what stays live; ``stay`` adds those of results that nobody
-    reads, and the workspace. ``counts`` tells which storages ever count (read by somebody, or kept).
+    reads, and the workspace. ``counts`` tells which storages ever count (read by somebody, or kept). ``halt`` ends long
+    loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
     """
 
     size: IntArray
@@ -44,10 +46,11 @@ class Net(NamedTuple):
     over: IntArray
     slots: IntArray
     start_bytes: int
+    halt: IntArray
 
 
-def net_of(instance: OrderingInstance) -> Net:
-    """Flatten an instance."""
+def net_of(instance: OrderingInstance, halt: IntArray | None = None) -> Net:
+    """Flatten an instance, for loops that ``halt`` ends."""
     unread = instance.unread()
     heads = instance.writes.heads()
     sizes = instance.size[instance.writes.items]
@@ -75,6 +78,7 @@ def net_of(instance: OrderingInstance) -> Net:
         over=instance.overwrite.items,
         slots=instance.slots,
         start_bytes=instance.start_bytes(),
+        halt=never() if halt is None else halt,
     )
 
 

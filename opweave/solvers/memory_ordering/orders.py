@@ -5,15 +5,15 @@ No one of them looks at the whole graph, and none proves anything; each is linea
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
-from opweave.solvers.memory_ordering.greedy import LEAST_PEAK, PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.net import BACKWARD, FORWARD, Net, footprints, net_of
+from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
+from opweave.solvers.memory_ordering.net import BACKWARD, Net, footprints, net_of
 
 Order = Callable[[OrderingInstance], IntArray]
 
@@ -26,34 +26,6 @@ def definition(instance: OrderingInstance) -> IntArray:
 def rpo(instance: OrderingInstance) -> IntArray:
     """Reverse post-order of a depth-first search from the first operators, successors in the order of the file."""
     return _post_order(instance.before, instance.after)[::-1].copy()
-
-
-def lpmf(instance: OrderingInstance) -> IntArray:
-    """Least peak memory first: of the ready operators the one with the smallest footprint, then the most freed."""
-    return greedy(net_of(instance), FORWARD, LEAST_PEAK)
-
-
-def bfs(instance: OrderingInstance) -> IntArray:
-    """Breadth first: operators run in the order in which they became ready."""
-    waiting = np.diff(instance.before.start).tolist()
-    queue = deque(v for v, count in enumerate(waiting) if count == 0)
-    order: list[int] = []
-    while queue:
-        v = queue.popleft()
-        order.append(v)
-        for w in instance.after[v].tolist():
-            waiting[w] -= 1
-            if waiting[w] == 0:
-                queue.append(w)
-    return np.asarray(order, dtype=np.int64)
-
-
-def dfs(instance: OrderingInstance) -> IntArray:
-    """Depth first by size: every operator right after its inputs, the input with the largest results first."""
-    made = np.zeros(instance.operators, dtype=np.int64)
-    np.add.at(made, instance.writes.heads(), instance.size[instance.writes.items])
-    rows = [sorted(instance.before[v].tolist(), key=lambda u: (-made[u], u)) for v in range(instance.operators)]
-    return _post_order(instance.after, Adjacency.from_lists(rows))
 
 
 def reverse(instance: OrderingInstance) -> IntArray:

@@ -60,6 +60,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     if not isinstance(parts, int) or parts < 1:
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
     instance = lower(problem)
+    report(problem, instance, rpo(instance), run)  # fusion may change it for the worse
     run.enter("fusion")
     with run.share(0.5):
         reduction = fuse(problem, run.should_stop)
@@ -80,7 +81,7 @@ def _reordered(
     problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
 ) -> IntArray:
     """The order with those of its parts ordered exactly that hold an operator at its peak."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     cost = footprints.sized(10 * len(net.reads))(net, order)
     busiest = order[cost == cost.max(initial=0)]
     pieces = cut_into_parts(net, order, min(parts, len(order)))

@@ -39,7 +39,7 @@ class Decision:
     Attributes
     ----------
     answer
-        FOUND, REFUTED, or UNDECIDED when the budget ran out.
+        FOUND, REFUTED, or UNDECIDED when the budget ran out or the run was halted.
     order
         When FOUND: an order within the floor. Shape (operators,).
     least_refused
@@ -270,7 +270,7 @@ def _run_safe_moves(net: Net, floor: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; whether there were any."""
     any_run = False
     moved = True
-    while moved:
+    while moved and net.halt[0] == 0:
         moved = _run_shrinking(net, floor, sign, now)
         moved = _run_chain(net, floor, sign, now) or moved
         any_run = any_run or moved
@@ -326,7 +326,7 @@ def explore(net: Net, floor: int, sign: int, budget: int, mark: IntArray, order:
     refused = NOTHING_REFUSED
     trail_before = 0
     while True:
-        if expanded == budget or known + 2 > len(states):
+        if expanded == budget or known + 2 > len(states) or net.halt[0] != 0:
             return UNDECIDED, refused, expanded
         fresh = _enter(table, states, known, now)
         known += fresh

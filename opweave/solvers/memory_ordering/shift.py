@@ -106,7 +106,7 @@ def shift_from(net: Net, order: IntArray, ceiling: int, at: int, work: int) -> t
     for position in range(at):
         _, live = step(net, order[position], live, left, 1)
         pass_over(net, order[position], left, 1)
-    while at < count and work > 0:
+    while at < count and work > 0 and net.halt[0] == 0:
         u = order[at]
         _, far = step(net, u, live, left, 1)
         gain, place, seen = _best_place(net, order, at, 1, live, left, ceiling)

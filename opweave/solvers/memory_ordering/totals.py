@@ -5,6 +5,7 @@ No safe moves are known for the total, so proofs come from the search over state
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -53,7 +54,7 @@ def total_bound(net: Net, should_stop: Callable[[], bool] = lambda: False) -> tu
 
 def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
     """Report the named orders and the greedy portfolio, and the run's best so far, as far as they respect the limit."""
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
@@ -82,13 +83,13 @@ def improve_total(
     instance: OrderingInstance,
     run: Run,
     starts: Sequence[IntArray],
-    seed: int | tuple[int, int] | None = None,
+    kicks: int | None = KICKS,
 ) -> None:
     """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best.
 
-    The kicks are drawn from the run's seed, or from another one.
+    ``kicks`` None: until the run stops it.
     """
-    net = net_of(instance)
+    net = net_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None
@@ -100,16 +101,14 @@ def improve_total(
         if run.should_stop():
             return
     if best is not None and len(best) > 1:
-        _kick(net, instance, best, ceiling, run, run.seed if seed is None else seed)
+        _kick(net, instance, best, ceiling, run, kicks)
 
 
-def _kick(
-    net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, seed: int | tuple[int, int]
-) -> None:
+def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None) -> None:
     """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(run.seed)
     value = total(net, best)
-    for _ in range(KICKS):
+    for _ in itertools.count() if kicks is None else range(kicks):
         if run.should_stop():
             return
         order = best.copy()

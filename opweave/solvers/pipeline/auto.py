@@ -64,7 +64,8 @@ def _searched(
     if best.value == 0.0:
         run.proved(0.0, "nothing takes no time")
         return Outcome(run.termination())
-    net = net_of(instance)
+    run = best.run
+    net = net_of(instance, run.halt)
     if instance.goal == "bottleneck" and not instance.shared_channel:
         return joint(problem, instance, net, run, best).search()
     stages = 1.0 if instance.goal == "latency" and instance.compute_counts else 0.0
@@ -97,6 +98,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            targets=TARGETS,
+            targets=(*TARGETS, "flow") if _name == "auto" else TARGETS,
         )
     )

@@ -21,6 +21,8 @@ def dive(net: Net, window: Window, table: Table, tries: int, seed: int, stages: 
     used = np.zeros(devices, dtype=np.bool_)
     luck = seed % 2147483646 + 1
     for attempt in range(tries):
+        if net.halt[0] != 0:
+            return 0
         used[:] = False
         b, v, count = 0, -1, 0
         best = np.inf
@@ -29,7 +31,7 @@ def dive(net: Net, window: Window, table: Table, tries: int, seed: int, stages: 
             value = table.cost[0, 0, w] + (LUCK * (luck / 2147483647.0) if attempt > 0 else 0.0)
             if value < best:
                 best, v = value, w
-        while v >= 0:
+        while v >= 0 and net.halt[0] == 0:
             used[v] = True
             stages[count] = v
             count += 1

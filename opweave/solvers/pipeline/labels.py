@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.formulations.pipeline.instance import FloatArray
+from opweave.problems.arrays import IntMatrix, WordMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.pipeline.net import Net, Window, seconds_between
@@ -54,8 +55,8 @@ class Labels(NamedTuple):
     parent: IntArray
     links: IntArray
     cost: FloatArray
-    used: Words
-    head: IntArray
+    used: WordMatrix
+    head: IntMatrix
 
 
 class Hunt(NamedTuple):
@@ -90,8 +91,8 @@ class Hunt(NamedTuple):
     link_weight: float
     budget: float
     enough: float
-    memory: Words
-    barrier: Words
+    memory: WordMatrix
+    barrier: WordMatrix
     width: int
     noise: float
     seed: int
@@ -292,7 +293,7 @@ def search_labels(
                     ):
                         return FULL, 0, best, tally[DROPPED]
                 i = labels.links[i]
-                if tally[WORK] > hunt.work:
+                if tally[WORK] > hunt.work or net.halt[0] != 0:
                     return OUT_OF_WORK, 0, best, tally[DROPPED]
     if best_label < 0:
         return NOTHING, 0, best, tally[DROPPED]
@@ -311,7 +312,7 @@ def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntA
 
 
 @kernel
-def remember_repeats(net: Net, memory: Words, stages: IntArray, count: int) -> bool:
+def remember_repeats(net: Net, memory: WordMatrix, stages: IntArray, count: int) -> bool:
     """Let the devices between two visits know of the first, for each repetition of a walk; False for a plan."""
     if is_simple(net, stages, count):
         return False

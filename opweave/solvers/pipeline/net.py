@@ -12,8 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.problems.arrays import FloatMatrix, IntCube, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import never
 
 
 class Net(NamedTuple):
@@ -34,18 +36,21 @@ class Net(NamedTuple):
         The first device that each one can be swapped with. Shape (devices,).
     least, most
         How many stages there may be.
+    halt
+        Ends the loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`). Shape (1,).
     """
 
     sent: FloatArray
-    elapsed: FloatArray
-    reach: IntArray
-    rate: FloatArray
-    latency: FloatArray
-    neighbour: IntArray
+    elapsed: FloatMatrix
+    reach: IntMatrix
+    rate: FloatMatrix
+    latency: FloatMatrix
+    neighbour: IntCube
     degree: IntArray
     twin: IntArray
     least: int
     most: int
+    halt: IntArray
 
 
 class Window(NamedTuple):
@@ -60,12 +65,12 @@ class Window(NamedTuple):
         How many of a device's neighbours can be reached in time, by point. Shape (points, devices).
     """
 
-    end: IntArray
-    links: IntArray
+    end: IntMatrix
+    links: IntMatrix
 
 
-def net_of(instance: PipelineInstance) -> Net:
-    """Flatten an instance."""
+def net_of(instance: PipelineInstance, halt: IntArray | None = None) -> Net:
+    """Flatten an instance, for loops that ``halt`` ends."""
     twin = twins(instance)
     same = twin[:, None] == twin[None, :]
     against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
@@ -89,6 +94,7 @@ def net_of(instance: PipelineInstance) -> Net:
         twin=twin,
         least=instance.least,
         most=instance.most,
+        halt=never() if halt is None else halt,
     )
 
 
@@ -124,7 +130,7 @@ def seconds_between(net: Net, point: int, source: int, target: int) -> float:
 
 
 @kernel
-def open_window(net: Net, stage_limit: float, link_limit: float, end: IntArray, links: IntArray) -> None:
+def open_window(net: Net, stage_limit: float, link_limit: float, end: IntMatrix, links: IntMatrix) -> None:
     """Fill the arrays of a :class:`Window`."""
     devices, points = net.reach.shape
     for v in range(devices):

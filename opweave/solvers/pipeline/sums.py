@@ -1,6 +1,7 @@
 """The joint optimum of sums: all transfers added up, the latency of one input, or a channel that all transfers share.
 
-A cheapest walk that never goes straight back bounds the sum; labels that remember ever more devices turn it into a plan
+Local search finds plans (see :mod:`.local`). A cheapest walk that never goes straight back bounds the sum, the better
+for prices that visits pay; labels that remember ever more devices turn it into a plan
 or raise the bound (dynamic ng-routes), see :mod:`.labels`. On a shared channel with computing the bottleneck is the
 longest stage or the sum of all transfers: at a limit for stages the least sum is such a problem, and the limit is
 bisected.
@@ -31,8 +32,9 @@ from opweave.solvers.pipeline.labels import (
     search_labels,
     small_memories,
 )
+from opweave.solvers.pipeline.local import Descent, Sums
 from opweave.solvers.pipeline.net import Net, Window, window_at
-from opweave.solvers.pipeline.plans import Best, Plan, plan_of
+from opweave.solvers.pipeline.plans import Best, Plan, plan_of, stage_seconds, transfer_seconds
 from opweave.solvers.pipeline.threshold import FIRST_LABELS, MOST_LABELS, Thresholds
 from opweave.solvers.pipeline.walk import best_walk, new_table, table_work
 from opweave.solvers.run import Outcome, Run
@@ -42,6 +44,12 @@ WIDTH = 8
 
 WORK = 2_000_000
 """Steps of one search between two looks at the clock."""
+
+PRICINGS, PATIENCE = 60, 8
+"""Steps of the prices of visits, and those without a better bound before they get shorter."""
+
+DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 30, 0.2, 5.0
+"""Of the local search before: descents, and the share of the time; seconds where there is no limit."""
 
 HAIR = 1e-12
 """A sum this much smaller, relative, is no better: that much is rounding."""
@@ -82,7 +90,7 @@ class SumSearch:
         self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._stages = np.zeros(points + 1, dtype=np.int64)
         self._ends = np.zeros(points + 1, dtype=np.int64)
-        self._free = np.zeros(devices)
+        self._price = np.zeros(devices)
         self._work = table_work(self.net)
 
     def search(self) -> Outcome:
@@ -94,6 +102,7 @@ class SumSearch:
         if self.instance.goal == "bottleneck" and self.instance.compute_counts:
             self._balance()
         else:
+            self._descend()
             least = self.least(math.inf, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
@@ -105,16 +114,47 @@ class SumSearch:
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """The least sum with stages within a limit, if it is below a ceiling."""
         window = window_at(self.net, stage_limit, math.inf)
+        self._price[:] = 0.0
         count, simple, bound = self._walked(window)
         if bound >= ceiling * (1 - HAIR):
             return Least(None, bound, settled=True)
         if simple:
             return Least(plan_of(self._stages, self._ends, count), bound, settled=True)
         plan = None
-        happened, count, cost = self._labelled(window, ceiling, self._full, WIDTH)
+        happened, count, _ = self._labelled(window, ceiling, self._full, WIDTH)
         if happened == FOUND:
-            plan, ceiling = plan_of(self._stages, self._ends, count), cost
-        work = WORK
+            plan = plan_of(self._stages, self._ends, count)
+            ceiling = min(ceiling, self._sum(plan))
+        if ceiling < math.inf:
+            bound = max(bound, self._priced(window, ceiling))
+        return self._exactly(window, Least(plan, bound, settled=False), ceiling)
+
+    def _priced(self, window: Window, ceiling: float) -> float:
+        """Move the prices of visits so that the cheapest walk bounds the sum as well as it can; returns the bound.
+
+        A plan pays every price once at most, so that it costs no less than the cheapest walk less all prices.
+        """
+        best, kept, factor, stale = -math.inf, self._price.copy(), 1.0, 0
+        for _ in range(PRICINGS):
+            count, simple, cost = self._walked(window)
+            bound = self._below(cost)
+            visits = np.bincount(self._stages[:count], minlength=len(self._price))
+            if bound > best:
+                best, kept, stale = bound, self._price.copy(), 0
+            else:
+                stale += 1
+                factor *= 0.7 if stale % PATIENCE == 0 else 1.0
+            slope = np.where((self._price > 0) | (visits > 1), visits - 1.0, 0.0)
+            if simple or best >= ceiling or not slope.any() or self.run.should_stop():
+                break
+            self._price = np.maximum(0.0, self._price + factor * max(ceiling - bound, 0.0) / (slope @ slope) * slope)
+        self._price = kept
+        self._walked(window)
+        return best
+
+    def _exactly(self, window: Window, known: Least, ceiling: float) -> Least:
+        """Labels that remember ever more, until the best walk is the best plan."""
+        plan, bound, work = known.plan, known.bound, WORK
         while not (self.run.should_stop() or self._too_long()):
             happened, count, cost = self._labelled(window, ceiling, self._memory, 0, affordable(self.run, work))
             if happened == NOTHING:
@@ -126,27 +166,57 @@ class SumSearch:
                 if happened == FULL:
                     break
             else:
-                bound = max(bound, cost)
+                bound = max(bound, self._below(cost))
                 if not remember_repeats.sized(10_000)(self.net, self._memory, self._stages, count):
-                    return Least(plan_of(self._stages, self._ends, count), cost, settled=True)
-        return Least(plan, bound, settled=False)
+                    found = plan_of(self._stages, self._ends, count)
+                    if self._sum(found) < ceiling:
+                        plan, ceiling = found, self._sum(found)
+                    if not self._forgive(window, found):
+                        return Least(plan, ceiling, settled=True)
+        return Least(plan, min(bound, ceiling), settled=False)
+
+    def _below(self, cost: float) -> float:
+        """What no plan can cost less than, when no walk costs less than so much with prices."""
+        return cost - float(self._price.sum()) - HAIR * abs(cost)
+
+    def _forgive(self, window: Window, plan: Plan) -> bool:
+        """Drop the prices of the devices that the cheapest plan does not visit; False when there are none.
+
+        Without them it is the cheapest plan by its own sum, too.
+        """
+        unvisited = np.ones(len(self._price), dtype=bool)
+        unvisited[list(plan.devices)] = False
+        if not (self._price[unvisited] > 0).any():
+            return False
+        self._price[unvisited] = 0.0
+        self._walked(window)
+        return True
+
+    def _sum(self, plan: Plan) -> float:
+        """The weighted sum of a plan."""
+        stages, links = stage_seconds(self.instance, plan), transfer_seconds(self.instance, plan)
+        return self.stage_weight * math.fsum(stages) + self.link_weight * math.fsum(links)
 
     def _walked(self, window: Window) -> tuple[int, bool, float]:
         """Fill the table: stages of the cheapest walk, whether it is a plan, and what it costs, which is a bound."""
         walking = best_walk.sized(self._work)
         count, simple = walking(
-            self.net, window, self._free, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
+            self.net, window, self._price, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
         )
+        if count < 0:  # halted: all that is known is that no time is negative
+            return 0, False, 0.0
         return count, simple, float(self._table.cost[0, 0].min()) if count else math.inf
 
     def _labelled(
         self, window: Window, ceiling: float, memory: Words, width: int, work: int = WORK
     ) -> tuple[int, int, float]:
         """Search labels below a ceiling, strictly."""
+        prices = float(self._price.sum())
         budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
+        budget += prices * (1 + HAIR)
         searching = search_labels.sized(4 * self._work)
         hunt = Hunt(
-            price=self._free,
+            price=self._price,
             stage_weight=self.stage_weight,
             link_weight=self.link_weight,
             budget=budget,
@@ -162,6 +232,16 @@ class SumSearch:
             self.net, window, self._table, hunt, self._labels, self._stages, self._ends
         )
         return happened, count, cost
+
+    def _descend(self) -> None:
+        """Local search for a while, so that labels have less to look at."""
+        if self.best.plan is None:
+            return
+        self.run.enter("sequences of devices")
+        sums = Sums.of(self.instance, self.stage_weight, self.link_weight)
+        with self.run.share(DESCENT_SHARE, DESCENT_SECONDS):
+            descent = Descent(sums, self.best, self.run.should_stop)
+            descent.run(list(self.best.plan.devices), DESCENTS, self.run.seed)
 
     def _balance(self) -> None:
         """Bisect the limit for stages against the sum of transfers."""

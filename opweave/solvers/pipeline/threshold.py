@@ -126,7 +126,10 @@ class Thresholds:
                 return Answer.REFUTED
             if verdict == SIMPLE:
                 return self._keep(count)
-            full, budget = self._settle(price)
+            settled = self._settle(price)
+            if settled is None:
+                return Answer.OPEN
+            full, budget = settled
             if self._dive(DIVES) is Answer.KEPT:
                 return Answer.KEPT
         return self._beam(full, budget, width, min(most_work, width * BEAM_WORK))
@@ -141,7 +144,10 @@ class Thresholds:
             return Answer.REFUTED
         if verdict == SIMPLE:
             return self._keep(count)
-        full, budget = self._settle(price)
+        settled = self._settle(price)
+        if settled is None:
+            return Answer.OPEN
+        full, budget = settled
         while True:
             happened, count, _, _ = self._search(full, budget, self.memory, work=work)
             if happened == NOTHING:
@@ -178,11 +184,16 @@ class Thresholds:
     def _grow(self) -> None:
         self._labels = new_labels(4 * len(self._labels.point), *self._labels.head.shape)
 
-    def _settle(self, price: FloatArray) -> tuple[FloatArray, float]:
-        """Fill the table at some prices; returns the price of a visit by device, and what all plans cost at most."""
+    def _settle(self, price: FloatArray) -> tuple[FloatArray, float] | None:
+        """Fill the table at some prices; returns the price of a visit by device, and what all plans cost at most.
+
+        None when the run was halted meanwhile.
+        """
         full = price[:-1] + price[-1]
         walking = best_walk.sized(self._work)
-        walking(self.net, self._window, full, 0.0, 0.0, self._table, self._stages, self._ends)
+        count, _ = walking(self.net, self._window, full, 0.0, 0.0, self._table, self._stages, self._ends)
+        if count < 0:
+            return None
         budget = float(price[:-1].sum() + price[-1] * self.net.most)
         return full, budget + ROUNDING * max(1.0, budget)
 

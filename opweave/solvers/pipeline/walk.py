@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import FloatArray
+from opweave.problems.arrays import FloatCube, IntCube
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.pipeline.net import Net, Window, seconds_between
@@ -53,11 +54,11 @@ class Table(NamedTuple):
         Those devices. Shape (2, points, devices).
     """
 
-    cost: FloatArray
-    device: IntArray
-    point: IntArray
-    onward: FloatArray
-    onward_device: IntArray
+    cost: FloatCube
+    device: IntCube
+    point: IntCube
+    onward: FloatCube
+    onward_device: IntCube
 
 
 def new_table(points: int, devices: int) -> Table:
@@ -83,8 +84,8 @@ def table_work(net: Net) -> int:
 @inlined
 def fill_table(
     net: Net, window: Window, price: FloatArray, stage_weight: float, link_weight: float, table: Table
-) -> None:
-    """Compute the cheapest completions from the last point to the first."""
+) -> bool:
+    """Compute the cheapest completions from the last point to the first; False when halted, and then none counts."""
     devices, points = net.reach.shape
     layered = len(net.neighbour) > 1
     cost, following, ending, onward, onward_device = table
@@ -94,6 +95,8 @@ def fill_table(
         onward[1, points - 1, v] = np.inf
         onward_device[1, points - 1, v] = NOWHERE
     for b in range(points - 2, -1, -1):
+        if net.halt[0] != 0:
+            return False
         for v in range(devices):
             best = second = np.inf
             best_next = second_next = NOWHERE
@@ -135,6 +138,7 @@ def fill_table(
                         second, second_next = value, w
             onward[0, b, v], onward_device[0, b, v] = best, best_next
             onward[1, b, v], onward_device[1, b, v] = second, second_next
+    return True
 
 
 @inlined
@@ -181,7 +185,8 @@ def is_simple(net: Net, stages: IntArray, count: int) -> bool:
 def count_stages(net: Net, window: Window, table: Table, stages: IntArray, ends: IntArray) -> tuple[int, int]:
     """The walk with the fewest stages: its length (0 for no walk), and whether the threshold is refuted or kept."""
     price = np.ones(net.reach.shape[0])
-    fill_table(net, window, price, 0.0, 0.0, table)
+    if not fill_table(net, window, price, 0.0, 0.0, table):
+        return 0, UNDECIDED
     count = read_walk(table, stages, ends)
     if count == 0 or count > net.most:
         return count, REFUTED
@@ -250,7 +255,8 @@ def price_walks(
         for v in range(devices):
             full[v] = price[v] + price[devices]
             budget += price[v]
-        fill_table(net, window, full, 0.0, 0.0, table)
+        if not fill_table(net, window, full, 0.0, 0.0, table):
+            break
         count = read_walk(table, stages, ends)
         if count == 0:
             return REFUTED, 0
@@ -285,7 +291,11 @@ def best_walk(
     stages: IntArray,
     ends: IntArray,
 ) -> tuple[int, bool]:
-    """Fill the table at given prices of visits; the length of the cheapest walk, and whether it is a plan."""
-    fill_table(net, window, price, stage_weight, link_weight, table)
+    """Fill the table at given prices of visits; the length of the cheapest walk, and whether it is a plan.
+
+    Halted, it returns -1: the table is not to be used.
+    """
+    if not fill_table(net, window, price, stage_weight, link_weight, table):
+        return -1, False
     count = read_walk(table, stages, ends)
     return count, net.least <= count <= net.most and is_simple(net, stages, count)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import Net, new_clock, place
@@ -39,7 +40,7 @@ class CountedPlan(NamedTuple):
     position: IntArray
     device: IntArray
     used: IntArray
-    holders: IntArray
+    holders: IntMatrix
 
 
 def counted_plan(net: Net, order: IntArray, device: IntArray) -> CountedPlan:
@@ -193,15 +194,16 @@ def anneal(
     members_start: IntArray,
     members: IntArray,
     cluster: IntArray,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
+    halt: IntArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
 
     Changes ``plan``; the best plan met goes to ``best_order`` and ``best_device``. Returns its makespan and that of the
-    plan at the end.
+    plan at the end. Leaves off when ``halt`` is raised.
     """
     count, devices = net.seconds.shape
     current = _judge(net, plan, np.inf)
@@ -212,6 +214,8 @@ def anneal(
     old = np.empty(count + 1, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
     for move in range(len(draws)):
+        if halt[0] != 0:
+            break
         v = int(draws[move, 0] * count)
         kind = int(draws[move, 1] * 10)
         threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))

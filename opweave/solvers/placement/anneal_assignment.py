@@ -11,6 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.anneal import (
@@ -64,8 +65,9 @@ def anneal_assignment(
     members_start: IntArray,
     members: IntArray,
     cluster: IntArray,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
+    halt: IntArray,
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
@@ -83,6 +85,8 @@ def anneal_assignment(
     order = np.empty(count, dtype=np.int64)
     taken = np.full(count, -1, dtype=np.int64)
     for move in range(len(draws)):
+        if halt[0] != 0:
+            break
         v = int(draws[move, 0] * count)
         choice = int(draws[move, 1] * 2 * len(KINDS))
         kind = KINDS[choice // 2]

@@ -9,17 +9,26 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.cp import Intervals
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import Aids, run_engine
 from opweave.solvers.engines.highs import Highs
+from opweave.solvers.placement.bounds.best import Best, quick_bounds
+from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
-from opweave.solvers.placement.head_start import aids_within
+from opweave.solvers.placement.head_start import aids_within, brief_aids_within
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
+from opweave.solvers.placement.local import (
+    UNTIMED_ROUNDS,
+    LocalSearch,
+    empty_search,
+    list_plans,
+    more_list_plans,
+    search_from,
+)
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -31,6 +40,7 @@ UNTIMED_SECONDS = 20.0
 LISTS_SHARE = 0.3
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
+BRIEF_SHARE = 0.1
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
 """Of the time that is left by then."""
@@ -46,8 +56,17 @@ before the searches too: it needs less than they do."""
 SMALL = 36
 """Operators up to which an engine has the last word, when nothing else has closed the gap."""
 
+PROVABLE = 60
+"""Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
+after a brief local search, and gets most of the time."""
+
+PROVABLE_SHARE = 0.75
+
 PROGRAMMED = 100
 """Operators up to which constraint programming, where it is installed, shares the time with local search."""
+
+WHOLE = 0.6
+"""Share of the operators in one module from which on decomposition does little."""
 
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
@@ -56,22 +75,23 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
     search = empty_search(problem, instance, run)
+    if instance.operators:
+        quick_bounds(instance, search.net, Best(run))
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         list_plans(search)
+        if not run.should_stop():
+            more_list_plans(search)
+    outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
-        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-            outcome = _last_word(problem, instance, run)
-        if outcome.infeasible:
-            return outcome
-    if not run.should_stop():
-        _improve_and_bound(search)
-    if instance.operators <= SMALL and not run.should_stop():
-        with run.share(1.0, UNTIMED_SECONDS):
-            outcome = _last_word(problem, instance, run)
-        if outcome.infeasible:
-            return outcome
+        outcome = _last_word(search, ENGINE_SHARE)
+    if not _is_final(outcome) and not run.should_stop():
+        outcome = _improve_and_bound(search)
+    if instance.operators <= SMALL and outcome is None and not run.should_stop():
+        outcome = _last_word(search, 1.0)
+    if outcome is not None and _is_final(outcome):
+        return outcome
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)}, and no proof that there is none")
     if run.time_limit is None and not run.closed():
@@ -84,41 +104,59 @@ def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     known = all(expressible(type(constraint), Intervals.targets) for constraint in problem.constraints)
     if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
         with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-            outcome = CP_SAT.run(problem, run, Intervals, aids_within(run))
+            outcome = CP_SAT.run(problem, run, Intervals, brief_aids_within(run))
         if outcome.termination is Termination.COMPLETED or run.should_stop():
             return outcome
     return run_engine(problem, run, Highs(), Aids() if run.candidates else aids_within(run))
 
 
-def _last_word(problem: Placement, instance: PlacementInstance, run: Run) -> Outcome:
-    """An engine that begins with the best plan and bound so far."""
-    if instance.operators > TINY and CP_SAT.missing() is None:
-        return CP_SAT.run(problem, run, Intervals, Aids())
-    return run_engine(problem, run, Highs())
+def _last_word(search: LocalSearch, share: float) -> Outcome:
+    """Give an engine a share of the time; it begins with the best plan and bound so far."""
+    problem, run = search.problem, search.run
+    with run.share(share, UNTIMED_SECONDS):
+        if search.instance.operators > TINY and CP_SAT.missing() is None:
+            outcome = CP_SAT.run(problem, run, Intervals, Aids())
+        else:
+            outcome = run_engine(problem, run, Highs())
+    _take_best(search)
+    return outcome
 
 
-def _improve_and_bound(search: LocalSearch) -> None:
-    """Share the time that is left among the stages, until objective and bound meet."""
-    run, small = search.run, search.instance.operators <= SMALL
+def _is_final(outcome: Outcome | None) -> bool:
+    """Whether an engine has come to its end. Then nothing is left to do, though rounding may part plan and bound."""
+    return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
+
+
+def _improve_and_bound(search: LocalSearch) -> Outcome | None:
+    """Share the time that is left among the stages, until objective and bound meet.
+
+    Returns
+    -------
+    Outcome or None
+        How the engine ended, if one had its turn.
+    """
+    run, operators, outcome = search.run, search.instance.operators, None
+    small = operators <= SMALL
     timed = run.time_limit is not None and not small
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)
-        if isinstance(run.best, Schedule):
-            search.consider_schedule(run.best)
-    with run.share(LOCAL_SHARE, UNTIMED_SECONDS):
-        search_from(search, rounds=FIRST_ROUNDS if timed else UNTIMED_ROUNDS)
-    if run.should_stop():
-        return
+        _take_best(search)
+    whole = _is_whole(search)
+    with run.share(BRIEF_SHARE if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+        search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
+    if whole and not run.should_stop():
+        outcome = _last_word(search, PROVABLE_SHARE)
+    if _is_final(outcome) or run.should_stop():
+        return outcome
     with run.share(DECOMPOSITION_SHARE, UNTIMED_SECONDS):
         work = decompose(search.problem, search.instance, run)
-    if isinstance(run.best, Schedule):
-        search.consider_schedule(run.best)
-    if timed and search.instance.operators <= PROGRAMMED and CP_SAT.missing() is None and not run.should_stop():
-        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-            _last_word(search.problem, search.instance, run)
-        if isinstance(run.best, Schedule):
-            search.consider_schedule(run.best)
+    _take_best(search)
+    programmed = timed and operators <= PROGRAMMED and CP_SAT.missing() is None and not whole
+    if programmed and not run.should_stop():
+        outcome = _last_word(search, ENGINE_SHARE)
+        if _is_final(outcome):
+            return outcome
     if timed and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
         with run.share(0.5 if work.open() else 1.0, UNTIMED_SECONDS):
@@ -126,8 +164,25 @@ def _improve_and_bound(search: LocalSearch) -> None:
         if not run.should_stop():
             work.learn()
             work.advance()
-    if timed and not run.should_stop():
+    if (timed or (whole and run.time_limit is not None)) and not run.should_stop():
         search_from(search, rounds=None)
+    return outcome
+
+
+def _take_best(search: LocalSearch) -> None:
+    """Let local search go on from the best plan of the run."""
+    if isinstance(search.run.best, Schedule):
+        search.consider_schedule(search.run.best)
+
+
+def _is_whole(search: LocalSearch) -> bool:
+    """Whether constraint programming should come before decomposition: the problem is small, most of it one module."""
+    operators = search.instance.operators
+    timed = search.run.time_limit is not None
+    if not TINY < operators <= (PROVABLE if timed else SMALL) or CP_SAT.missing() is not None:
+        return False
+    _, windows = modules(search.net)
+    return max(len(window.inner) for window in windows) >= WHOLE * operators
 
 
 register(

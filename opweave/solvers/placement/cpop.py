@@ -22,13 +22,18 @@ TIE = 1e-9
 
 def cpop(instance: PlacementInstance, net: Net) -> Plan:
     """Priorities are the longest paths through each operator."""
-    priority = upward_rank(net) + downward_rank(net)
+    return cpop_by(instance, net, upward_rank(net), np.zeros(len(net.seconds)))
+
+
+def cpop_by(instance: PlacementInstance, net: Net, rank: FloatArray, own: FloatArray) -> Plan:
+    """CPOP with given upward ranks, and with ``own`` of every operator's time in its downward rank as well."""
+    priority = rank + downward_rank(net)
     critical = _critical_path(net, priority)
     bias = np.zeros(net.seconds.shape)
     if critical.any():
         bias[critical] = np.inf
         bias[critical, _path_device(net, critical)] = 0.0
-    return inserted(instance, net, order_by(priority, net), bias)
+    return inserted(instance, net, order_by(priority + own, net), bias)
 
 
 def _critical_path(net: Net, priority: FloatArray) -> BoolArray:

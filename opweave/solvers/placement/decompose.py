@@ -91,8 +91,8 @@ SETTLED = 1e-9
 ROUNDED = 2e-6
 """Relative gap that rounding to ticks may leave: no more is tried then, though it is no proof."""
 
-ExactModule = Callable[[Net, float, float, int], Found]
-"""Solves a small net: (net, upper bound, lower bound, budget) -> what was found; see ``search_module``."""
+ExactModule = Callable[[Net, float, float, int, IntArray], Found]
+"""Solves a small net: (net, upper bound, lower bound, budget, halt) -> what was found; see ``search_module``."""
 
 
 @dataclass(eq=False)
@@ -336,7 +336,7 @@ class Decomposition:
             net = lengths.window.fixed(a, b)
             if now.way == "search":
                 budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-                found = self.exact(net, high, low, budget)
+                found = self.exact(net, high, low, budget, self.run.halt)
             else:
                 seconds = now.effort if left is None else min(left, now.effort)
                 found = solve_intervals(net, high, low, seconds, threads=self.run.threads)

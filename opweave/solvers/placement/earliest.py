@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
+from opweave.problems.arrays import BoolMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.insertion import NoPlanError, no_device
@@ -104,7 +105,7 @@ def start_all(
     net: Net,
     clusters: Clusters,
     priority: FloatArray,
-    allowed: BoolArray,
+    allowed: BoolMatrix,
     favourite: IntArray,
     order: IntArray,
     device: IntArray,

@@ -7,9 +7,14 @@ from opweave.formulations.placement.cp import Intervals
 from opweave.problems.placement import Placement
 from opweave.solvers.engines.engine import Aids
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.placement.head_start import aids_within, floor, good_schedule
+from opweave.solvers.placement.head_start import aids_within, brief_aids_within, floor, good_schedule, quick_floor
 
 AIDS = Aids(initial=good_schedule, floor=floor, within=aids_within)
 
 register_engines(Placement, "a mixed-integer program with constants from the data", AIDS)
-register_cp_sat(Placement, Intervals, "intervals that are there or not", AIDS)
+register_cp_sat(
+    Placement,
+    Intervals,
+    "intervals that are there or not",
+    Aids(initial=good_schedule, floor=quick_floor, within=brief_aids_within),
+)

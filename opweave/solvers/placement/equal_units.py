@@ -192,7 +192,7 @@ class EqualUnits:
         for home, option in best.items():
             if not self.run.should_stop() and option.cost(prices.memory) <= most:
                 cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
-                self._keep(s, search.annealed(option, prices.memory, cooling, self.run.should_stop))
+                self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
 
     def _link(self, s: int, a: int, b: int) -> float:
         """Seconds to bring what the entry of a unit made from device a to device b."""
@@ -274,7 +274,9 @@ def plan_units(problem: Placement, instance: PlacementInstance, net: Net, run: R
         return False
     work = EqualUnits(problem, instance, net, run)
     left = run.remaining()
-    known = priced_counts(work.chain, instance, net, COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS))
+    ceiling = None if run.objective is None else float(run.objective)
+    seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
+    known = priced_counts(work.chain, instance, net, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
     if not known.price.any():  # where memory decides, windows alone add next to nothing

@@ -17,6 +17,7 @@ from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.net import Net
 from opweave.solvers.placement.ranks import mean_seconds, upward_rank
 from opweave.solvers.placement.schedule import Plan
+from opweave.solvers.run import time_left
 
 MOST_COLUMNS = 20_000
 """Above, the linear program is not tried: it takes minutes."""
@@ -85,7 +86,7 @@ def _shares(net: Net) -> FloatArray | None:
     rows.put(after[:, None], column[tails], seconds[tails])
     upper = np.full(last + 1, np.inf)
     upper[: count * devices] = may.ravel()
-    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), GUIDE_SECONDS)
+    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), time_left(GUIDE_SECONDS))
     return None if found is None else found.point[: count * devices].reshape(count, devices)
 
 

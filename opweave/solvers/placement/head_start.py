@@ -12,7 +12,7 @@ from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement import Placement, Schedule
 from opweave.solvers.engines.engine import Aids
-from opweave.solvers.placement.bounds.best import bound
+from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.heft import heft
 from opweave.solvers.placement.insertion import NoPlanError
@@ -36,6 +36,9 @@ SHARE = 0.3
 
 ROUNDS = 2
 
+BRIEF_SECONDS, OPERATOR_SECONDS = 0.1, 0.01
+"""Most that local search may take before constraint programming: so much, and so much for each operator."""
+
 
 def aids_within(run: Run) -> Aids:
     """A good schedule and a floor that leave most of a run's time to its engine."""
@@ -45,6 +48,17 @@ def aids_within(run: Run) -> Aids:
         return SECONDS if left is None else min(SECONDS, SHARE * left)
 
     return Aids(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
+
+
+def brief_aids_within(run: Run) -> Aids:
+    """As :func:`aids_within`, but brief: constraint programming needs no more, and proves small problems in no time."""
+
+    def seconds(problem: Placement) -> float:
+        wanted = min(SECONDS, BRIEF_SECONDS + OPERATOR_SECONDS * len(problem.graph.operators))
+        left = run.remaining()
+        return wanted if left is None else min(wanted, SHARE * left)
+
+    return Aids(lambda problem: good_schedule(problem, seconds(problem)), quick_floor)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
@@ -103,3 +117,19 @@ def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
         return length
     value, _ = bound(problem, instance, net_of(instance, problem), Run(time_limit=seconds))
     return max(length, value)
+
+
+def quick_floor(problem: Placement) -> float | None:
+    """The largest lower bound that takes no programs, in seconds; None as in :func:`floor`."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    length = windows_of(instance, None).critical_path
+    if length == math.inf:
+        return None
+    if instance.operators < WORTH_SEARCHING:
+        return length
+    best = Best(Run())
+    quick_bounds(instance, net_of(instance, problem), best)
+    return max(length, best.value)

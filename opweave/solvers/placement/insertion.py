@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
-from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, settle
+from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.schedule import Plan, plan_of
 from opweave.solvers.placement.timeline import Timeline, common_fit, first_fit, new_timeline, occupy
 
@@ -77,14 +78,14 @@ def insert_all(
     net: Net,
     clusters: Clusters,
     order: IntArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     device: IntArray,
     start: FloatArray,
     begins: FloatArray,
 ) -> int:
     """Fill devices and times; returns the operator that found no device, or -1."""
     count, devices = net.seconds.shape
-    room = new_room(net, clusters)
+    room, anywhere = new_room(net, clusters), roomy(net, clusters)
     state = State(
         timeline=new_timeline(3 * devices, max(count, len(net.source))),
         device=device,
@@ -94,14 +95,15 @@ def insert_all(
     )
     for v in order:
         flows = _by_producer_end(net, state, v)
-        best = _best_device(net, clusters, room, state, flows, bias, v)
+        best = _best_device(net, clusters, room, anywhere, state, flows, bias, v)
         if best < 0:
             return int(v)
         start[v] = _send_to(net, state, flows, v, best)
         state.end[v] = start[v] + net.seconds[v, best]
         device[v] = best
         occupy(state.timeline, best, start[v], state.end[v])
-        settle(net, clusters, room, v, best)
+        if not anywhere:
+            settle(net, clusters, room, v, best)
     return -1
 
 
@@ -126,7 +128,14 @@ def _by_producer_end(net: Net, state: State, v: int) -> IntArray:
 
 @inlined
 def _best_device(
-    net: Net, clusters: Clusters, room: Room, state: State, flows: IntArray, bias: FloatArray, v: int
+    net: Net,
+    clusters: Clusters,
+    room: Room,
+    anywhere: bool,
+    state: State,
+    flows: IntArray,
+    bias: FloatArray,
+    v: int,
 ) -> int:
     """Device where operator v ends soonest, bias included; -1 when none has room and links. Changes nothing.
 
@@ -138,7 +147,7 @@ def _best_device(
         ordered = max(ordered, state.end[net.before[i]])
     best, least, least_end = -1, np.inf, np.inf
     for k in range(devices):
-        if not has_room(net, clusters, room, v, k):
+        if net.seconds[v, k] == np.inf or not (anywhere or has_room(net, clusters, room, v, k)):
             continue
         own = net.seconds[v, k] + bias[v, k]
         ready, cursor = ordered, 0.0

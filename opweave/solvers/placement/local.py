@@ -26,6 +26,7 @@ from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.net import Net, makespan_within, net_of
 from opweave.solvers.placement.schedule import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -132,6 +133,7 @@ class LocalSearch:
                 self.instance.cluster,
                 rng.random((moves, DRAWS)),
                 scale * shares[chunk * moves : (chunk + 1) * moves],
+                self.run.halt,
                 order,
                 device,
             )
@@ -171,13 +173,28 @@ def list_plans(search: LocalSearch) -> None:
     for rule in RULES:
         search.run.enter("list schedulers")
         try:
-            plan = rule(search.instance, search.net)
+            with search.run.at_work():
+                plan = rule(search.instance, search.net)
         except NoPlanError:
             continue
         report(search.instance, search.net, plan, search.run)
         search.consider_times(plan.start, plan.device)
         if search.run.should_stop():
             return
+
+
+def more_list_plans(search: LocalSearch) -> None:
+    """Start from the best of all variants of list rules, where there is time for them."""
+    search.run.enter("variants of list rules")
+    for variant in variants(search.instance, search.net, search.run.halt):
+        if search.run.should_stop():
+            return
+        try:
+            plan = variant()
+        except NoPlanError:
+            continue
+        report(search.instance, search.net, plan, search.run)
+        search.consider_times(plan.start, plan.device)
 
 
 def solve_local(problem: Placement, run: Run) -> Outcome:
@@ -187,6 +204,7 @@ def solve_local(problem: Placement, run: Run) -> Outcome:
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     list_plans(search)
+    more_list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
     if run.best is None:
         return Outcome(run.termination(), reason=no_plan_found(problem))

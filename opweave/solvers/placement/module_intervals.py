@@ -19,13 +19,15 @@ from opweave.formulations.intervals import Interval, IntervalModel
 from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.child_engine import GRACE_SECONDS, Answer
-from opweave.solvers.engines.cp_sat import CLOSE_ENOUGH, CpSat, IntervalWork
+from opweave.solvers.engines.cp_sat import CLOSE_ENOUGH, CpSat
+from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of, sending
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
 from opweave.solvers.placement.schedule import plan_of
+from opweave.solvers.run import patience
 
 TICKS = 2**26
 """Ticks of the longest plan of interest. Not more: with 2**34, CP-SAT called plans optimal that brute force beats."""
@@ -251,9 +253,9 @@ def solve_intervals(net: Net, upper: float, floor: float, seconds: float, *, thr
     if written.impossible:
         return nothing._replace(proved=True, bound=upper)
     work = IntervalWork(written.model, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
-    limits = ChildLimits(seconds + GRACE_SECONDS)
+    limits = ChildLimits(seconds + patience())
     try:
-        answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.cp_sat:solve", work, limits)
+        answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.interval_child:solve", work, limits)
     except EngineError:
         return nothing
     if answer is None or answer.verdict == "failed":

@@ -25,6 +25,7 @@ from opweave.solvers.placement.bounds.critical_path import (
 )
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
+from opweave.solvers.run import never
 
 
 class Found(NamedTuple):
@@ -192,13 +193,15 @@ def search_assignments(
     idle: float,
     upper: float,
     budget: int,
+    halt: IntArray,
     best_device: IntArray,
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
     """Best makespan below ``upper`` and whether the search was finished; fills the plan when there is one.
 
-    ``back`` is the net reversed; ``idle`` + the work at the prices of time is a valid bound.
+    ``back`` is the net reversed; ``idle`` + the work at the prices of time is a valid bound. Leaves
+    off when ``halt`` is raised.
     """
     count, devices = net.seconds.shape
     seconds = net.seconds.copy()
@@ -212,7 +215,7 @@ def search_assignments(
         if depth == count:
             jobs = assigned_jobs(net, device, job_of)
             start = np.zeros(len(jobs.lasts))
-            better, budget = sequence(jobs, 3 * devices, upper, budget, start)
+            better, budget = sequence(jobs, 3 * devices, upper, budget, halt, start)
             if better < upper:
                 upper = better
                 best_device[:] = device
@@ -233,7 +236,7 @@ def search_assignments(
                 net, back, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
             )
             device[v] = -1
-            if budget < 0:
+            if budget < 0 or halt[0] != 0:
                 return upper, False
         device[v] = -1
         seconds[v] = net.seconds[v]
@@ -250,7 +253,7 @@ def search_assignments(
     return upper, True
 
 
-def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
+def search_module(net: Net, upper: float, floor: float, budget: int, halt: IntArray | None = None) -> Found:
     """The shortest plan of a small net, memory and side constraints beyond run times and arcs aside.
 
     Parameters
@@ -263,6 +266,8 @@ def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
         Any lower bound.
     budget
         Most nodes to look at.
+    halt
+        Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
     """
     order = operator_order(net)
     reach = reach_of(net, order)
@@ -274,6 +279,16 @@ def search_module(net: Net, upper: float, floor: float, budget: int) -> Found:
     # any end of a search comes before this, and sums with it stay finite
     limit = min(upper, 1e300)
     value, proved = search(
-        net, reversed_net(net), order, area.time, float(area.time @ ends), limit, budget, device, start, begins
+        net,
+        reversed_net(net),
+        order,
+        area.time,
+        float(area.time @ ends),
+        limit,
+        budget,
+        never() if halt is None else halt,
+        device,
+        start,
+        begins,
     )
     return Found(float(value) if device[0] >= 0 else upper, bool(proved), device, start, begins)

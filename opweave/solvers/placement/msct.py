@@ -18,6 +18,7 @@ from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.net import Net
 from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_rank
 from opweave.solvers.placement.schedule import Plan
+from opweave.solvers.run import time_left
 
 MOST_EDGES = 20_000
 """Above, the linear program is not tried: it takes minutes."""
@@ -72,7 +73,7 @@ def _far_edges(seconds: FloatArray, head: IntArray, tail: IntArray, transfer: Fl
         rows.put(rows.open(np.ones(count))[parted], near, 1.0)
     upper = np.full(last + 1, np.inf)
     upper[near] = 1.0
-    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), GUIDE_SECONDS)
+    found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), time_left(GUIDE_SECONDS))
     return None if found is None else 1.0 - found.point[near]
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement
 from opweave.solvers.compiled import inlined, kernel
@@ -27,7 +28,7 @@ MODELS = {"delay": DELAY, "one_port_edge": PORT_EDGE, "one_port_tensor": PORT_TE
 class Net(NamedTuple):
     """A :class:`PlacementInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs."""
 
-    seconds: FloatArray
+    seconds: FloatMatrix
     source: IntArray
     target: IntArray
     tensor: IntArray
@@ -40,8 +41,8 @@ class Net(NamedTuple):
     before: IntArray
     after_start: IntArray
     after: IntArray
-    latency: FloatArray
-    per_byte: FloatArray
+    latency: FloatMatrix
+    per_byte: FloatMatrix
     memory: IntArray
     parameters_start: IntArray
     parameters: IntArray

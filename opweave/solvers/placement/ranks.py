@@ -32,9 +32,30 @@ def mean_transfer(net: Net) -> FloatArray:
     return np.asarray(seconds, dtype=np.float64)
 
 
+def run_times(net: Net, which: str) -> FloatArray:
+    """Run time of every operator: "mean", "median", "worst" or "best" of the devices that may run it."""
+    allowed = np.isfinite(net.seconds)
+    none = ~allowed.any(axis=1, keepdims=True)
+    times = np.where(allowed, net.seconds, np.nan)
+    pick = {"mean": np.nanmean, "median": np.nanmedian, "worst": np.nanmax, "best": np.nanmin}[which]
+    found: FloatArray = pick(np.where(none, 0.0, times), axis=1) if times.size else np.zeros(len(times))
+    return found
+
+
+def transfer_times(net: Net, over: str) -> FloatArray:
+    """Transfer time of every flow: the mean over all "links", over all "pairs" of devices, or "none"."""
+    devices = net.seconds.shape[1]
+    return mean_transfer(net) * {"links": 1.0, "pairs": 1.0 - 1.0 / max(1, devices), "none": 0.0}[over]
+
+
+def rank_of(net: Net, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
+    """Longest path from every operator to an end, itself included, in given run and transfer times."""
+    return heights.sized(_work(net))(net, order_of_graph(net), seconds, transfer)
+
+
 def upward_rank(net: Net) -> FloatArray:
     """Longest path from every operator to an end, itself included, in mean run and transfer times (HEFT)."""
-    return heights.sized(_work(net))(net, order_of_graph(net), mean_seconds(net), mean_transfer(net))
+    return rank_of(net, mean_seconds(net), mean_transfer(net))
 
 
 def downward_rank(net: Net) -> FloatArray:

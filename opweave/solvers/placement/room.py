@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, PlacementInstance
+from opweave.formulations.placement.instance import NO_LIMIT, BoolArray, PlacementInstance
 from opweave.problems.graph_arrays import Adjacency, IntArray
 from opweave.solvers.compiled import inlined
 from opweave.solvers.placement.net import Net
@@ -77,6 +77,15 @@ def new_room(net: Net, clusters: Clusters) -> Room:
         holds=np.zeros((len(net.parameter_bytes), devices), dtype=np.bool_),
         home=np.full(len(clusters.memory), -1, dtype=np.int64),
     )
+
+
+@inlined
+def roomy(net: Net, clusters: Clusters) -> bool:
+    """Whether nothing but run times says where operators may go: no memory is limited, and none are tied together.
+
+    Loops ask this once; asking :func:`has_room` for every operator and device would take most of their time.
+    """
+    return bool((net.capacity == NO_LIMIT).all() and len(clusters.memory) == len(net.seconds))
 
 
 @inlined

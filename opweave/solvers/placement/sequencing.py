@@ -121,14 +121,16 @@ def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArra
 
 
 @inlined
-def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: FloatArray) -> tuple[float, int]:
-    """The shortest schedule below ``upper``; fills its starts.
+def sequence(
+    jobs: Jobs, machines: int, upper: float, budget: int, halt: IntArray, starts: FloatArray
+) -> tuple[float, int]:
+    """The shortest schedule below ``upper``; fills its starts. Leaves off when ``halt`` is raised.
 
     Returns
     -------
     tuple
         The makespan (``upper`` when nothing better exists), and what is left of the budget of nodes; negative when it
-        ran out, and then a better one may exist.
+        ran out or the search was halted, and then a better one may exist.
     """
     count = len(jobs.lasts)
     members = np.zeros((machines, count), dtype=np.int64)
@@ -152,7 +154,7 @@ def sequence(jobs: Jobs, machines: int, upper: float, budget: int, starts: Float
     while depth >= 0:
         if fresh:
             budget -= 1
-            if budget < 0 or depth == DEEPEST:
+            if budget < 0 or depth == DEEPEST or halt[0] != 0:
                 return upper, -1
             early[depth], tried[depth] = -1, 2
             if node_bound(jobs, heads[depth], tails[depth], members, filled) < upper * (1.0 - CLOSE):

@@ -16,7 +16,7 @@ cutting-stock problem" (columns by prices).
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,10 +24,12 @@ import numpy as np
 
 from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.engines.highs import load_highs
+from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.engines.highs_model import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option
+from opweave.solvers.run import time_left
 
 FULL = 100.0
 """Units of memory per device."""
@@ -131,7 +133,7 @@ class _Program:
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
     """Dual prices of the linear relaxation; None when even that has no solution."""
     program = _Program(kinds, capacity)
-    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), None)
+    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), time_left(np.inf))
     if found is None:
         return None
     memory = np.zeros(program.devices)
@@ -156,14 +158,10 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
     scale = max(float(cost.max(initial=0.0)), 1e-300)
     model = _model(program, cost / scale)
     model.check()
-    found: list[FloatArray] = []
-    # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
-    worker = threading.Thread(target=_solve, args=(model, time_limit, found))
-    worker.start()
-    worker.join()
-    if not found or model.broken(found[0]) is not None:
+    found = with_highs(_solve, (model, time_limit), time_limit)
+    if found is None or model.broken(found) is not None:
         return None
-    whole = np.round(found[0][: program.first[-1]]).astype(np.int64)
+    whole = np.round(found[: program.first[-1]]).astype(np.int64)
     return np.split(whole, program.first[1:-1])
 
 
@@ -186,16 +184,18 @@ def _model(program: _Program, cost: FloatArray) -> MatrixModel:
     return MatrixModel(cost, 0.0, np.zeros(columns), program.upper(), np.ones(columns, dtype=bool), block, names)
 
 
-def _solve(model: MatrixModel, time_limit: float, found: list[FloatArray]) -> None:
-    """Let HiGHS solve; ``found`` receives its solution if it has one."""
+def _solve(task: tuple[MatrixModel, float], _: Callable[[], bool]) -> FloatArray | None:
+    """Let HiGHS solve; its solution, if it has one."""
     import highspy
 
+    model, time_limit = task
     engine = load_highs(model)
     # HiGHS 1.15 has called wrong points optimal after restarts
     for name, value in (("mip_allow_restart", False), ("threads", 1), ("mip_rel_gap", CLOSE)):
         engine.setOptionValue(name, value)
     engine.setOptionValue("time_limit", max(0.05, time_limit))
     engine.run()
-    if engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible:
-        found.append(np.asarray(engine.getSolution().col_value, dtype=np.float64))
+    there = engine.getInfo().primal_solution_status == highspy.SolutionStatus.kSolutionStatusFeasible
+    values = np.asarray(engine.getSolution().col_value, dtype=np.float64) if there else None
     highspy.Highs.resetGlobalScheduler(True)
+    return values

@@ -20,6 +20,7 @@ from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.net import Net, makespan_within
 from opweave.solvers.placement.schedule import plan_of
 from opweave.solvers.placement.units import Unit
+from opweave.solvers.run import Run
 
 CHUNK_WORK = 6_000_000
 """Operators and flows judged in one stretch of annealing; about a tenth of a second."""
@@ -193,8 +194,8 @@ class UnitSearch:
         count = len(self.operators)
         return self.option(home, order[order < count], device[:count])
 
-    def annealed(self, start: Option, price: FloatArray, cooling: Cooling, should_stop: Callable[[], bool]) -> Option:
-        """Annealing from a plan; the best that it meets."""
+    def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
+        """Annealing from a plan until the run has to stop; the best that it meets."""
         shadowed = self._shadowed(start.home, price)
         net, count = shadowed.net, len(self.operators)
         best, rng = start, np.random.default_rng(cooling.seed)
@@ -206,10 +207,10 @@ class UnitSearch:
         plan = counted_plan(net, shadowed.order(start.order), shadowed.devices(start.device))
         order, device = np.empty_like(plan.order), np.empty_like(plan.device)
         for heat in np.split(heats, cooling.chunks):
-            if should_stop():
+            if run.should_stop():
                 break
             draws = rng.random((moves, DRAWS))
-            anneal.sized(work)(net, plan, members.start, members.items, cluster, draws, heat, order, device)
+            anneal.sized(work)(net, plan, members.start, members.items, cluster, draws, heat, run.halt, order, device)
             met = self.option(start.home, order[order < count], device[:count])
             if met.cost(price) < best.cost(price):
                 best = met

@@ -78,7 +78,8 @@ def work_round(task: RoundTask) -> Report:
         run.found(task.found.solution, task.found.objective)
     if task.proved is not None:
         run.proved(task.proved.bound, task.proved.source)
-    outcome = task.lane.work(problem, run)
+    with run.at_work():
+        outcome = task.lane.work(problem, run)
     better = run.best is not None and (task.found is None or run.objective < task.found.objective)  # type: ignore[operator]
     lifted = run.bound is not None and (task.proved is None or run.bound > task.proved.bound)
     return Report(

@@ -17,12 +17,13 @@ from typing import IO, Any
 
 from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
+from opweave.solvers.engines.child import command
 from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, Outbox
 from opweave.solvers.side_by_side.lane import Lane
 
-COMMAND = "from opweave.solvers.side_by_side.worker import serve; serve()"
+COMMAND = command("opweave.solvers.side_by_side.worker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,7 @@ def work_on(task: Task, exchange: Exchange) -> Ended:
             options={**task.options, **task.lane.options},
             exchange=exchange,
         )
-        return Ended(outcome=task.lane.work(problem, run))
+        with run.at_work():
+            return Ended(outcome=task.lane.work(problem, run))
     except Exception as error:
         return Ended(failure=f"{type(error).__name__}: {error}")

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray
+from opweave.problems.arrays import FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.slicing.net import LENGTH, WHOLE, Net, excess_of, operator_seconds
@@ -129,12 +130,13 @@ def anneal(
     net: Net,
     span: Span,
     penalty: float,
-    draws: FloatArray,
+    draws: FloatMatrix,
     heat: FloatArray,
+    halt: IntArray,
     mode: IntArray,
-    cuts: IntArray,
+    cuts: IntMatrix,
     best_mode: IntArray,
-    best_cuts: IntArray,
+    best_cuts: IntMatrix,
 ) -> float:
     """Anneal in place; the best legal plan is written to the last two arrays.
 
@@ -146,6 +148,8 @@ def anneal(
         Seconds that a byte over memory costs; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
+    halt
+        Ends the moves as soon as it is raised.
 
     Returns
     -------
@@ -173,6 +177,8 @@ def anneal(
         best_cuts[:] = cuts
     width = span.last - span.first
     for move in range(len(draws)):
+        if halt[0] != 0:
+            break
         threshold = current - heat[move] * np.log(max(draws[move, 5], 1e-300))
         low = span.first + int(draws[move, 0] * width)
         high = min(span.last, low + int(np.exp(draws[move, 1] ** 2 * np.log(width + 1.0))))

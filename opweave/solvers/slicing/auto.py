@@ -12,7 +12,8 @@ from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
-from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
+from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
+from opweave.solvers.slicing.net import is_limited
 from opweave.solvers.slicing.rules import TARGETS
 
 ENGINE = "highs"
@@ -20,8 +21,15 @@ ENGINE_CUTS = 24
 """Problems of up to so many cuts are given to the integer program when nothing else has closed the gap."""
 
 ENGINE_SECONDS = 20.0
-SEARCH_SHARE = 0.1
-"""Of the time limit, for a first search: bounds of large networks may take all the time that they are given."""
+SEARCH_SHARE, MOST_SLICES = 0.1, 6
+"""Of the time limit, for a slice of the first search, which gets another one while it gains: bounds of large networks
+may take all the time that they are given."""
+
+GAIN = 0.001
+"""A slice that lowers the latency by less has gained nothing."""
+
+GENETIC_SHARE = 0.25
+"""Of the time left, for generations where memory is limited: they cross what annealing does not."""
 
 BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 """For the bounds: of the time limit, and without one."""
@@ -37,8 +45,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if proof is not None:
         return proof
     if run.time_limit is not None:
-        with run.share(SEARCH_SHARE):
-            search.rounds(None)
+        _first_search(problem, search, run)
     steps = cell_steps(run)
     with run.share(BOUND_SHARE, BOUND_SECONDS):
         prove(bounding(problem, search.instance), run, steps)
@@ -54,6 +61,23 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
         if outcome.infeasible:
             return outcome
     return ended(run)
+
+
+def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
+    """Annealing in slices for as long as they gain, and generations where memory is limited."""
+    assert run.time_limit is not None
+    for _ in range(MOST_SLICES):
+        known = run.objective
+        with run.at_most(SEARCH_SHARE * run.time_limit):
+            search.rounds(None)
+        if run.should_stop() or (
+            known is not None and run.objective is not None and run.objective > known * (1 - GAIN)
+        ):
+            break
+    if is_limited(search.net) and not run.should_stop():
+        with run.share(GENETIC_SHARE):
+            find_solver(problem, "genetic").run(problem, run)
+        search.adopt()
 
 
 register(

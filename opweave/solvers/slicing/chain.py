@@ -13,6 +13,7 @@ from math import comb
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
+from opweave.problems.arrays import IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
@@ -29,19 +30,22 @@ MOST_STATES = 800
 MOST_ASKED = 3_000
 """A grid of more ways than this is refused: each step looks at all pairs of them."""
 
+CUT_SHORT = "the time was up before the last operator was cut"
+
 
 @kernel
 def _step(
     net: Net,
     v: int,
     before: FloatArray,
-    old: IntArray,
-    new: IntArray,
-    modes: IntArray,
+    old: IntMatrix,
+    new: IntMatrix,
+    modes: IntMatrix,
+    halt: IntArray,
     after: FloatArray,
     back: IntArray,
-) -> None:
-    """Cost of every state of operator v with the best state of its producer.
+) -> bool:
+    """Cost of every state of operator v with the best state of its producer; False when halted before the last one.
 
     ``old`` and ``new`` are the cuts of the states, ``modes`` the modes of both, shape (2, states).
     """
@@ -49,6 +53,8 @@ def _step(
     mode, cuts = np.zeros(v + 1, dtype=np.int64), np.zeros((v + 1, devices + 1), dtype=np.int64)
     ends = np.zeros(devices)
     for s in range(len(new)):
+        if halt[0] != 0:
+            return False
         mode[v] = modes[1, s]
         cuts[v] = new[s]
         after[s] = np.inf
@@ -64,6 +70,7 @@ def _step(
             if seconds < after[s]:
                 after[s] = seconds
                 back[s] = q
+    return True
 
 
 def states_of(instance: SlicingInstance, v: int, grid: int) -> tuple[IntArray, IntArray]:
@@ -98,12 +105,14 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
     before = np.zeros(1)
     for v in range(instance.operators):
         if run.should_stop():
-            return Outcome(run.termination(), reason="the time was up before the last operator was cut")
+            return Outcome(run.termination(), reason=CUT_SHORT)
         modes, cuts = states_of(instance, v, grid)
         after, back = np.full(len(cuts), np.inf), np.zeros(len(cuts), dtype=np.int64)
         both = np.zeros((2, max(len(modes), len(old_modes))), dtype=np.int64)
         both[0, : len(old_modes)], both[1, : len(modes)] = old_modes, modes
-        _step.sized(40 * len(old) * len(cuts))(net, v, before, old, cuts, both, after, back)
+        stepped = _step.sized(40 * len(old) * len(cuts))(net, v, before, old, cuts, both, run.halt, after, back)
+        if not stepped:
+            return Outcome(run.termination(), reason=CUT_SHORT)
         tables.append((modes, cuts, back))
         before, old, old_modes = after, cuts, modes
     mode = np.zeros(instance.operators, dtype=np.int64)

@@ -1,27 +1,33 @@
-"""Every plan of a tiny problem, judged: the best one in any reading, and a proof where there is none.
+"""Every plan of a tiny problem, judged, in every order that can matter: the best one in any reading, with a proof.
 
-Only operators' own cuts are enumerated, in one order. Where the order is open and decides what fits, the best plan
-found is one of that order, and nothing is proved.
+Only operators' own cuts are enumerated. Where the order is open and decides what fits, all orders are, too; where those
+are too many, the best plan found is one of a single order, and nothing is proved.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SlicingInstance
+from opweave.formulations.order_arcs import with_order_arcs
+from opweave.formulations.slicing.instance import SlicingInstance, lower
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.slicing import Slicing
 from opweave.problems.slicing_shortage import rules_in_the_way
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.chain import states_of
 from opweave.solvers.slicing.local import LocalSearch
-from opweave.solvers.slicing.net import is_limited, judge
+from opweave.solvers.slicing.net import is_limited, judge, net_of
 from opweave.solvers.slicing.plans import Plan
 
-MOST_PLANS = 5_000
-MOST_STEPS = 20_000
+MOST_PLANS = 100_000
+"""In all orders together."""
+
+MOST_STEPS = 500_000
 """Plans times operators: beyond, bounds and the integer program are faster."""
 
 BATCH = 2_000
@@ -31,15 +37,41 @@ BATCH = 2_000
 def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | None:
     """Judge all plans of a tiny problem; None where there are too many, or where they prove nothing."""
     instance = search.instance
-    if count_of(instance) > MOST_PLANS or count_of(instance) * instance.operators > MOST_STEPS:
+    plans = count_of(instance)
+    if plans > MOST_PLANS or plans * instance.operators > MOST_STEPS:
         return None
     run.enter("all plans")
+    if not _judge_all(search, run):
+        return None
+    if instance.order_matters(problem):
+        most = int(MOST_STEPS // (max(1.0, plans) * instance.operators))
+        orders = list(itertools.islice(legal_orders(problem), min(most, int(MOST_PLANS // max(1.0, plans))) + 1))
+        if len(orders) > most or len(orders) * plans > MOST_PLANS:
+            return None
+        for order in orders:
+            if order != instance.names and not _judge_all(_in_order(problem, search, order), run):
+                return None
+    if run.objective is None:
+        return Outcome(infeasible=True, reason=f"no cuts respect {rules_in_the_way(problem)}")
+    run.proved(run.objective, "all plans")
+    return Outcome(run.termination())
+
+
+def _in_order(problem: Slicing, search: LocalSearch, order: tuple[str, ...]) -> LocalSearch:
+    """The same search for another order, with a best plan of its own."""
+    instance = lower(problem, order)
+    return replace(search, instance=instance, net=net_of(instance), best=None, nearest=None)
+
+
+def _judge_all(search: LocalSearch, run: Run) -> bool:
+    """Look at all plans in one order; whether there was time to."""
+    instance = search.instance
     ways = [_allowed_ways(instance, v) for v in range(instance.first, instance.first + len(instance.names))]
     count = prod(len(modes) for modes, _ in ways)
     mode, cuts = np.zeros(instance.operators, dtype=np.int64), instance.blank_cuts()
     for start in range(0, count, BATCH):
         if run.should_stop():
-            return None
+            return False
         batch = np.arange(start, min(count, start + BATCH))
         all_modes, all_cuts = np.repeat(mode[None], len(batch), axis=0), np.repeat(cuts[None], len(batch), axis=0)
         for v, (modes, places) in enumerate(ways, start=instance.first):
@@ -48,12 +80,22 @@ def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | Non
         found = judge(search.net, all_modes, all_cuts, memory=is_limited(search.net))
         i = int(np.lexsort((found.seconds, found.excess))[0])
         search.consider(Plan(all_modes[i], all_cuts[i], float(found.seconds[i]), float(found.excess[i])))
-    if instance.order_matters(problem):
-        return None
-    if run.objective is None:
-        return Outcome(infeasible=True, reason=f"no cuts respect {rules_in_the_way(problem)}")
-    run.proved(run.objective, "all plans")
-    return Outcome(run.termination())
+    return True
+
+
+def legal_orders(problem: Slicing) -> Iterator[tuple[str, ...]]:
+    """All orders of the operators that data flow and order arcs allow."""
+    before = with_order_arcs(problem, problem.graph.arrays.predecessors)
+    names = [op.id for op in problem.graph.operators]
+    needs = [frozenset(before[v].tolist()) for v in range(len(names))]
+    stack: list[tuple[int, ...]] = [()]
+    while stack:
+        done = stack.pop()
+        if len(done) == len(names):
+            yield tuple(names[v] for v in done)
+            continue
+        ready = (v for v in range(len(names)) if v not in done and needs[v].issubset(done))
+        stack.extend((*done, v) for v in ready)
 
 
 def count_of(instance: SlicingInstance) -> float:
@@ -69,7 +111,7 @@ def count_of(instance: SlicingInstance) -> float:
 
 
 def _allowed_ways(instance: SlicingInstance, v: int) -> tuple[IntArray, IntArray]:
-    """Modes and cuts of an operator that give a part to nobody who may not run it."""
+    """Modes and cuts of an operator that give no part to a device that may not run it."""
     modes, cuts = states_of(instance, v, int(instance.length[v].max()))
     allowed = (np.isfinite(instance.intercept[v]) | (np.diff(cuts, axis=1) == 0)).all(axis=1)
     return modes[allowed], cuts[allowed]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray, SlicingInstance
+from opweave.problems.arrays import FloatMatrix, IntCube, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.slicing.net import LENGTH, WHOLE, Net
@@ -24,7 +25,7 @@ def gene_count(instance: SlicingInstance) -> int:
 
 
 @kernel
-def decode(net: Net, first: int, genes: FloatArray, modes: IntArray, cuts: IntArray) -> None:
+def decode(net: Net, first: int, genes: FloatMatrix, modes: IntMatrix, cuts: IntCube) -> None:
     """Fill modes and cuts of a population from its genes, shape (plans, operators * (devices + 1)).
 
     Operators before ``first`` and after the last with genes keep what the arrays hold.

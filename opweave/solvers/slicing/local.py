@@ -63,6 +63,7 @@ class LocalSearch:
     best: Plan | None = None
     nearest: Plan | None = None
     caught: Solution | None = None
+    number: int = 0
 
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
@@ -77,11 +78,14 @@ class LocalSearch:
 
     def catch_up(self) -> None:
         """Take in the best plan of the lanes beside this one."""
-        best, known = self.run.best, self.run.objective
-        if self.run.exchange is None or known is None or best is self.caught:
-            return
-        self.caught = best
-        if isinstance(best, Slices) and (self.best is None or known < self.best.seconds):
+        if self.run.exchange is not None and self.run.best is not self.caught:
+            self.caught = self.run.best
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Take in what others have reported to the run, as far as it runs in this order."""
+        best = self.run.best
+        if isinstance(best, Slices) and best.order == self.instance.names:
             self.consider(judged(self.net, *self.instance.plan(best)))
 
     def floors(self) -> list[Plan]:
@@ -115,6 +119,7 @@ class LocalSearch:
                 penalty,
                 rng.random((moves, DRAWS)),
                 heat[chunk * moves : (chunk + 1) * moves],
+                self.run.halt,
                 mode,
                 cuts,
                 best_mode,
@@ -145,26 +150,27 @@ class LocalSearch:
         return 10.0 * max(origin.seconds, 1e-9) / scale
 
     def rounds(self, count: int | None) -> None:
-        """So many rounds, from the best plan mostly; None: until stopped or small and stale."""
+        """So many rounds, from the best plan mostly; None: until stopped or small and stale.
+
+        Called again it goes on with other random numbers.
+        """
         starts = self.floors()
         if not self.instance.names:
             return  # there is nothing that a move could take
-        number = stale = 0
+        done = stale = 0
         small = len(self.instance.names) * len(self.instance.devices) <= 40
         while (
-            starts
-            and (count is None or number < (count if self.best else SEARCH_ROUNDS))
-            and not self.run.should_stop()
+            starts and (count is None or done < (count if self.best else SEARCH_ROUNDS)) and not self.run.should_stop()
         ):
             self.catch_up()
-            number = self.run.turn("annealing", number)
+            number = self.run.turn("annealing", self.number)
+            done, self.number = done + 1, number + 1
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
             elif self.best is None or (number % SCATTERED_EVERY == 0 and is_limited(self.net)):
                 origin = self.scatter(number)
             stale = 0 if self.anneal_round(origin, number) else stale + 1
-            number += 1
             if small and stale >= (STALE_ROUNDS if self.best is None else UNTIMED_ROUNDS):
                 return
 

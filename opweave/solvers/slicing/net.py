@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, FloatArray, SlicingInstance
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntCube, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 
@@ -50,13 +51,13 @@ class Net(NamedTuple):
         Operators that read what each operator makes.
     """
 
-    ops: IntArray
-    flows: IntArray
-    times: FloatArray
-    links: FloatArray
+    ops: IntMatrix
+    flows: IntMatrix
+    times: FloatCube
+    links: FloatMatrix
     reading: int
-    made: IntArray
-    ends: IntArray
+    made: IntMatrix
+    ends: IntMatrix
     capacity: IntArray
     consumers_start: IntArray
     consumers: IntArray
@@ -276,7 +277,7 @@ def excess_of(net: Net, mode: IntArray, cuts: IntArray, peak: IntArray) -> float
 
 
 @kernel
-def latencies(net: Net, modes: IntArray, cuts: IntArray, seconds: FloatArray) -> None:
+def latencies(net: Net, modes: IntMatrix, cuts: IntCube, seconds: FloatArray) -> None:
     """Latency of every plan of a population."""
     ops, flows, times, links, reading = net.ops, net.flows, net.times, net.links, net.reading
     ends = np.zeros(links.shape[1])
@@ -288,7 +289,7 @@ def latencies(net: Net, modes: IntArray, cuts: IntArray, seconds: FloatArray) ->
 
 
 @kernel
-def excesses(net: Net, modes: IntArray, cuts: IntArray, excess: FloatArray, peaks: IntArray) -> None:
+def excesses(net: Net, modes: IntMatrix, cuts: IntCube, excess: FloatArray, peaks: IntMatrix) -> None:
     """What every plan of a population breaks, and its peaks, shape (plans, devices)."""
     for p in range(len(modes)):
         excess[p] = excess_of(net, modes[p], cuts[p], peaks[p])

@@ -6,6 +6,7 @@ uncut (the paper takes BTSearch's for the total; the peak is what decides whethe
 
 from __future__ import annotations
 
+from opweave.formulations.order_arcs import order_arcs
 from opweave.formulations.slicing.instance import plain_order
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering import MemoryOrdering, Ordering
@@ -29,19 +30,10 @@ def running_order(problem: Slicing, run: Run) -> tuple[str, ...]:
     plain = plain_order(problem)
     if problem.order is not None or all(limit is None for limit in problem.memory_limits.values()):
         return plain
-    arcs = tuple(constraint for constraint in problem.constraints if isinstance(constraint, Precede))
+    arcs = tuple(Precede(before=early, after=late) for early, late in order_arcs(problem))
     ordering = MemoryOrdering(graph=problem.graph, constraints=arcs)
     left = run.remaining()
     scout = Run(time_limit=MOST_SECONDS if left is None else max(1e-3, min(MOST_SECONDS, SHARE * left)), seed=run.seed)
     solve_auto(ordering, scout)
     best = scout.best
-    if not isinstance(best, Ordering) or not _obeys(problem, plain, best.order):
-        return plain
-    return best.order
-
-
-def _obeys(problem: Slicing, plain: tuple[str, ...], order: tuple[str, ...]) -> bool:
-    """Whether an order keeps the order arcs of constraints that memory ordering was not told of."""
-    if all(isinstance(constraint, Precede) or not hasattr(constraint, "before") for constraint in problem.constraints):
-        return sorted(plain) == sorted(order)
-    return False
+    return best.order if isinstance(best, Ordering) else plain

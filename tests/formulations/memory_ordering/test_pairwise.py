@@ -147,6 +147,29 @@ def test_a_limit_below_the_forced_bytes_says_how_many_are_missing():
     assert "limit of 9 bytes" in result.reason
 
 
+@pytest.mark.parametrize("formulation", ["pairwise", "pairwise_positions", "time_indexed", "time_indexed_unpruned"])
+@pytest.mark.parametrize("objective", ["total", "peak"])
+@pytest.mark.parametrize("size", [1, 2**40])
+def test_a_footprint_that_is_the_same_in_every_order_is_compared_with_the_limit(formulation, objective, size):
+    """The input dies and the first operator's tensor lives as long as both wait: what o1 needs cancels to 15 units."""
+    reads = {"o0": [], "o1": ["t0"], "o2": ["x", "t0"]}
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=b * size) for name, b in {"x": 4, "t0": 4, "t1": 7, "t2": 4}.items()],
+        operators=[
+            ow.Operator(id=name, inputs=reads[name], outputs=[f"t{name[1]}"], workspace_bytes=work * size)
+            for name, work in {"o0": 2, "o1": 0, "o2": 2}.items()
+        ],
+        outputs=["t2"],
+    )
+    short = ow.MemoryOrdering(graph=graph, objective=objective, limit_bytes=15 * size - 1)
+    assert best_ordering(short) == (None, None)
+    result = ow.solve(short, solver="highs", formulation=formulation)
+    assert (result.status, result.termination) == (ow.Status.INFEASIBLE, ow.Termination.COMPLETED)
+    assert "limit" in result.reason
+    enough = short.model_copy(update={"limit_bytes": 15 * size})
+    assert agrees(ow.solve(enough, solver="highs", formulation=formulation), best_ordering(enough)[0])
+
+
 def test_unknown_constraints_are_refused_by_name():
     problem = two_branches(constraints=[Inexpressible()])
     with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):

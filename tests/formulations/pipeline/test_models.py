@@ -18,7 +18,8 @@ from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline import Pipeline, Stages
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.cp_sat import IntervalWork, plain
+from opweave.solvers.engines.cp_sat import plain
+from opweave.solvers.engines.interval_child import IntervalWork
 from tests.brute_force_pipeline import best_pipeline
 from tests.problems.test_pipeline import four
 from tests.strategies_pipeline import pipelines, planned_pipelines

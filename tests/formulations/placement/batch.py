@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.cp_sat import solve
+from opweave.solvers.engines.interval_child import solve
 
 
 def solve_all(works: list[Any], send: Send) -> list[Any]:

@@ -14,7 +14,8 @@ from opweave.formulations.intervals import Interval, IntervalModel, Linear, whol
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.cp_sat import IntervalWork, plain
+from opweave.solvers.engines.cp_sat import plain
+from opweave.solvers.engines.interval_child import IntervalWork
 from tests.brute_force_placement import best_placement
 from tests.formulations.placement.instances import Inexpressible, fork
 from tests.solvers.placement.instances import small_problem

@@ -11,8 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import Answer, ChildEngine, News, Work
+from opweave.solvers.engines.child_engine import ChildEngine, Work
 
 HERE = "tests.solvers.engines.fakes"
 

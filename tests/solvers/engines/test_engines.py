@@ -6,10 +6,10 @@ import time
 
 import pytest
 from hypothesis import Phase, given, settings
+from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import find_formulation
-from opweave.solvers.engines import child_engine
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
@@ -82,8 +82,7 @@ def test_a_crash_keeps_the_best_so_far(selectable, problem):
     assert "fake died: killed by signal SIGSEGV" in result.reason
 
 
-def test_an_engine_that_overruns_its_time_is_killed(selectable, problem, monkeypatch):
-    monkeypatch.setattr(child_engine, "GRACE_SECONDS", 0.5)
+def test_an_engine_that_overruns_its_time_is_killed(selectable, problem):
     began = time.monotonic()
     result = ow.solve(problem, solver=selectable(FakeChild(fakes.start_then_hang)), formulation=STEPS, time_limit=2.0)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.TIME_LIMIT)
@@ -113,7 +112,7 @@ def test_a_callback_ends_a_child_at_once(selectable, problem):
 def test_lies_are_found_out_and_the_best_so_far_stays(selectable, problem, function, words):
     result = ow.solve(problem, solver=selectable(FakeChild(function)), formulation=STEPS)
     assert (result.status, result.termination) == (ow.Status.FEASIBLE, ow.Termination.ENGINE_ERROR)
-    assert (result.objective, result.bound) == (17, None)
+    assert (result.objective, result.bound_source) == (17, "trivial")
     assert words in result.reason
 
 
@@ -151,7 +150,7 @@ class _Lenient:
 def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
     result = ow.solve(problem, solver=selectable(_Claims(), Aids()), formulation=STEPS, start=START)
     assert result.status is ow.Status.FEASIBLE
-    assert (result.objective, result.bound) == (17, None)
+    assert (result.objective, result.bound_source) == (17, "trivial")
     assert "claimed 16" in result.reason
 
 
@@ -184,5 +183,26 @@ def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selecta
     monkeypatch.setattr(find_formulation(type(problem), STEPS), "restricts", True)
     name = selectable(FakeChild(fakes.infeasible), Aids())
     result = ow.solve(problem, solver=name, formulation=STEPS)
-    assert (result.status, result.bound) == (ow.Status.UNKNOWN, None)
+    assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, error, capfd):
+    """Whatever is raised while Pyomo constructs a component, it logs on standard output as well."""
+
+    def extend(model, _problem) -> None:
+        def row(_model, _number):
+            raise error("enough")
+
+        model.mine = Row(range(3), rule=row)
+
+    def solve() -> ow.Result:
+        return ow.solve(problem, solver="highs", extend=extend, options=PLAIN)
+
+    if error is KeyboardInterrupt:
+        assert solve().termination is ow.Termination.INTERRUPTED
+    else:
+        with pytest.raises(ValueError, match="enough"):
+            solve()
+    assert capfd.readouterr() == ("", "")

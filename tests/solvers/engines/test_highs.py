@@ -12,7 +12,8 @@ import opweave as ow
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs
 from opweave.solvers.engines.engine import Verdict
-from opweave.solvers.engines.highs import STATUS, Highs, add_block, load_highs
+from opweave.solvers.engines.highs import STATUS, Highs
+from opweave.solvers.engines.highs_model import add_block, load_highs
 from opweave.solvers.engines.matrix import Block, MatrixModel
 
 PLAIN = {"head_start": False}
@@ -209,7 +210,7 @@ def test_no_bound_is_claimed_for_an_objective_that_a_user_put_in_place(problem):
 
     result = ow.solve(problem, solver="highs", extend=other, options=PLAIN)
     assert result.status is ow.Status.FEASIBLE
-    assert result.bound is None
+    assert result.bound_source == "trivial"
     assert result.solution.order.index("big1") == 2
 
 
@@ -227,3 +228,23 @@ def test_an_empty_graph_and_a_single_operator_are_solved():
 def test_every_verdict_occurs_and_highs_is_there():
     assert {verdict for verdict in STATUS.values() if verdict} == set(Verdict)
     assert Highs().missing() is None
+
+
+def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch) -> None:
+    """HiGHS 1.15 has answered kError to models of slicing that it solves without a head start."""
+    problem, failed = wide_problem(2), []
+    plain = highs._checked_run
+
+    def fail_once(status: highspy.HighsStatus) -> None:
+        if not failed:
+            failed.append(True)
+            raise EngineError("highs answered kError to run")
+        plain(status)
+
+    monkeypatch.setattr(highs, "_checked_run", fail_once)
+    start = ow.solve(problem, solver="definition").solution
+    result = ow.solve(problem, solver="highs", start=start, formulation="time_indexed", options=PLAIN)
+    assert (result.status, failed) == (ow.Status.OPTIMAL, [True])
+    failed.clear()
+    alone = ow.solve(problem, solver="highs", options=PLAIN, formulation="time_indexed")
+    assert alone.termination is ow.Termination.ENGINE_ERROR

@@ -16,6 +16,7 @@ from opweave.solvers.placement.anneal import DRAWS, _gather, anneal, counted_pla
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import fits, plan_of
+from opweave.solvers.run import never
 from tests.brute_force_placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
@@ -32,7 +33,7 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
     best, current = method.plain(
-        net, plan, members.start, members.items, instance.cluster, draws, shares, best_order, best_device
+        net, plan, members.start, members.items, instance.cluster, draws, shares, never(), best_order, best_device
     )
     assert best <= current
     assert plan_of(net, best_order, best_device).makespan == pytest.approx(best)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from opweave.formulations.placement.instance import lower
+from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Schedule
 from opweave.solvers.placement.decompose import decompose, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
@@ -49,9 +50,9 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
 def test_equal_layers_are_solved_once() -> None:
     problem, nets = layered_problem(10, 3), []
 
-    def spy(net: Net, upper: float, floor: float, budget: int) -> Found:
+    def spy(net: Net, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
         nets.append(net)
-        return search_module(net, upper, floor, budget)
+        return search_module(net, upper, floor, budget, halt)
 
     run = Run()
     decompose(problem, lower(problem), run, spy)
@@ -62,8 +63,8 @@ def test_equal_layers_are_solved_once() -> None:
 def test_an_unfinished_search_enters_with_its_bound() -> None:
     problem, run = layered_problem(3, 4), Run()
 
-    def tired(net: Net, upper: float, floor: float, budget: int) -> Found:
-        found = search_module(net, upper, floor, 1)
+    def tired(net: Net, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
+        found = search_module(net, upper, floor, 1, halt)
         assert not found.proved or found.makespan <= upper
         return found
 

@@ -11,6 +11,7 @@ import numpy as np
 from opweave.formulations.batched_mapping.unsplit import unsplit
 from opweave.formulations.placement.instance import lower
 from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 from opweave.solvers.placement.heft import heft
@@ -19,13 +20,15 @@ from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.net import net_of
 
 
-def least_span(problem: BatchedMapping, nodes: int) -> float:
+def least_span(problem: BatchedMapping, nodes: int, halt: IntArray) -> float:
     """The length of the shortest unsplit plan, or a lower bound on it, in seconds.
 
     Parameters
     ----------
     nodes
         Of the search, at most: so that the answer is the same on every machine.
+    halt
+        Ends the search when it is raised.
     """
     same = unsplit(problem)
     if same is None:
@@ -41,5 +44,5 @@ def least_span(problem: BatchedMapping, nodes: int) -> float:
         high = heft(instance, net).makespan
     except NoPlanError:
         high = np.inf
-    found = search_module(net, high, low, nodes)
+    found = search_module(net, high, low, nodes, halt)
     return float(found.makespan) if found.proved and np.isfinite(found.makespan) else low

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatCube
 from opweave.solvers.compiled import kernel
 
 CUTS = 60
@@ -38,7 +39,7 @@ class Area(NamedTuple):
 
 
 @kernel
-def cheapest_cuts(seconds: FloatArray, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
+def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
     """Priced work when every operator takes its cheapest cut; adds its unpriced work to ``load`` (devices,).
 
     Parameters

@@ -17,6 +17,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatCube
 from opweave.solvers.batched_mapping.bounds.area import FINE, area
 from opweave.solvers.batched_mapping.bounds.reach import Reach
 from opweave.solvers.compiled import kernel
@@ -79,7 +80,7 @@ def _least_work(instance: BatchedInstance, price: FloatArray) -> FloatArray:
 
 
 @kernel
-def priced(seconds: FloatArray, price: FloatArray) -> FloatArray:
+def priced(seconds: FloatCube, price: FloatArray) -> FloatArray:
     """See :func:`_least_work`."""
     operators, devices, columns = seconds.shape
     total = np.zeros(operators)

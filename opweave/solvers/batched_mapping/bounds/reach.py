@@ -16,6 +16,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatCube
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.batched_mapping.net import BatchNet
 from opweave.solvers.compiled import inlined, kernel
@@ -79,7 +80,7 @@ def _at_least(values: FloatArray) -> None:
 
 
 @kernel
-def fill_heads(net: BatchNet, seconds: FloatArray, order: IntArray, slope: FloatArray, heads: FloatArray) -> None:
+def fill_heads(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatCube, heads: FloatCube) -> None:
     """Raise ``heads`` to what the predecessors demand; ``slope`` is the delay of one input."""
     _, devices, columns = seconds.shape
     arrival, best = np.empty((devices, columns)), np.zeros(columns)
@@ -106,7 +107,7 @@ def fill_heads(net: BatchNet, seconds: FloatArray, order: IntArray, slope: Float
 
 
 @kernel
-def fill_tails(net: BatchNet, seconds: FloatArray, order: IntArray, slope: FloatArray, tails: FloatArray) -> None:
+def fill_tails(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatCube, tails: FloatCube) -> None:
     """Raise ``tails`` to what the successors demand; ``slope`` is the delay of one input."""
     _, devices, columns = seconds.shape
     arrival, best = np.empty((devices, columns)), np.zeros(columns)
@@ -134,7 +135,7 @@ def fill_tails(net: BatchNet, seconds: FloatArray, order: IntArray, slope: Float
 
 
 @kernel
-def longest_cut(whole: FloatArray) -> float:
+def longest_cut(whole: FloatCube) -> float:
     """The largest, over operators, of the least time by which a whole batch is through."""
     columns = whole.shape[2]
     best, longest = np.zeros(columns), 0.0

@@ -8,6 +8,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.placement import Placement
+from opweave.solvers.linear import SUMMATION
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
@@ -16,9 +17,6 @@ from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED,
 from opweave.solvers.placement.bounds.together import raise_together
 from opweave.solvers.placement.net import Net
 from opweave.solvers.run import Run
-
-ROUNDING = 1e-9
-"""Relative allowance for sums in floating point."""
 
 LONGEST_PROGRAM = 5.0
 """Seconds that one window's program may take."""
@@ -44,8 +42,8 @@ class Best:
 
     def report(self, value: float, source: str) -> None:
         """Take note of a bound."""
-        safe, known = value * (1.0 - ROUNDING), self.run.objective
-        if known is not None and known * (1.0 - 10.0 * ROUNDING) <= safe < known:
+        safe, known = value * (1.0 - SUMMATION), self.run.objective
+        if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
         if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
             self.value, self.source = max(safe, self.value), source
@@ -80,10 +78,9 @@ def bound(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -
             raise_level(chain, level, run, best.report)
             if not run.should_stop():
                 run.enter("counts with memory")
-                left = run.remaining()
-                best.report(
-                    counts(chain, instance, net, LONGEST_COUNTS if left is None else left), "counts with memory"
-                )
+                left, known = run.remaining(), None if run.objective is None else float(run.objective)
+                value = counts(chain, instance, net, LONGEST_COUNTS if left is None else left, known)
+                best.report(value, "counts with memory")
     return best.value, best.source
 
 

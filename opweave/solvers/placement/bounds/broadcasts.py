@@ -24,9 +24,9 @@ from scipy.sparse import csr_matrix, hstack, vstack
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.linear import SparseRows
+from opweave.solvers.linear import LinearProgram, SparseRows
 from opweave.solvers.placement.bounds.milestones import Block, Milestones
-from opweave.solvers.placement.bounds.window_program import LONGEST, Builder, WindowProgram, integer_bound
+from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, integer_bound
 
 LARGEST = 150
 """Most operators (alike branches counted once) of a window for this program."""
@@ -37,11 +37,13 @@ LONGEST_PROGRAM = 3.0
 
 def broadcast_bound(block: Block, a: int, b: int, time_limit: float) -> float:
     """Seconds that a window takes at least with its ends on devices a and b; the value known before if no better."""
-    known = float(block.values[a, b])
-    builder = Builder(block.window, block.branches, a, b, known)
+    known, ceiling = float(block.values[a, b]), block.ceiling(a, b)
+    builder = Builder(block.window, block.branches, a, b, known, ceiling)
+    if not builder.possible:
+        return ceiling
     program = builder.build()
     shared = _sent_once(builder)
-    whole = np.zeros(len(program.upper), dtype=bool)
+    whole = np.zeros(len(program.whole), dtype=bool)
     whole[builder.u] = True
     whole[builder.y[shared]] = True
     program = replace(program, whole=whole)
@@ -65,10 +67,10 @@ def _sent_once(builder: Builder) -> BoolArray:
 
 def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a: int) -> WindowProgram:
     """The program with arrivals of the tensor that ``flows`` (places among the builder's flows) carry."""
-    others = [q for q in range(builder.devices) if q != a and program.upper[builder.y[flows[0]][a, q]] > 0.0]
+    others = [q for q in range(builder.devices) if q != a and program.linear.upper[builder.y[flows[0]][a, q]] > 0.0]
     sent, seconds = builder.y[flows[0]][a], builder.c[flows[0]][a]
     readers = np.unique(builder.net.target[builder.flows[flows]])
-    count = len(program.upper)
+    count = len(program.whole)
     arrival = {q: count + i for i, q in enumerate(others)}
     first = {pair: count + len(others) + i for i, pair in enumerate(combinations(others, 2))}
     columns = count + len(others) + len(first)
@@ -98,19 +100,25 @@ def _row(rows: SparseRows, right: float, terms: dict[int, float]) -> None:
 
 def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: IntArray) -> WindowProgram:
     """The program with more rows and columns; those in ``whole`` are 0 or 1."""
-    more = columns - len(program.upper)
+    linear, more = program.linear, columns - len(program.whole)
     added, right = rows.matrix(columns)
-    upper: FloatArray = np.concatenate([program.upper, np.full(more, LONGEST)])
-    upper[whole] = 1.0
-    kinds = np.concatenate([program.whole, np.zeros(more, dtype=bool)])
-    kinds[whole] = True
+    arrivals = np.ones(more, dtype=bool)
+    arrivals[whole - len(program.whole)] = False
+    none: FloatArray = np.zeros(more)
+    wider = LinearProgram(
+        cost=np.concatenate([linear.cost, none]),
+        equal=hstack([linear.equal, csr_matrix((linear.equal.shape[0], more))]).tocsr(),
+        equal_right=linear.equal_right,
+        most=vstack([hstack([linear.most, csr_matrix((linear.most.shape[0], more))]), added]).tocsr(),
+        most_right=np.concatenate([linear.most_right, right]),
+        lower=np.concatenate([linear.lower, none]),
+        upper=np.concatenate([linear.upper, np.where(arrivals, program.ceiling, 1.0)]),
+    )
     return replace(
         program,
-        equal=hstack([program.equal, csr_matrix((program.equal.shape[0], more))]).tocsr(),
-        most=vstack([hstack([program.most, csr_matrix((program.most.shape[0], more))]), added]).tocsr(),
-        most_right=np.concatenate([program.most_right, right]),
-        upper=upper,
-        whole=kinds,
+        linear=wider,
+        whole=np.concatenate([program.whole, ~arrivals]),
+        times=np.concatenate([program.times, arrivals]),
     )
 
 

@@ -15,6 +15,9 @@ are disjoint in time. Alike branches may be averaged as before when each is char
 Operators outside the chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory,
 without any iteration.
 
+No more than a ceiling is claimed, so that windows are no longer than it and all columns have a finite box; what counts
+is what the engine's prices prove of that box.
+
 Source: M3, the linear program over counts.
 """
 
@@ -29,17 +32,14 @@ from scipy.sparse import coo_matrix
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows, minimise
+from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.placement.bounds.area import Memory, memory_of
 from opweave.solvers.placement.bounds.milestones import Block, Milestones
-from opweave.solvers.placement.bounds.window_program import Builder
+from opweave.solvers.placement.bounds.window_program import serial_length
 from opweave.solvers.placement.net import Net
 
 MOST_COLUMNS = 60_000
 """Columns of window programs; classes beyond it are left to their tables, the least of their memory first."""
-
-SAFETY = 1e-6
-"""Relative tolerance of the linear program, taken off its value."""
 
 FULL = 100.0
 """Units of memory per device, so that coefficients are of ordinary size."""
@@ -127,6 +127,7 @@ class _Program:
 
     tally: Tally
     memory: Memory
+    ceiling: float
     equal: SparseRows = field(default_factory=SparseRows)
     most: SparseRows = field(default_factory=SparseRows)
     cost: list[FloatArray] = field(default_factory=list)
@@ -166,7 +167,7 @@ class _Program:
         for a in range(devices if window.entry else 1):
             for b in range(devices if window.exit else 1):
                 value = float(kind.block.values[a, b])
-                if not np.isfinite(value):
+                if value > self.ceiling * (1.0 + SUMMATION):
                     continue
                 number = self.add(np.asarray([0.0 if copy else value]), np.asarray([float(kind.count)]))
                 self.equal.put(total, number, 1.0)
@@ -181,13 +182,15 @@ class _Program:
         """The window's program, its right-hand sides times the number of windows with these ends."""
         block = kind.block
         value = float(block.values[a, b])
-        program = Builder(block.window, block.branches, a, b, value).build()
-        cost = np.zeros(len(program.upper))
-        cost[program.length] = program.scale
-        columns = self.add(cost, np.where(program.upper > 0.0, np.inf, 0.0))
+        program = block.program(a, b, self.ceiling)
+        if program is None:  # no plan below the ceiling has such a window
+            self.upper[-1] = np.zeros(1)
+            return
+        linear = program.linear
+        columns = self.add(linear.cost * program.scale, linear.upper * kind.count)
         for rows, matrix, right in (
-            (self.equal, program.equal, program.equal_right),
-            (self.most, program.most, program.most_right),
+            (self.equal, linear.equal, linear.equal_right),
+            (self.most, linear.most, linear.most_right),
         ):
             entries = coo_matrix(matrix)
             numbers = rows.open(np.zeros(len(right)))
@@ -205,11 +208,14 @@ class _Program:
     def solve(self, time_limit: float) -> Counts:
         """The optimum and the prices of memory; nothing known when it was not reached."""
         cost, upper = np.concatenate(self.cost), np.concatenate(self.upper)
-        found = minimise(LinearProgram.of(cost, upper, self.most, self.equal), time_limit)
+        linear = LinearProgram.of(cost / self.ceiling, upper, self.most, self.equal)
+        found = minimise(linear, time_limit)
         if found is None:
             return Counts(0.0, np.zeros(len(self.unit)))
-        price = np.maximum(0.0, -found.most_price[self.rows]) * self.unit
-        return Counts(found.value * (1.0 - SAFETY), np.asarray(price))
+        prices = np.concatenate([found.most_price, found.equal_price])
+        value = proved_value(linear.cost, *linear.rows(), (linear.lower, linear.upper), prices)
+        bound = max(0.0, min(1.0, value) * (1.0 - SUMMATION)) * self.ceiling
+        return Counts(bound, np.maximum(0.0, -found.most_price[self.rows]) * self.unit * self.ceiling)
 
 
 def binding(memory: Memory) -> bool:
@@ -217,12 +223,16 @@ def binding(memory: Memory) -> bool:
     return bool((memory.capacity < memory.bytes.sum()).any())
 
 
-def counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float) -> float:
+def counts(
+    chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float, ceiling: float | None = None
+) -> float:
     """The bound alone; see :func:`priced_counts`."""
-    return priced_counts(chain, instance, net, time_limit).bound
+    return priced_counts(chain, instance, net, time_limit, ceiling).bound
 
 
-def priced_counts(chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float) -> Counts:
+def priced_counts(
+    chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float, ceiling: float | None = None
+) -> Counts:
     """The bound and the prices of memory; zeros when memory cannot bind or the program was not solved in time.
 
     Parameters
@@ -233,9 +243,12 @@ def priced_counts(chain: Milestones, instance: PlacementInstance, net: Net, time
         The problem.
     time_limit
         Seconds for the linear program.
+    ceiling
+        Length of a known plan; None for none. No more is claimed.
     """
     memory = memory_of(instance)
-    if memory is None or not binding(memory):
+    highest = serial_length(net) if ceiling is None else ceiling
+    if memory is None or not binding(memory) or not 0.0 < highest < np.inf:
         return Counts(0.0, np.zeros(len(instance.devices)))
     parts = tally(chain, net, memory)
     copied: set[int] = set()
@@ -250,6 +263,6 @@ def priced_counts(chain: Milestones, instance: PlacementInstance, net: Net, time
         if parts.kinds[c].bytes.any() and need <= room:
             copied.add(c)
             room -= need
-    program = _Program(parts, memory)
+    program = _Program(parts, memory, highest)
     program.build(copied)
     return program.solve(time_limit)

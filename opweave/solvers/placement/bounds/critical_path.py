@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.net import Net
@@ -95,7 +96,7 @@ def raise_heads(net: Net, seconds: FloatArray, order: IntArray, heads: FloatArra
 
 
 @kernel
-def fill_heads(net: Net, order: IntArray, heads: FloatArray) -> None:
+def fill_heads(net: Net, order: IntArray, heads: FloatMatrix) -> None:
     """As :func:`raise_heads`, with the net's own run times."""
     raise_heads(net, net.seconds, order, heads)
 

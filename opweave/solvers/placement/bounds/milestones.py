@@ -31,7 +31,13 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.placement.bounds.branches import Branches, branches_of
 from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
 from opweave.solvers.placement.bounds.modules import modules, windows_between
-from opweave.solvers.placement.bounds.window_program import Builder, integer_bound, relaxed_bound
+from opweave.solvers.placement.bounds.window_program import (
+    Builder,
+    WindowProgram,
+    integer_bound,
+    relaxed_bound,
+    serial_length,
+)
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
@@ -67,6 +73,7 @@ class Block:
     levels: IntArray
     branches: Branches = field(init=False)
     size: int = field(init=False)
+    _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         self.branches = branches_of(self.window)
@@ -110,8 +117,23 @@ class Block:
         known = float(self.values[a, b])
         if level == EXACT:
             return self._exact(self.window.fixed(a, b), known, time_limit)
-        program = Builder(self.window, self.branches, a, b, known).build()
+        program = self.program(a, b, self.ceiling(a, b))
+        if program is None:
+            return self.ceiling(a, b)
         return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+
+    def ceiling(self, a: int, b: int) -> float:
+        """Seconds that some plan of the window keeps to, if there is any plan."""
+        if (a, b) not in self._ceilings:
+            net = self.window.fixed(a, b)
+            alone = shortest_alone(net)
+            self._ceilings[a, b] = max(alone if np.isfinite(alone) else serial_length(net), float(self.values[a, b]))
+        return self._ceilings[a, b]
+
+    def program(self, a: int, b: int, ceiling: float) -> WindowProgram | None:
+        """The window's program with its ends on two devices; None where no plan is shorter than the ceiling."""
+        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
+        return builder.build() if builder.possible else None
 
     def _exact(self, net: Net, known: float, time_limit: float) -> float:
         """What can be proved beyond a known bound: nothing, where a plan of that length exists."""

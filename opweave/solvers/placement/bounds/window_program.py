@@ -21,61 +21,60 @@ Branches: when parallel branches of a window are alike, any relabeling of them t
 same length. Averaging the points of all relabelings satisfies every (linear) row, so one branch with averaged columns
 stands for all of them, its loads times their number h. A column of such a branch counts operators, 0 to h; it stays
 whole in the average because it sums over the branches. Memory and side constraints couple nothing here.
+
+Ceiling: no more than a given length is claimed, such as that of a plan of the window. What alone reaches it, an
+operator on a device with the least head and tail there, or a flow between two devices, is left out of the program. So
+no coefficient is larger than the ceiling, however slow a device or link may be.
 """
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.placement.bounds.branches import Branches
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
+from opweave.solvers.tree import least_whole
 
-LONGEST = 100.0
-"""Upper end of lengths and times in scaled units; a bound is never claimed beyond it."""
-
-SAFETY = 1e-5
-"""Taken off an integer program's bound, in scaled units: the engine's tolerances for rows and whole numbers."""
+SPREAD = 1e4
+"""Largest ratio of the ceiling to the unit of time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WindowProgram:
-    """Equations, inequalities (<=) and columns of one window; minimise column ``length``.
+    """The program of one window; minimise column ``length``.
 
     Attributes
     ----------
-    equal, equal_right, most, most_right
-        The rows.
-    upper
-        Largest value of every column, 0 where it has to vanish.
+    linear
+        Rows and columns; upper bounds are 0 where a column has to vanish.
     whole
         Columns that are whole numbers in a schedule.
+    times
+        Columns that are times: the ceiling is their largest value.
     length
-        Position of L; it is at least ``floor``.
+        Position of L.
     x
         Columns of operators on devices, -1 for operators that another branch stands for. Shape (operators, devices).
     scale
         Seconds per unit of time.
+    ceiling
+        Units of time; no more is claimed.
     """
 
-    equal: csr_matrix
-    equal_right: FloatArray
-    most: csr_matrix
-    most_right: FloatArray
-    upper: FloatArray
+    linear: LinearProgram
     whole: BoolArray
+    times: BoolArray
     length: int
-    floor: float
     x: IntArray
     scale: float
+    ceiling: float
 
 
 def durations(net: Net) -> FloatArray:
@@ -89,21 +88,34 @@ def durations(net: Net) -> FloatArray:
     return np.asarray(seconds)
 
 
-class Builder:
-    """Writes the program of one window, family by family."""
+def serial_length(net: Net) -> float:
+    """Seconds that no plan needs: every operator where it takes longest, every flow likewise, one after the other."""
+    parts = (net.seconds, durations(net).reshape(len(net.source), net.seconds.shape[1] ** 2))
+    return float(sum(np.max(np.where(np.isfinite(part), part, 0.0), axis=1, initial=0.0).sum() for part in parts))
 
-    def __init__(self, window: Window, branches: Branches, a: int, b: int, floor: float) -> None:
+
+class Builder:
+    """Writes the program of one window, family by family.
+
+    Parameters
+    ----------
+    window, branches, a, b
+        The window with its ends on two devices.
+    floor, ceiling
+        A lower bound in seconds, and what is never exceeded by claims.
+    """
+
+    def __init__(self, window: Window, branches: Branches, a: int, b: int, floor: float, ceiling: float) -> None:
         self.window = window
         self.net = window.fixed(a, b)
         self.branches = branches
         self.devices = self.net.seconds.shape[1]
-        times = (window.net.seconds, durations(self.net))
-        longest = max(float(np.max(part, initial=0.0, where=np.isfinite(part))) for part in times)
-        # coefficients stay within 1e4 times the smallest length that can matter
-        self.scale = max(floor, 1e-4 * longest) or 1.0
+        self.scale = max(floor, ceiling / SPREAD) or 1.0
         self.reach = reach_of(self.net)
-        self.usable = np.isfinite(self.net.seconds) & np.isfinite(self.reach.heads) & np.isfinite(self.reach.tails)
-        self.floor = floor / self.scale
+        most = ceiling * (1.0 + SUMMATION)
+        self.usable = self.reach.heads + self.net.seconds + self.reach.tails <= most
+        self.possible = bool(self.usable.any(axis=1).all())
+        self.floor, self.ceiling = floor / self.scale, ceiling / self.scale
         self.p = np.where(self.usable, self.net.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -125,13 +137,16 @@ class Builder:
         self.start[operators] = top + k + np.arange(len(operators))
         self.length = top + k + len(operators)
         seconds = durations(self.net)[self.flows]
-        linked = np.isfinite(seconds)
+        source, target = self.net.source[self.flows], self.net.target[self.flows]
+        before = np.where(self.usable, self.reach.heads + self.net.seconds, np.inf)[source]
+        after = np.where(self.usable, self.net.seconds + self.reach.tails, np.inf)[target]
+        linked = before[:, :, None] + seconds + after[:, None, :] <= self.ceiling * self.scale * (1.0 + SUMMATION)
         self.c = np.where(linked, seconds, 0.0) / self.scale
         self.upper = np.full(self.length + 1, 1.0)
         self.upper[self.x[operators]] = np.where(self.usable[operators], times[operators, None], 0.0)
         self.upper[self.z] = linked
-        self.upper[self.start[operators]] = LONGEST
-        self.upper[self.length] = LONGEST
+        self.upper[self.start[operators]] = self.ceiling
+        self.upper[self.length] = self.ceiling
         self.whole = np.zeros(self.length + 1, dtype=bool)
         self.whole[self.x[operators]] = True
         self.whole[self.u] = True
@@ -228,17 +243,15 @@ class Builder:
         """The whole program."""
         for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
             write()
-        equal, equal_right = self.equal.matrix(self.length + 1)
-        most, most_right = self.most.matrix(self.length + 1)
-        return WindowProgram(
-            equal, equal_right, most, most_right, self.upper, self.whole, self.length, self.floor, self.x, self.scale
-        )
-
-
-def _lower(program: WindowProgram) -> FloatArray:
-    lower = np.zeros(len(program.upper))
-    lower[program.length] = program.floor
-    return lower
+        columns = self.length + 1
+        lower = self.floor * column_alone(self.length, columns)
+        cost = column_alone(self.length, columns)
+        rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
+        times = np.zeros(columns, dtype=bool)
+        times[self.start[self.operators]] = True
+        times[self.length] = True
+        linear = LinearProgram(cost, *rows, lower, self.upper)
+        return WindowProgram(linear, self.whole, times, self.length, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
@@ -246,53 +259,14 @@ def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
 
     The engine's tolerances cannot spoil it, see :func:`~opweave.solvers.linear.proved_minimum`.
     """
-    cost = column_alone(program.length, len(program.upper))
-    equal, most = (program.equal, program.equal_right), (program.most, program.most_right)
-    relaxed = LinearProgram(cost, *equal, *most, _lower(program), program.upper)
-    value = proved_minimum(relaxed, time_limit)
-    return 0.0 if value is None else float(min(value, LONGEST)) * program.scale
+    value = proved_minimum(program.linear, time_limit)
+    return 0.0 if value is None else max(0.0, min(value, program.ceiling)) * program.scale
 
 
 def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
-    """Seconds proved by the integer program within the time, and whether it was solved to the end."""
-    answer: list[tuple[float, bool]] = []
-    # the engine's thread pool belongs to the calling thread and keeps its first size, so each solve gets a fresh thread
-    worker = threading.Thread(target=lambda: answer.append(_solve_integer(program, time_limit)))
-    worker.start()
-    worker.join()
-    if not answer:
-        return 0.0, False
-    bound, solved = answer[0]
-    return (float(min(bound, LONGEST)) - SAFETY) * program.scale if np.isfinite(bound) else 0.0, solved
+    """Seconds proved by the integer program within the time, and whether it was solved to the end.
 
-
-def _solve_integer(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
-    """Dual bound in scaled units, and whether it is the optimum."""
-    import highspy
-
-    engine = highspy.Highs()  # type: ignore[no-untyped-call]
-    # HiGHS 1.15 presolves again when it restarts its tree, and then cuts off optimal points of these programs
-    engine.setOptionValue("presolve", "off")
-    engine.setOptionValue("mip_allow_restart", False)
-    engine.setOptionValue("output_flag", False)
-    engine.setOptionValue("threads", 1)
-    engine.setOptionValue("mip_rel_gap", 1e-6)
-    engine.setOptionValue("time_limit", max(0.05, time_limit))
-    rows = vstack([program.most, program.equal]).tocsr()
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = rows.shape
-    model.col_cost_ = (np.arange(rows.shape[1]) == program.length).astype(np.float64)
-    model.col_lower_, model.col_upper_ = _lower(program), program.upper
-    model.row_lower_ = np.concatenate([np.full(len(program.most_right), -np.inf), program.equal_right])
-    model.row_upper_ = np.concatenate([program.most_right, program.equal_right])
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_, model.a_matrix_.value_ = rows.indptr, rows.indices, rows.data
-    kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-    model.integrality_ = [kinds[int(whole)] for whole in program.whole]
-    if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != rows.shape[0]:
-        return -np.inf, False
-    engine.run()
-    status = engine.getModelStatus()
-    if status not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kTimeLimit):
-        return -np.inf, False
-    return float(engine.getInfo().mip_dual_bound), status == highspy.HighsModelStatus.kOptimal
+    Every leaf of the search is proved by itself, see :mod:`opweave.solvers.tree`.
+    """
+    found = least_whole(program.linear, program.whole, program.times, program.ceiling, time_limit)
+    return max(0.0, found.bound) * program.scale, found.settled

@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray, SlicingInstance
+from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.slicing.net import (
@@ -179,13 +180,13 @@ def weights_of(instance: SlicingInstance, v: int, cells: Cells) -> tuple[FloatAr
     return weights, common
 
 
-Boxes = tuple[IntArray, IntArray, IntArray]
+Boxes = tuple[IntArray, IntMatrix, IntMatrix]
 """Modes, lowest and highest cuts of cells."""
 
 
 @kernel
 def pair_seconds(
-    net: Net, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatArray, found: FloatArray
+    net: Net, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatMatrix, found: FloatCube
 ) -> None:
     """Least seconds of operator v for flow e, for every pair of its cells and the producer's.
 

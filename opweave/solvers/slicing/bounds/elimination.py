@@ -14,24 +14,31 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.arrays import FloatMatrix
+from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
+from opweave.solvers.run import never
 
 
 @kernel
-def _product(left: FloatArray, right: FloatArray, found: FloatArray) -> None:
-    """found[a, b] = min over i of left[i, a] + right[i, b]."""
+def _product(left: FloatMatrix, right: FloatMatrix, halt: IntArray, found: FloatMatrix) -> bool:
+    """found[a, b] = min over i of left[i, a] + right[i, b]; False when halted before the last a."""
     for a in range(found.shape[0]):
+        if halt[0] != 0:
+            return False
         for i in range(left.shape[0]):
             base = left[i, a]
             for b in range(found.shape[1]):
                 value = base + right[i, b]
                 found[a, b] = value if value < found[a, b] else found[a, b]
+    return True
 
 
 class Elimination:
-    """A sum of functions; variables are numbered, their values too."""
+    """A sum of functions; variables are numbered, their values too. ``halt`` ends long products."""
 
-    def __init__(self, single: list[FloatArray]) -> None:
+    def __init__(self, single: list[FloatArray], halt: IntArray | None = None) -> None:
+        self.halt = never() if halt is None else halt
         self.single = [each.copy() for each in single]
         self.pairs: list[dict[int, FloatArray]] = [{} for _ in single]
 
@@ -61,14 +68,17 @@ class Elimination:
             elif len(functions) == 1:
                 self.single[others[0]] += (functions[0] + self.single[i][:, None]).min(axis=0)
             else:
-                self.add(others[0], others[1], self._joined(i, functions[0], functions[1]))
+                joined = self._joined(i, functions[0], functions[1])
+                if joined is None:
+                    return None
+                self.add(others[0], others[1], joined)
         return value
 
-    def _joined(self, i: int, first: FloatArray, second: FloatArray) -> FloatArray:
+    def _joined(self, i: int, first: FloatArray, second: FloatArray) -> FloatArray | None:
         found = np.full((first.shape[1], second.shape[1]), np.inf)
         left, right = np.ascontiguousarray(first + self.single[i][:, None]), np.ascontiguousarray(second)
-        _product.sized(first.size * second.shape[1])(left, right, found)
-        return found
+        finished = _product.sized(first.size * second.shape[1])(left, right, self.halt, found)
+        return found if finished else None
 
     def _forget(self, i: int, j: int) -> None:
         del self.pairs[i][j], self.pairs[j][i]

@@ -11,13 +11,18 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray, SlicingInstance
+from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.slicing.bounds.cells import Cells, pair_seconds, weights_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.net import Net, net_of
 
 
 def by_position(
-    instance: SlicingInstance, cells: list[Cells], floors: FloatArray, should_stop: Callable[[], bool]
+    instance: SlicingInstance,
+    cells: list[Cells],
+    floors: FloatArray,
+    should_stop: Callable[[], bool],
+    halt: IntArray | None = None,
 ) -> float | None:
     """A lower bound of the latency; None when stopped before.
 
@@ -27,12 +32,14 @@ def by_position(
         Of every operator, so that they hold every way to cut it (:func:`.cells.cells_of`).
     floors
         A known lower bound of every operator's seconds.
+    should_stop, halt
+        Asked now and then, and what ends long products.
     """
     net = net_of(instance)
     if not all(len(each.mode) for each in cells):
         return None  # an operator that no device may run
     flows = [_flows(instance, v) for v in range(instance.operators)]
-    sums = Elimination([np.zeros(len(each.mode)) for each in cells])
+    sums = Elimination([np.zeros(len(each.mode)) for each in cells], halt)
     for v, read in enumerate(flows):
         if should_stop():
             return None

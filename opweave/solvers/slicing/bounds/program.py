@@ -16,6 +16,7 @@ the rows), so the least value is a lower bound.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,9 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import proved_value
+from opweave.solvers.patience import patiently
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 from opweave.solvers.slicing.bounds.whole_rows import Compositions, compositions, countable
 
@@ -208,8 +211,14 @@ def _matrix(program: _Program) -> csr_matrix:
 
 def _prices(program: _Program, matrix: csr_matrix, seconds: float | None) -> FloatArray | None:
     """About the best prices of the rows, by an interior-point method without crossover."""
+    return with_highs(_priced, (program, matrix, seconds), seconds)
+
+
+def _priced(task: tuple[_Program, csr_matrix, float | None], _: Callable[[], bool]) -> FloatArray | None:
+    """Let HiGHS find the prices; None where it does not."""
     import highspy
 
+    program, matrix, seconds = task
     rows, columns = matrix.shape
     engine = highspy.Highs()  # type: ignore[no-untyped-call]
     for name, value in (("output_flag", False), ("solver", "ipm"), ("run_crossover", "off"), ("threads", 1)):
@@ -227,7 +236,7 @@ def _prices(program: _Program, matrix: csr_matrix, seconds: float | None) -> Flo
     model.a_matrix_.value_ = matrix.data
     if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != rows:
         return None
-    engine.run()
+    patiently(engine.run)
     if engine.getModelStatus() not in (highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kUnknown):
         return None
     prices = np.asarray(engine.getSolution().row_dual, dtype=np.float64)

@@ -1,0 +1,187 @@
+"""How far every solver runs over its time limit, and whether a plan and a bound come back with it.
+
+Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s, ``--long`` for 20 and
+60 s too; ``--smoke`` takes a few cases and fails when one runs over by more than twice what is promised. ``--problem``,
+``--solver``, ``--case`` and ``--limit`` choose some; ``--cold`` gives every solve an empty cache of compiled loops;
+``--copies 2`` solves everything twice at once, on as many cores as there are. Each solve has a process of its own, made
+by a fork when the problem stands, so that what one has loaded or worked out does not help another.
+
+Promised are the limit, 5 % of it and half a second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numba
+
+import opweave as ow
+from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES
+from benchmarks.tables import show
+
+LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
+SHARE, SECONDS = 0.05, 0.5
+PATIENCE = 5.0
+"""Seconds after its limit and the promise at which a solve is killed and counted as that late."""
+
+SMOKE = tuple(
+    itertools.product(("ordering", "placement", "batched", "pipeline", "slicing"), ("100",), ("auto",), (0.5,))
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Late:
+    """What became of one solve."""
+
+    problem: str
+    case: str
+    solver: str
+    limit: float
+    wall: float
+    processor: float
+    plan: bool = False
+    bound: bool = False
+    ended: str = "killed"
+
+    @property
+    def over(self) -> float:
+        """Seconds after the limit."""
+        return self.wall - self.limit
+
+    @property
+    def broken(self) -> float:
+        """Overrun as a multiple of what is promised."""
+        return self.over / (SHARE * self.limit + SECONDS)
+
+
+@contextmanager
+def empty_cache(*, cold: bool) -> Iterator[None]:
+    """An empty cache of compiled loops, if asked for."""
+    if not cold:
+        yield
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = folder
+        yield
+
+
+def _solve(answer: Connection, problem: ow.Problem, solver: str, limit: float, *, cold: bool) -> None:
+    os.setpgrp()
+    with empty_cache(cold=cold):
+        began, used = time.perf_counter(), time.process_time()
+        try:
+            result = ow.solve(problem, solver=solver, time_limit=limit)
+            ended = f"{result.status.value}/{result.termination.value}: {result.reason or ''}"
+            found = result.solution is not None, result.bound is not None or result.status is ow.Status.INFEASIBLE
+        except ow.OpweaveError as error:
+            found, ended = (True, True), f"refused: {error}"
+        wall, processor = time.perf_counter() - began, time.process_time() - used
+        answer.send((wall, processor, *found, ended))
+
+
+def start(name: str, case: str, problem: ow.Problem, solver: str, limit: float, *, cold: bool) -> Any:
+    """Begin one solve in a process of its own."""
+    here, there = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(
+        target=_solve, args=(there, problem, solver, limit), kwargs={"cold": cold}
+    )
+    child.start()
+    there.close()
+    deadline = time.perf_counter() + limit * (1 + SHARE) + SECONDS + PATIENCE
+    return child, here, deadline, (name, case, solver, limit)
+
+
+def finish(started: Any) -> Late:
+    """Wait for a solve, or kill it when it is far too late."""
+    child, answer, deadline, key = started
+    try:
+        if answer.poll(max(0.0, deadline - time.perf_counter())):
+            return Late(*key, *answer.recv())
+    except EOFError:
+        return Late(*key, 0.0, 0.0, ended="crashed")
+    finally:
+        child.join(1.0)
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.join()
+    return Late(*key, key[3] * (1 + SHARE) + SECONDS + PATIENCE, 0.0)
+
+
+def names(problem: ow.Problem, wanted: Sequence[str]) -> list[str]:
+    """Solvers that can run here."""
+    return [row.name for row in ow.solvers(problem) if row.available and (not wanted or row.name in wanted)]
+
+
+def measure(options: argparse.Namespace) -> Iterator[Late]:
+    """Every solve that was asked for, as it ends."""
+    for name in options.problem:
+        for case in options.case:
+            problem = PROBLEMS[name](case)
+            for solver, limit in itertools.product(names(problem, options.solver), options.limit):
+                copies = [start(name, case, problem, solver, limit, cold=options.cold) for _ in range(options.copies)]
+                for copy in copies:
+                    late = finish(copy)
+                    if options.verbose:
+                        print(
+                            f"{late.broken:6.2f} over {late.over:6.2f} cpu {late.processor:6.2f} {name} {case} {solver}"
+                            f" {limit:g} plan={late.plan} bound={late.bound} {late.ended[:90]}",
+                            flush=True,
+                        )
+                    yield late
+
+
+def rows(found: Sequence[Late]) -> Iterator[tuple[object, ...]]:
+    """The worst of each solver."""
+    for (problem, solver), group in itertools.groupby(
+        sorted(found, key=lambda late: (late.problem, late.solver)), key=lambda late: (late.problem, late.solver)
+    ):
+        all_of = list(group)
+        worst = max(all_of, key=lambda late: late.broken)
+        plans, bounds = (sum(not getattr(late, what) for late in all_of) for what in ("plan", "bound"))
+        yield (
+            f"{problem} {solver}",
+            len(all_of),
+            f"{worst.over:+.2f}",
+            f"{worst.broken:.2f}",
+            f"{worst.case}, {worst.limit:g} s",
+            plans or "-",
+            bounds or "-",
+        )
+
+
+def parsed() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problem", nargs="*", default=list(PROBLEMS), choices=list(PROBLEMS))
+    parser.add_argument("--case", nargs="*", default=[*(str(size) for size in SIZES), *REAL])
+    parser.add_argument("--solver", nargs="*", default=[])
+    parser.add_argument("--limit", nargs="*", type=float, default=list(LIMITS))
+    parser.add_argument("--copies", type=int, default=1)
+    parser.add_argument("--cold", action="store_true")
+    parser.add_argument("--long", action="store_true")
+    parser.add_argument("--verbose", action="store_true")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Run, print, and say whether every promise was kept."""
+    options = parsed()
+    found = list(measure(options))
+    show("worst", ("solver", "runs", "over", "of promise", "where", "no plan", "no bound"), rows(found))
+    return int(max(late.broken for late in found) > 2.0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""Seeded instances of every problem by number of operators, and the shipped graphs, for the benchmark of regret."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import opweave as ow
+from benchmarks.cnn_nets import NETS, Net
+from benchmarks.edge_networks import MEGABYTE, keras, random_chain, unlike
+from benchmarks.generators import layered_dag, randomly_wired, scattered
+from benchmarks.slicing import BOARDS, LINKS
+from benchmarks.slicing import problem_of as network_on_boards
+from benchmarks.stacked import Stack, stacked
+from benchmarks.tables import GRAPHS
+
+Instances = Iterator[tuple[str, ow.Problem[Any, Any]]]
+
+MODULE = 12
+"""Operators of one module of a stacked network: ten nodes, an input and an output."""
+
+STAGE_MEMORY = 2.3e6
+"""Bytes that an operator of a random chain needs on average."""
+
+
+def orderings(operators: int, seed: int) -> Instances:
+    """Random layers, narrow and wide, and a randomly wired network; peak and total."""
+    graphs = [layered_dag(operators, min(width, max(2, operators // 4)), seed) for width in (6, 12)]
+    graphs.append(randomly_wired(max(1, operators // 33), min(32, operators - 1), seed))
+    for graph in graphs:
+        for objective in ("peak", "total"):
+            yield f"{graph.name}, {objective}", ow.MemoryOrdering(graph=graph, objective=objective)
+
+
+def placements(operators: int, seed: int) -> Instances:
+    """Random layers on three and four unlike devices, transfers that wait for a port and transfers that do not."""
+    for devices in (3, 4):
+        problem = scattered(operators, devices, seed)
+        for transfers in ("one_port_tensor", "delay"):
+            yield f"{operators} on {devices}, {transfers}", problem.model_copy(update={"transfers": transfers})
+
+
+def batched_mappings(operators: int, seed: int) -> Instances:
+    """Stacked networks; one input and eight."""
+    stack = Stack(max(1, operators // MODULE), nodes=min(10, operators - 2), seed=seed)
+    for batch in (1, 8):
+        yield f"{operators}, batch of {batch}", stacked(stack, batch)
+
+
+def pipelines(operators: int, seed: int) -> Instances:
+    """Chains on 20 unlike devices that hold a tenth of them each: without computing, and with it for both goals."""
+    graph, memory = random_chain(operators, seed), max(STAGE_MEMORY * operators / 10, 1.05e7)
+    yield f"{operators}, transfers only", unlike(graph, 20, memory, seed, computing=False, matrix=False)
+    problem = unlike(graph, 20, memory, seed, computing=True, matrix=True)
+    yield f"{operators}, bottleneck", problem
+    yield f"{operators}, latency", problem.model_copy(update={"objective": "latency"})
+
+
+def random_network(operators: int, seed: int) -> Net:
+    """Convolutions with shortcuts and pools at random, on images of 8 to 64 rows."""
+    rng = random.Random(seed)
+    rows = rng.choice((16, 32, 64))
+    net = Net(f"random network of {operators}, seed {seed}", rows)
+    x, channels = "image", 3
+    layers = 0
+    while layers < operators:
+        if layers + 2 <= operators and channels > 3 and rng.random() < 0.3:
+            x = net.add(x, net.conv(x, channels, rng.choice((1, 3))))
+            layers += 2
+        elif rows > 8 and rng.random() < 4 / operators:
+            x, rows = net.pool(x, 2, 2), rows // 2
+            layers += 1
+        else:
+            channels = rng.choice((8, 16, 32))
+            x = net.conv(x, channels, rng.choice((1, 3, 5)))
+            layers += 1
+    return net
+
+
+def slicings(operators: int, seed: int) -> Instances:
+    """Random networks on two and four unlike boards; the second with memory for a part of the network only."""
+    net = random_network(operators, seed)
+    graph = net.graph()
+    held = sum(parameter.bytes for parameter in graph.parameters) + 2 * max(tensor.bytes for tensor in graph.tensors)
+    for boards, memory in ((2, None), (4, None), (4, max(1, held // 2))):
+        devices = [
+            ow.Device(name=name, flops_per_second=speed, memory_bandwidth=4e9, launch_seconds=1e-5, memory_bytes=memory)
+            for name, speed in BOARDS[:boards]
+        ]
+        cluster = ow.Cluster(devices=devices, rates=[LINKS["x8"]] * boards)
+        costs = ow.Costs.roofline(graph, cluster)
+        problem = ow.Slicing(graph=graph, cluster=cluster, costs=costs, geometry=net.geometry)
+        yield f"{operators} on {boards}{'' if memory is None else ', memory'}", problem
+
+
+def real_orderings() -> Instances:
+    """Networks from searches and a training step."""
+    for name in ("nas/pnasnet5large", "nas/rwshared_0", "torch/randwire_ws32_c78.train", "torch/t5_small.export"):
+        graph = ow.load(GRAPHS / f"{name}.json.gz")
+        for objective in ("peak", "total"):
+            yield f"{graph.name}, {objective}", ow.MemoryOrdering(graph=graph, objective=objective)
+
+
+def real_placements() -> Instances:
+    """Convolutional networks and a transformer on a cluster from the literature."""
+    cluster = ow.clusters.load("moirai-inter")
+    for name in ("inception_v3", "swin_tiny_patch4_window7_224", "t5_small"):
+        graph = ow.load(GRAPHS / f"torch/{name}.export.json.gz")
+        yield graph.name, ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.roofline(graph, cluster))
+
+
+def real_batched_mappings() -> Instances:
+    """The networks of Table I of "DiviML" with three channels."""
+    for dependency in ("sdep", "wdep"):
+        stack = Stack(channels=3, dependency=dependency)
+        yield stack.label, stacked(stack, 4)
+
+
+def real_pipelines() -> Instances:
+    """Convolutional networks on 20 unlike devices."""
+    for name in ("ResNet50", "InceptionResNetV2"):
+        for objective in ("bottleneck", "latency"):
+            problem = unlike(keras(name), 20, 64 * MEGABYTE, 0, computing=True, matrix=True)
+            yield f"{name}, {objective}", problem.model_copy(update={"objective": objective})
+
+
+def real_slicings() -> Instances:
+    """Convolutional networks on four unlike boards."""
+    for name in NETS:
+        yield name, network_on_boards(name, "x1")
+
+
+BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instances]]] = {
+    "ordering": (orderings, real_orderings),
+    "placement": (placements, real_placements),
+    "batched": (batched_mappings, real_batched_mappings),
+    "pipeline": (pipelines, real_pipelines),
+    "slicing": (slicings, real_slicings),
+}
+
+
+def instances(problem: str, sizes: tuple[int, ...], seeds: int, *, real: bool) -> Instances:
+    """Of one problem: by rule, small ones first, then the shipped graphs."""
+    by_rule, shipped = BY_PROBLEM[problem]
+    for operators in sizes:
+        for seed in range(seeds):
+            yield from by_rule(operators, seed)
+    if real:
+        yield from shipped()

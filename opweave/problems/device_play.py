@@ -1,0 +1,344 @@
+"""What placement and batched mapping do alike when a plan is carried out: runs on devices, transfers between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.cluster import Cluster
+from opweave.problems.device_details import CriticalStep, Wait
+from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.solution import Violation
+from opweave.problems.spec import FrozenDict, Name, Seconds
+from opweave.problems.timeline import (
+    Activities,
+    ActivityKind,
+    Lifetimes,
+    Names,
+    ResourceKind,
+    Timeline,
+    devices_and_ports,
+    joined,
+)
+
+WAITS: Mapping[ResourceKind, Wait] = {"device": "device", "send_port": "send_port", "receive_port": "receive_port"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Runs:
+    """Operators on devices, by position. Each array has shape (runs,).
+
+    Attributes
+    ----------
+    operator, device
+        What runs where.
+    start, end
+        Seconds.
+    count
+        Inputs that run together.
+    """
+
+    operator: IntArray
+    device: IntArray
+    start: FloatArray
+    end: FloatArray
+    count: IntArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Needs:
+    """Transfers that a plan makes necessary. Each array has shape (needs,).
+
+    Attributes
+    ----------
+    tensor
+        Position in the graph.
+    reader
+        The operator that it is for, -1 where one transfer serves all readers on the target.
+    source, target
+        Devices.
+    maker
+        The run that makes the tensor.
+    bytes, count
+        Size for one input, and for how many inputs.
+    linked
+        Whether any link leads from source to target.
+    seconds
+        How long it takes; NaN without a link.
+    """
+
+    tensor: IntArray
+    reader: IntArray
+    source: IntArray
+    target: IntArray
+    maker: IntArray
+    bytes: IntArray
+    count: IntArray
+    linked: BoolArray
+    seconds: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sent:
+    """Transfers that happen. Each array has shape (transfers,).
+
+    Attributes
+    ----------
+    tensor, reader, source, target, start, end
+        As the plan says, by position; ``reader`` is -1 where it names none.
+    need
+        The need that it meets, -1 for none.
+    maker
+        The run that makes the tensor; -1 for graph inputs.
+    count
+        For how many inputs.
+    """
+
+    tensor: IntArray
+    reader: IntArray
+    source: IntArray
+    target: IntArray
+    start: FloatArray
+    end: FloatArray
+    need: IntArray
+    maker: IntArray
+    count: IntArray
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reads:
+    """Who needs what: run ``reader`` reads ``tensor``, which run ``maker`` has made.
+
+    ``need`` is the transfer between them, -1 where both are on one device. Each array has shape (reads,).
+    """
+
+    reader: IntArray
+    tensor: IntArray
+    maker: IntArray
+    need: IntArray
+
+
+def codes(graph: OpGraph, cluster: Cluster, *columns: IntArray) -> IntArray:
+    """One number for each (tensor, reader, source, target); a reader of -1 counts too."""
+    tensor, reader, source, target = columns
+    devices = len(cluster.devices)
+    return ((tensor * (len(graph.operators) + 1) + reader + 1) * devices + source) * devices + target
+
+
+def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
+    """Where each wanted number stands among known ones, -1 where it does not; known ones are all different."""
+    if not len(known):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    order = np.argsort(known)
+    place = np.minimum(np.searchsorted(known[order], wanted), len(known) - 1)
+    return np.where(known[order[place]] == wanted, order[place], -1)
+
+
+def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: FloatArray) -> FloatArray:
+    """Latency + bytes over bandwidth; NaN where no link leads."""
+    rate = cluster.effective_bandwidth[source, target]
+    linked = rate > 0.0
+    seconds = cluster.effective_latency[source, target] + size / np.where(linked, rate, 1.0)
+    return np.where(linked, seconds, np.nan)
+
+
+def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
+    """Transfers of all needs that are not met and have a link, each from the moment when its tensor is there."""
+    rows = np.flatnonzero(~met & needs.linked)
+    made = runs.end[needs.maker[rows]]
+    return Sent(
+        tensor=needs.tensor[rows],
+        reader=needs.reader[rows],
+        source=needs.source[rows],
+        target=needs.target[rows],
+        start=made,
+        end=made + needs.seconds[rows],
+        need=rows,
+        maker=needs.maker[rows],
+        count=needs.count[rows],
+    )
+
+
+def together(first: Sent, second: Sent) -> Sent:
+    """Both, one behind the other."""
+    return Sent(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in Sent.__slots__))
+
+
+def device_timeline(
+    graph: OpGraph, cluster: Cluster, runs: Runs, sent: Sent, reads: Reads, lifetimes: Lifetimes, *, ports: bool
+) -> Timeline:
+    """Put runs and transfers in columns: the runs, then the sending ends, then the receiving ends.
+
+    ``ports`` says whether a device sends one thing at a time, and receives one thing at a time.
+    """
+    devices, count, moved = len(cluster.devices), len(runs.operator), len(sent)
+    resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
+    known = Names.of(graph)
+    rank = np.empty(len(graph.operators), dtype=np.int64)
+    rank[topological_order(graph.arrays.successors)] = 2 * np.arange(len(graph.operators))  # room for transfers
+    made = sent.maker >= 0
+    behind = np.zeros(moved, dtype=np.int64)
+    behind[made] = rank[runs.operator[sent.maker[made]]] + 1
+    sending, receiving = count + np.arange(moved), count + moved + np.arange(moved)
+    none = np.full(count, -1, dtype=np.int64)
+    size = graph.arrays.tensor_bytes[sent.tensor]
+    causes, brought = _causes(known, runs, sent, reads)
+    activities = Activities(
+        kind=np.repeat([ActivityKind.RUN, ActivityKind.SEND, ActivityKind.RECEIVE], [count, moved, moved]),
+        resource=np.concatenate([runs.device, devices + sent.source, 2 * devices + sent.target]),
+        start=np.concatenate([runs.start, sent.start, sent.start]),
+        end=np.concatenate([runs.end, sent.end, sent.end]),
+        what=np.concatenate([runs.operator, *[known.tensor(sent.tensor)] * 2]),
+        rank=np.concatenate([rank[runs.operator], behind, behind]),
+        twin=np.concatenate([none, receiving, sending]),
+        reader=np.concatenate([none, sent.reader, sent.reader]),
+        bytes=np.concatenate([np.zeros(count, dtype=np.int64), size, size]),
+        count=np.concatenate([runs.count, sent.count, sent.count]),
+        round=np.zeros(count + 2 * moved, dtype=np.int64),
+        causes=causes,
+        brought=brought,
+    )
+    return Timeline("seconds", resources, known, activities, lifetimes)
+
+
+def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacency, IntArray]:
+    """A run waits for what makes its inputs and for what brings them; a transfer waits for what makes its tensor."""
+    count, moved = len(runs.operator), len(sent)
+    made = np.flatnonzero(sent.maker >= 0)
+    met = np.flatnonzero(sent.need >= 0)
+    by_need = np.argsort(sent.need[met], kind="stable")
+    first = np.searchsorted(sent.need[met][by_need], reads.need, side="left")
+    last = np.where(reads.need >= 0, np.searchsorted(sent.need[met][by_need], reads.need, side="right"), first)
+    entry = np.repeat(np.arange(len(reads.need)), last - first)
+    offset = np.arange(len(entry)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
+    row = met[by_need][first[entry] + offset] if len(entry) else entry
+    serves = (sent.reader[row] < 0) | (sent.reader[row] == runs.operator[reads.reader[entry]])
+    entry, row = entry[serves], row[serves]
+    effects = [reads.reader, reads.reader[entry], count + made, count + moved + made]
+    causes = [reads.maker, count + moved + row, sent.maker[made], sent.maker[made]]
+    brought = [reads.tensor, reads.tensor[entry], sent.tensor[made], sent.tensor[made]]
+    return joined(
+        np.concatenate(effects), np.concatenate(causes), known.tensor(np.concatenate(brought)), count + 2 * moved
+    )
+
+
+def unknown_ends(cluster: Cluster, tensor: str, source: str, target: str) -> Iterator[Violation]:
+    """Devices of a listed transfer that do not exist."""
+    for device in dict.fromkeys((source, target)):
+        if device not in cluster.device_index:
+            message = f"a transfer of {tensor!r} names device {device!r}, which the cluster does not have"
+            yield Violation(rule="unknown", message=message)
+
+
+def route(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, row: int) -> str:
+    """Name a transfer in a sentence."""
+    reader = int(moved.reader[row])
+    whose = "" if reader < 0 else f" for {graph.operators[reader].id!r}"
+    source, target = (cluster.devices[int(column[row])].name for column in (moved.source, moved.target))
+    return f"tensor {graph.tensors[int(moved.tensor[row])].id!r} from {source!r} to {target!r}{whose}"
+
+
+def without_link(graph: OpGraph, cluster: Cluster, needs: Needs) -> Iterator[Violation]:
+    """Needs between devices that nothing joins."""
+    for row in np.flatnonzero(~needs.linked).tolist():
+        message = f"no link or chain of links can carry {route(graph, cluster, needs, row)}"
+        yield Violation(rule="no_link", message=message)
+
+
+def needless(graph: OpGraph, cluster: Cluster, sent: Sent, listed: int) -> Iterator[Violation]:
+    """Listed transfers, the first of ``sent``, that meet no need, or are listed more than once."""
+    key = codes(graph, cluster, *(each[:listed] for each in (sent.tensor, sent.reader, sent.source, sent.target)))
+    _, first, times = np.unique(key, return_index=True, return_counts=True)
+    for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
+        if sent.need[row] >= 0 and repeated == 1:
+            continue
+        what = route(graph, cluster, sent, row)
+        said = f"nobody needs {what}" if sent.need[row] < 0 else f"the schedule sends {what} {repeated} times"
+        yield Violation(rule="transfer", message=said)
+
+
+def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
+    """Devices that hold more bytes than they have."""
+    for device in cluster.devices:
+        used, limit = held[device.name], device.memory_bytes
+        if limit is not None and used > limit:
+            message = f"device {device.name!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
+            yield Violation(rule="memory", message=message, excess=float(used - limit))
+
+
+def device_table(cluster: Cluster, runs: Runs, needs: Needs, makespan: float) -> dict[str, FrozenDict[Name, Seconds]]:
+    """What every device computes, sends and receives in seconds: columns of the details."""
+    devices = len(cluster.devices)
+    lasts = np.where(needs.linked, needs.seconds, 0.0)
+    busy = np.bincount(runs.device, weights=runs.end - runs.start, minlength=devices)
+    columns = {
+        "busy_seconds": busy,
+        "idle_seconds": np.maximum(0.0, makespan - busy),
+        "send_seconds": np.bincount(needs.source, weights=lasts, minlength=devices),
+        "receive_seconds": np.bincount(needs.target, weights=lasts, minlength=devices),
+    }
+    names = [device.name for device in cluster.devices]
+    return {column: FrozenDict(dict(zip(names, values.tolist(), strict=True))) for column, values in columns.items()}
+
+
+def bytes_moved(cluster: Cluster, needs: Needs, ends: IntArray) -> FrozenDict[Name, int]:
+    """Bytes that every device sends (``ends`` the sources) or receives (the targets), as exact whole numbers."""
+    moved = [0] * len(cluster.devices)
+    for device, size, count in zip(ends.tolist(), needs.bytes.tolist(), needs.count.tolist(), strict=True):
+        moved[device] += size * count
+    return FrozenDict({device.name: total for device, total in zip(cluster.devices, moved, strict=True)})
+
+
+def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
+    """Walk back from the last end, always to what ended last of all that had to end before."""
+    acts = timeline.activities
+    runs = acts.kind == ActivityKind.RUN
+    if not runs.any():
+        return ()
+    current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
+    end, kind, twin, before = acts.end.tolist(), acts.kind.tolist(), acts.twin.tolist(), timeline.before.tolist()
+    starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
+    port = [WAITS[resource.kind] for resource in timeline.resources]
+    resource = acts.resource.tolist()
+    path: list[CriticalStep] = []
+    seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
+    while True:
+        rows = [current] if kind[current] == ActivityKind.RUN else sorted((current, twin[current]))
+        seen.update(rows)
+        found: list[tuple[Wait, int]] = [
+            ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
+        ]
+        found += [(port[resource[row]], before[row]) for row in rows if before[row] >= 0 and before[row] not in seen]
+        if not found:
+            path.append(_step(timeline, rows, "nothing"))
+            return tuple(reversed(path))
+        wait, previous = max(found, key=lambda pair: end[pair[1]])
+        path.append(_step(timeline, rows, wait))
+        current = previous
+
+
+def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:
+    acts = timeline.activities
+    what, reader = timeline.name(int(acts.what[rows[0]])), int(acts.reader[rows[0]])
+    places = [timeline.resources[acts.resource[row]].name for row in rows]
+    transfer = len(rows) > 1
+    return CriticalStep(
+        operator=None if transfer else what,
+        tensor=what if transfer else None,
+        consumer=timeline.name(reader) if reader >= 0 else None,
+        source=places[0],
+        target=places[-1],
+        start=float(acts.start[rows[0]]),
+        end=float(acts.end[rows[0]]),
+        waited_for=wait,
+    )

@@ -1,0 +1,29 @@
+"""What the child process of an engine tells its parent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class News:
+    """What a child sends on the way: a solution, a lower bound, or both."""
+
+    values: FloatArray | None = None
+    bound: float | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """How an engine ended; ``reason`` is its own word for it."""
+
+    verdict: Literal["solved", "infeasible", "stopped", "failed"]
+    values: FloatArray | None = None
+    bound: float | None = None
+    reason: str = ""

@@ -1,0 +1,41 @@
+"""HiGHS in a child process: for programs that have loaded ortools, beside which highspy cannot be loaded."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+from opweave.solvers.engines.child_engine import ChildEngine
+from opweave.solvers.engines.engine import Task, Verdict
+
+
+class HighsInChild(ChildEngine):
+    """The embedded engine's stand-in; cuts off what formulations leave out in rounds, too."""
+
+    name: ClassVar[str] = "highs"
+    separates: ClassVar[bool] = True
+    function: ClassVar[str] = "opweave.solvers.engines.highs:solve"
+
+    def solver(self) -> str:
+        """Highspy needs no choice."""
+        return self.name
+
+    def missing(self) -> str | None:
+        """It takes the embedded engine's place, which knows."""
+        return None
+
+    def version(self) -> str | None:
+        """It takes the embedded engine's place, which knows."""
+        return None
+
+    def solve(self, task: Task) -> Verdict:
+        """Solve; while solutions have broken rows that were left out, add them and solve again."""
+        while True:
+            verdict = super().solve(task)
+            missing = task.missing_rows()
+            if verdict is not Verdict.SOLVED or len(missing) == 0 or task.run.closed():
+                return verdict
+            if task.should_stop():
+                return Verdict.STOPPED
+            whole = replace(task.matrix, rows=task.matrix.rows.joined(missing))
+            task = replace(task, compiled=replace(task.compiled, matrix=whole))

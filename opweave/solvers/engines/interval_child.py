@@ -1,0 +1,113 @@
+"""What the child process of CP-SAT does: write a model of intervals for it and solve it.
+
+The child is kept light: this module imports nothing that a model of intervals does not need, so that a problem which is
+solved in a tenth of a second does not wait for half a second first.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.formulations.intervals import IntervalModel
+from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.child import Send
+from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.frames import PLACE
+
+if TYPE_CHECKING:
+    from ortools.sat.python import cp_model
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IntervalWork:
+    """What the child is given; seconds from the moment at which it was started."""
+
+    model: IntervalModel
+    seconds: float | None
+    gap: float
+    seed: int
+    threads: int
+    workers: int
+
+
+def solve(work: IntervalWork, send: Send) -> Answer:
+    """Solve with CP-SAT; runs in the child."""
+    from ortools.sat.python import cp_model
+
+    deadline = Deadline(work.seconds)
+    model, columns = write(work.model)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = max(work.threads, work.workers if _keep_to(work.threads) else 1)
+    solver.parameters.random_seed = work.seed
+    solver.parameters.relative_gap_limit = work.gap
+    left = deadline.left()
+    if left is not None:
+        solver.parameters.max_time_in_seconds = left
+    solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))
+
+    class Hear(cp_model.CpSolverSolutionCallback):  # type: ignore[misc, unused-ignore]
+        """Sends every solution."""
+
+        def on_solution_callback(self) -> None:
+            values = np.asarray([self.value(column) for column in columns], dtype=np.float64)
+            send(News(values=values))
+
+    status = solver.solve(model, Hear())
+    name = solver.status_name(status)
+    if name in ("OPTIMAL", "FEASIBLE"):
+        values = np.asarray([solver.value(column) for column in columns], dtype=np.float64)
+        return Answer("solved" if name == "OPTIMAL" else "stopped", values, float(solver.best_objective_bound))
+    if name == "INFEASIBLE":
+        return Answer("infeasible")
+    if name == "UNKNOWN":
+        return Answer("stopped", None, float(solver.best_objective_bound))
+    return Answer("failed", reason=f"{name}: {model.validate()}")
+
+
+def _keep_to(cores: int) -> bool:
+    """Confine this process to so many cores; returns whether the system can do that."""
+    if not hasattr(os, "sched_setaffinity"):
+        return False
+    allowed = sorted(os.sched_getaffinity(0))
+    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # not the same ones for all children
+    os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
+    return True
+
+
+def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+    """The data as a model of CP-SAT; returns its variables by column."""
+    from ortools.sat.python import cp_model
+
+    model = cp_model.CpModel()
+    columns = [model.new_int_var(low, high, "") for low, high in zip(data.low, data.high, strict=True)]
+    for row in data.rows:
+        low = cp_model.INT_MIN if row.low is None else row.low
+        high = cp_model.INT_MAX if row.high is None else row.high
+        body = cp_model.LinearExpr.weighted_sum([columns[c] for c in row.columns], row.coefficients)
+        written = model.add_linear_constraint(body, low, high)
+        if row.only_if:
+            written.only_enforce_if([columns[column] for column in row.only_if])
+    seen: dict[int, Any] = {}
+    for group in data.apart:
+        model.add_no_overlap([_interval(model, columns, seen, each) for each in group])
+    for arcs in data.circuits:
+        model.add_circuit([(arc.tail, arc.head, columns[arc.taken]) for arc in arcs])
+    for column, value in data.hint.items():
+        model.add_hint(columns[column], value)
+    model.minimize(columns[data.objective])
+    return model, columns
+
+
+def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any], each: Any) -> Any:
+    """An interval, written once even if several groups hold it."""
+    if id(each) not in seen:
+        start = columns[each.start]
+        if each.present is None:
+            seen[id(each)] = model.new_fixed_size_interval_var(start, each.size, "")
+        else:
+            seen[id(each)] = model.new_optional_fixed_size_interval_var(start, each.size, columns[each.present], "")
+    return seen[id(each)]

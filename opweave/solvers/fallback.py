@@ -1,0 +1,46 @@
+"""A plan for runs that end before their solver has one: that of a baseline, as quick as can be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from opweave.formulations.expressions import expressible
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.errors import OpweaveError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.registry import find_solver
+from opweave.solvers.run import Outcome, Run
+
+BASELINES = {
+    "memory_ordering": ("definition",),
+    "placement": ("one_device", "fill"),
+    "batched_mapping": ("best_device", "met"),
+    "pipeline": ("one_device", "by_memory"),
+    "slicing": ("one_device", "by_memory"),
+}
+"""Solvers that find a plan at once, if they find one; tried in turn."""
+
+
+def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Outcome:
+    """Report a baseline's plan where the time was up before there was any; returns how the run ended.
+
+    Nothing is tried where a user's function adds to the model: the plan might break what it adds.
+    """
+    cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
+    if not cut_short or run.candidates or run.extend is not None:
+        return outcome
+    for name in BASELINES.get(problem.kind, ()):
+        solver = find_solver(problem, name)
+        if not all(expressible(type(constraint), solver.targets) for constraint in problem.constraints):
+            continue
+        try:
+            with run.at_work(), Interrupter(run.until_fallback_ends):
+                solver.run(problem, run)
+        except (OverdueError, ContradictionError, OpweaveError):
+            continue
+        if run.candidates:
+            return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
+    return outcome

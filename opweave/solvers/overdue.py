@@ -1,0 +1,124 @@
+"""The last resort for a time limit: an exception raised, from another thread, inside work that has not noticed.
+
+Solvers ask the run whether to go on, and loops on arrays see its flag. What can do neither (a library that builds a
+model, plain loops before they are compiled, the referee of a large plan) is interrupted between two steps of Python
+when its time is up. As after Ctrl-C, whatever was reported until then is kept. No exception is raised while modules
+are imported, loops are compiled, processes are started or ended, or a user's function runs: what that would leave
+behind could not be mended.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+
+LOOK_SECONDS = 0.01
+"""How often the clock is looked at."""
+
+AGAIN_SECONDS = 0.2
+"""Until the exception is raised once more, where something has swallowed it."""
+
+SHELTERED = (
+    "importlib",
+    "numba",
+    "llvmlite",
+    "logging",
+    "threading",
+    "contextlib",
+    "subprocess",
+    "tempfile",
+    "multiprocessing",
+    "concurrent.futures",
+    "opweave.solvers.compiled",
+    "opweave.solvers.interrupts",
+    "opweave.solvers.overdue",
+    "opweave.solvers.side_by_side.rounds",
+    "opweave.solvers.side_by_side.team",
+)
+"""Modules that are not to be left in the middle; nor is anything that they call."""
+
+SHELTERED_FUNCTIONS = frozenset(
+    {
+        ("opweave.solvers.engines.child", "start_python"),
+        ("opweave.solvers.engines.child", "kill_group"),
+        ("opweave.solvers.run", "_tell"),
+    }
+)
+
+
+class OverdueError(BaseException):
+    """The time is up; no ``Exception``, so that no solver takes it for a failure of its own."""
+
+
+class Interrupter(threading.Thread):
+    """A context that raises :class:`OverdueError` inside its block once no seconds are left.
+
+    Parameters
+    ----------
+    seconds_left
+        Asked often, from another thread.
+    """
+
+    def __init__(self, seconds_left: Callable[[], float]) -> None:
+        super().__init__(daemon=True, name="opweave-overdue")
+        self._seconds_left = seconds_left
+        self._thread = threading.get_ident()
+        self._base: FrameType | None = None
+        self._done = threading.Event()
+        self._hook: Callable[[sys.UnraisableHookArgs], object] | None = None
+
+    def __enter__(self) -> None:
+        self._base = sys._getframe(1)
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Interrupt no more; an exception that is on its way is swallowed here."""
+        while True:
+            try:
+                self._done.set()
+                self.join()
+                _raise_in(self._thread, None)
+                self._base = None
+                if self._hook is not None:
+                    sys.unraisablehook = self._hook
+            except OverdueError:
+                continue
+            return
+
+    def _quietly(self, caught: sys.UnraisableHookArgs) -> None:
+        """Say nothing where a finaliser has swallowed the exception; it is raised again."""
+        if caught.exc_type is not OverdueError and self._hook is not None:
+            self._hook(caught)
+
+    def run(self) -> None:
+        """Wait for the time; then wait for a moment in which the thread may be interrupted."""
+        while not self._done.wait(LOOK_SECONDS):
+            left = self._seconds_left()
+            if left <= 0.0 and _interruptible(sys._current_frames().get(self._thread), self._base):
+                if self._hook is None:
+                    self._hook, sys.unraisablehook = sys.unraisablehook, self._quietly
+                _raise_in(self._thread, OverdueError)
+                self._done.wait(AGAIN_SECONDS)
+
+
+def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
+    """Whether a thread that is there can be left in the middle, seen from the frame of the block."""
+    while frame is not base:
+        if frame is None:
+            return False
+        module, function = frame.f_globals.get("__name__") or "", frame.f_code.co_name
+        if frame.f_code.co_filename.startswith("<frozen importlib") or (module, function) in SHELTERED_FUNCTIONS:
+            return False
+        if any(module == name or module.startswith(f"{name}.") for name in SHELTERED):
+            return False
+        frame = frame.f_back
+    return True
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have a thread raise an exception as soon as it runs Python again; None takes back one that it has not raised."""
+    argument = None if error is None else ctypes.py_object(error)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)

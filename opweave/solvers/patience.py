@@ -1,0 +1,53 @@
+"""Calls into libraries that know no clock, or mind it late: made in a thread, and left behind when the time is up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from opweave.solvers.run import at_work
+
+FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
+"""Seconds between two looks at a thread, short at first: most calls take milliseconds."""
+
+Value = TypeVar("Value")
+
+
+def patiently(call: Callable[[], Value]) -> Value:
+    """What a call returns; the thread that waits for it can be interrupted, as a call into a library cannot.
+
+    Without a time limit, the call is made at once.
+
+    Raises
+    ------
+    BaseException
+        Whatever the call raises.
+    """
+    run = at_work()
+    if run is None or run.time_limit is None:
+        return call()
+    found: list[Value] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:  # handed to the thread that waits
+            failed.append(error)
+
+    worker = threading.Thread(target=work, daemon=True, name="opweave-aside")
+    worker.start()
+    wait_for(worker)
+    if failed:
+        raise failed[0]
+    return found[0]
+
+
+def wait_for(worker: threading.Thread) -> None:
+    """Wait until a thread has ended; unlike a join, this can be interrupted."""
+    pause = FIRST_PAUSE
+    while worker.is_alive():
+        time.sleep(pause)
+        pause = min(2.0 * pause, LONGEST_PAUSE)

@@ -1,0 +1,175 @@
+"""List scheduling that chooses again at every step: which ready operator goes next, and where.
+
+One loop for the published rules of this kind. Each looks at when a ready operator would start on every device behind
+what is there, adds a part of its run time and a bias, and calls that the operator's score there. What comes next is the
+operator with the least urgency plus shares of its best score and of its second-best one, on the device of its best.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.insertion import NoPlanError, no_device
+from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Clock, Net, new_clock, place
+from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
+from opweave.solvers.placement.schedule import Plan, plan_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A rule; times in seconds.
+
+    Attributes
+    ----------
+    urgency
+        Of every operator, the least first. Shape (operators,).
+    bias
+        Added to the score of an operator on a device. Shape (operators, devices).
+    run
+        Share of the run time in the score: 0 for the start, 1 for the end.
+    best, second
+        Shares of an operator's best and second-best score in what decides who is next.
+    """
+
+    urgency: FloatArray
+    bias: FloatArray
+    run: float
+    best: float
+    second: float
+
+
+def chosen(instance: PlacementInstance, net: Net, rule: Choice, halt: IntArray) -> Plan:
+    """Schedule all operators by a rule.
+
+    Raises
+    ------
+    NoPlanError
+        When an operator finds no device with room and links, or ``halt`` is raised.
+    """
+    count, devices = net.seconds.shape
+    order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    work = 40 * devices * (count + len(net.source))
+    shares = np.asarray([rule.run, rule.best, rule.second])
+    stuck = choose_all.sized(work)(
+        net, clusters_of(instance, net), rule.urgency, rule.bias, shares, halt, order, device
+    )
+    if stuck >= 0:
+        raise NoPlanError(no_device(instance, int(stuck)))
+    return plan_of(net, order, device)
+
+
+@kernel
+def choose_all(
+    net: Net,
+    clusters: Clusters,
+    urgency: FloatArray,
+    bias: FloatArray,
+    shares: FloatArray,
+    halt: IntArray,
+    order: IntArray,
+    device: IntArray,
+) -> int:
+    """Fill order and devices; returns the operator that found no device, or at which ``halt`` was raised, or -1."""
+    count, devices = net.seconds.shape
+    clock, room, anywhere = new_clock(net), new_room(net, clusters), roomy(net, clusters)
+    waiting = net.before_start[1:] - net.before_start[:-1]
+    ready = np.empty(count, dtype=np.int64)
+    arrival = np.zeros((count, devices))
+    width, scored = 0, shares[1] != 0.0 or shares[2] != 0.0
+    for v in range(count):
+        if waiting[v] == 0:
+            ready[width] = v
+            width += 1
+    for step in range(count):
+        least, at = np.inf, -1
+        for i in range(width):
+            v = ready[i]
+            value = urgency[v]
+            if scored:
+                first, second, _ = _score(net, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
+                value += shares[1] * first
+                if shares[2] != 0.0:  # who has one device only must not lose it
+                    value = value + shares[2] * second if second < np.inf else -np.inf
+            if at < 0 or value < least:
+                least, at = value, i
+        v = ready[at]
+        _, _, where = _score(net, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
+        if where < 0 or halt[0] != 0:
+            return int(v)
+        device[v] = where
+        place(net, clock, v, where, device)
+        settle(net, clusters, room, v, where)
+        order[step] = v
+        width -= 1
+        ready[at] = ready[width]
+        for i in range(net.after_start[v], net.after_start[v + 1]):
+            w = net.after[i]
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                ready[width] = w
+                width += 1
+                for k in range(devices):
+                    arrival[w, k] = _arrival(net, clock, device, w, k)
+        if net.model != DELAY:
+            for i in range(width):
+                for k in range(devices):
+                    arrival[ready[i], k] = _arrival(net, clock, device, ready[i], k)
+    return -1
+
+
+@inlined
+def _score(
+    net: Net,
+    clusters: Clusters,
+    room: Room,
+    anywhere: bool,
+    clock: Clock,
+    arrival: FloatArray,
+    bias: FloatArray,
+    run: float,
+    v: int,
+) -> tuple[float, float, int]:
+    """Best and second-best score of an operator, and the device of the best; -1 where none can take it."""
+    first, second, at = np.inf, np.inf, -1
+    for k in range(len(clock.free)):
+        if arrival[v, k] == np.inf or net.seconds[v, k] == np.inf:
+            continue
+        if not (anywhere or has_room(net, clusters, room, v, k)):
+            continue
+        score = max(clock.free[k], arrival[v, k]) + run * net.seconds[v, k] + bias[v, k]
+        if at < 0 or score < first:
+            first, second, at = score, first, k
+        elif score < second:
+            second = score
+    return first, second, at
+
+
+@inlined
+def _arrival(net: Net, clock: Clock, device: IntArray, v: int, k: int) -> float:
+    """When the inputs of a ready operator could be on device k, sent as in :func:`~.net.place`."""
+    ready, cursor = 0.0, clock.receives[k]
+    for i in range(net.before_start[v], net.before_start[v + 1]):
+        ready = max(ready, clock.end[net.before[i]])
+    for i in range(net.in_start[v], net.in_start[v + 1]):
+        f = net.incoming[i]
+        u = net.source[f]
+        a = device[u]
+        if a == k:
+            continue
+        if net.latency[a, k] == np.inf:
+            return np.inf
+        if net.model == PORT_TENSOR and clock.arrived[net.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[net.tensor[f], k])
+            continue
+        begin = clock.end[u]
+        lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
+        if net.model != DELAY:
+            begin = max(begin, clock.sends[a], cursor)
+            cursor = begin + lasts
+        ready = max(ready, begin + lasts)
+    return ready

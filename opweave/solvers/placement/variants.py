@@ -1,0 +1,73 @@
+"""The published list rules and their variants, which differ in how urgent an operator is and where it goes.
+
+Ranks take mean, median, worst or best run times; transfers at the mean of all links, at that of all pairs of devices
+(those without transfer included), or not at all. Operators then go, in the order of their ranks, where they end or
+start soonest, into gaps or behind what is there; or the choice is made again at every step, among all that are ready.
+
+Sources: HEFT, CPOP: H. Topcuoglu et al., IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. HLFET: T. Adam et al., CACM
+17(12), 1974, doi:10.1145/361604.361619. MCP: M.-Y. Wu, D. Gajski, IEEE TPDS 1(3), 1990, doi:10.1109/71.80160. DLS: G.
+Sih, E. Lee, IEEE TPDS 4(2), 1993, doi:10.1109/71.207593. BIL: H. Oh, S. Ha, Euro-Par 1996, doi:10.1007/BFb0024750. MET,
+MCT, min-min, max-min, sufferage: M. Maheswaran et al., JPDC 59(2), 1999, doi:10.1006/jpdc.1999.1581. Variants of ranks:
+H. Zhao, R. Sakellariou, Euro-Par 2003, doi:10.1007/978-3-540-45209-6_28.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.placement.choosing import Choice, chosen
+from opweave.solvers.placement.cpop import cpop_by
+from opweave.solvers.placement.insertion import inserted
+from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.ranks import device_tails, order_by, rank_of, run_times, transfer_times
+from opweave.solvers.placement.schedule import Plan
+
+Variant = Callable[[], Plan]
+"""Builds a plan, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
+
+RANKS = (
+    ("mean", "links"),
+    ("mean", "pairs"),
+    ("mean", "none"),
+    ("median", "links"),
+    ("worst", "links"),
+    ("best", "links"),
+    ("best", "none"),
+)
+
+
+def variants(instance: PlacementInstance, net: Net, halt: IntArray) -> Iterator[Variant]:
+    """All of them, the more successful first."""
+    nothing = np.zeros(net.seconds.shape)
+    tails = np.nan_to_num(device_tails(net), posinf=0.0)
+    lasts = np.where(np.isfinite(net.seconds), net.seconds, 0.0)
+    ranks = [rank_of(net, run_times(net, runs), transfer_times(net, sends)) for runs, sends in RANKS]
+    for bias in (nothing, -lasts, tails):  # where it ends soonest, starts soonest, leaves least in sum
+        for rank in ranks:
+            yield partial(inserted, instance, net, order_by(rank, net), bias)
+    for rank in ranks:
+        yield partial(cpop_by, instance, net, rank, run_times(net, "mean"))
+    fastest = np.where(lasts > lasts.min(axis=1, keepdims=True), np.inf, 0.0) if len(lasts) else nothing
+    yield partial(inserted, instance, net, order_by(ranks[0], net), fastest)
+    for choice in _choices(net, ranks, tails, nothing):
+        yield partial(chosen, instance, net, choice, halt)
+
+
+def _choices(net: Net, ranks: list[FloatArray], tails: FloatArray, nothing: FloatArray) -> Iterator[Choice]:
+    """Rules that choose among all ready operators."""
+    calm = np.zeros(len(net.seconds))
+    level, usual = ranks[2], run_times(net, "median")
+    for rank in (ranks[0], level):
+        for run in (1.0, 0.0):  # behind what is there: where it ends, or starts, soonest
+            yield Choice(-rank, nothing, run, 0.0, 0.0)
+    yield Choice(-level - usual, nothing, 1.0, 1.0, 0.0)  # DLS
+    yield Choice(calm, nothing, 1.0, 1.0, 0.0)  # min-min
+    yield Choice(calm, nothing, 1.0, -1.0, 0.0)  # max-min
+    yield Choice(calm, nothing, 1.0, 1.0, -1.0)  # sufferage
+    for best, second in ((-1.0, 0.0), (0.0, -1.0), (1.0, -1.0)):  # BIL: who would be worst off
+        yield Choice(calm, tails, 1.0, best, second)

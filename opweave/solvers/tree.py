@@ -1,0 +1,307 @@
+"""Least values of programs with whole columns, proved: branch and bound whose every leaf stands by its own prices.
+
+Each node is the linear program with narrower columns. HiGHS solves it, but only its prices count: what they prove of
+the node (:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's bound is the least over the leaves
+that cover it, at whatever moment the search ends. So tolerances, the engine's or those by which a value passes for
+whole here, decide how good the bound is and never whether it holds:
+
+* a node without a point is dropped only if prices prove that there is none; else it keeps its parent's bound;
+* a node whose point looks whole is not divided further and keeps its own bound, whatever that point is worth;
+* a column is fixed by its reduced cost only where the proved bound, with the column's part of it moved to the other
+  value, reaches the ceiling.
+
+Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical Programming
+99, 2004), section 4; Achterberg, Koch and Martin, "Branching rules revisited" (Operations Research Letters 33, 2005).
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.graph_arrays import IntArray
+from opweave.solvers.engines.apart import with_highs
+from opweave.solvers.linear import Dual, LinearProgram
+
+FRACTION = 1e-6
+"""How far from a whole number a value has to lie to be divided."""
+
+CLOSE = 1e-7
+"""Relative distance from the ceiling that is as good as reaching it."""
+
+CANDIDATES = 8
+RELIABLE = 2
+"""Columns that are tried before one is chosen, and how often each until its mean gain is believed."""
+
+MOST_NODES = 100_000
+
+
+class Proof(NamedTuple):
+    """A lower bound, and whether nothing more can come of it."""
+
+    bound: float
+    settled: bool
+
+
+class Relaxed(NamedTuple):
+    """A node's bound, its point and reduced costs; no point where there is none or none was found."""
+
+    bound: float
+    point: FloatArray | None
+    reduced: FloatArray | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Node:
+    bound: float
+    number: int
+    low: FloatArray = field(compare=False)
+    high: FloatArray = field(compare=False)
+    column: int = field(compare=False, default=-1)
+    value: float = field(compare=False, default=0.0)
+    """The column to divide at a value; -1 for none."""
+
+
+def least_whole(
+    program: LinearProgram,
+    whole: BoolArray,
+    endless: BoolArray,
+    ceiling: float,
+    seconds: float,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Proof:
+    """A lower bound on the least cost of points of a program that are whole where asked.
+
+    Parameters
+    ----------
+    program
+        All columns have finite bounds, those of whole columns whole.
+    whole
+        Shape (columns,).
+    endless
+        Columns that are kept within their upper bounds by the ceiling alone, such as times. Shape (columns,).
+    ceiling
+        More than this is never claimed; the search ends there.
+    seconds
+        Time limit.
+    should_stop
+        Asked at every node.
+    """
+    if seconds <= 0.0:
+        return Proof(-math.inf, False)
+    found = with_highs(_search, (program, whole, endless, ceiling, seconds), seconds, should_stop)
+    return found or Proof(-math.inf, False)
+
+
+def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proof:
+    """Search to the end of the time."""
+    program, whole, endless, ceiling, seconds = task
+    return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
+
+
+class _Tree:
+    """The search: nodes with the least bound first."""
+
+    def __init__(
+        self,
+        program: LinearProgram,
+        whole: BoolArray,
+        endless: BoolArray,
+        ceiling: float,
+        end: float,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self.columns = np.flatnonzero(whole).astype(np.int64)
+        self.ceiling, self.end, self.should_stop = ceiling, end, should_stop
+        self.relaxation = Relaxation(program, self.columns, endless, end)
+        self.gain = np.zeros((2, len(self.columns)))
+        self.times = np.zeros((2, len(self.columns)))
+        self.heap: list[_Node] = []
+        self.least_closed = math.inf
+        self.number = 0
+
+    def run(self) -> Proof:
+        """Divide the node with the least bound until it cannot be divided, the ceiling is reached, or time is up."""
+        low, high = self.relaxation.lower[self.columns].copy(), self.relaxation.upper[self.columns].copy()
+        self._open(self.relaxation.solve(low, high, -math.inf), low, high, -math.inf)
+        while self.heap and self.number < MOST_NODES and not self._late():
+            if min(self.heap[0].bound, self.least_closed) >= self.ceiling - CLOSE * abs(self.ceiling):
+                break
+            if self.least_closed <= self.heap[0].bound:
+                break
+            self._divide(heapq.heappop(self.heap))
+        open_ = self.heap[0].bound if self.heap else math.inf
+        bound = min(open_, self.least_closed, self.ceiling)
+        return Proof(bound, not self.heap or self.least_closed <= open_ or bound >= self.ceiling * (1.0 - CLOSE))
+
+    def _late(self) -> bool:
+        return perf_counter() >= self.end or self.should_stop()
+
+    def _divide(self, node: _Node) -> None:
+        """Replace a node by its two halves."""
+        self._open_half(node, 0)
+        self._open_half(node, 1)
+
+    def _open_half(self, node: _Node, side: int) -> None:
+        low, high = _half(node.low, node.high, node.column, node.value, side)
+        found = self.relaxation.solve(low, high, node.bound)
+        self._learn(side, node.column, node.value, found.bound - node.bound)
+        self._open(found, low, high, node.bound)
+
+    def _open(self, found: Relaxed, low: FloatArray, high: FloatArray, known: float) -> None:
+        """Keep a node: among those to divide, or as a leaf."""
+        bound = max(known, found.bound)
+        if bound >= self.ceiling:
+            return
+        column, value = -1, 0.0
+        if found.point is not None:
+            if found.reduced is not None:
+                self._fix(found, bound, low, high)
+            column, value, bound = self._choose(found, bound, low, high)
+        if bound >= self.ceiling:
+            return
+        if column < 0:
+            self.least_closed = min(self.least_closed, bound)
+            return
+        self.number += 1
+        heapq.heappush(self.heap, _Node(bound, self.number, low, high, column, value))
+
+    def _fix(self, found: Relaxed, bound: float, low: FloatArray, high: FloatArray) -> None:
+        """Fix columns whose other values reach the ceiling, by their reduced costs."""
+        assert found.reduced is not None
+        room = (self.ceiling - found.bound) * (1.0 + 1e-6) + 1e-9 * abs(self.ceiling)
+        if not math.isfinite(room) or found.bound < bound:
+            return
+        reduced = found.reduced[self.columns]
+        high[(reduced > room) & (high > low)] = low[(reduced > room) & (high > low)]
+        low[(reduced < -room) & (high > low)] = high[(reduced < -room) & (high > low)]
+
+    def _choose(self, found: Relaxed, bound: float, low: FloatArray, high: FloatArray) -> tuple[int, float, float]:
+        """The column to divide, its value, and what is proved by the way; -1 where all are whole."""
+        assert found.point is not None
+        values = found.point[self.columns]
+        apart = np.abs(values - np.round(values))
+        split = np.flatnonzero((apart > FRACTION) & (high > low))
+        if not len(split):
+            return -1, 0.0, bound
+        down, up = values - np.floor(values), np.ceil(values) - values
+        mean = self.gain / np.maximum(self.times, 1.0)
+        known = self.times.sum(axis=1)
+        usual = np.where(known > 0, self.gain.sum(axis=1) / np.maximum(known, 1.0), 1.0)
+        mean = np.where(self.times > 0, mean, usual[:, None])
+        score = np.maximum(mean[0] * down, 1e-9) * np.maximum(mean[1] * up, 1e-9)
+        ranked = split[np.lexsort((-apart[split], -score[split]))]
+        best, choice = -1.0, int(ranked[0])
+        for i in ranked[:CANDIDATES].tolist():
+            if self.times[:, i].min() >= RELIABLE:
+                gains = np.maximum([mean[0, i] * down[i], mean[1, i] * up[i]], 1e-9)
+            elif self._late():
+                break
+            else:
+                gains, least = self._try(i, float(values[i]), bound, low, high)
+                bound = max(bound, least)
+                if bound >= self.ceiling:
+                    break
+            value = float(gains.prod())
+            if value > best:
+                best, choice = value, i
+        return choice, float(values[choice]), bound
+
+    def _try(self, i: int, value: float, bound: float, low: FloatArray, high: FloatArray) -> tuple[FloatArray, float]:
+        """What dividing a column gains on both sides, and what that proves of both together."""
+        bounds = np.zeros(2)
+        for side in (0, 1):
+            bounds[side] = self.relaxation.solve(*_half(low, high, i, value, side), bound).bound
+            self._learn(side, i, value, float(bounds[side]) - bound)
+        return np.maximum(np.minimum(bounds, self.ceiling) - bound, 1e-9), float(bounds.min())
+
+    def _learn(self, side: int, i: int, value: float, gain: float) -> None:
+        far = value - math.floor(value) if side == 0 else math.ceil(value) - value
+        if far > 0.0 and math.isfinite(gain):
+            self.gain[side, i] += max(gain, 0.0) / far
+            self.times[side, i] += 1.0
+
+
+def _half(low: FloatArray, high: FloatArray, column: int, value: float, side: int) -> tuple[FloatArray, FloatArray]:
+    """The box with one column below (0) or above (1) a value."""
+    low, high = low.copy(), high.copy()
+    if side == 0:
+        high[column] = math.floor(value)
+    else:
+        low[column] = math.floor(value) + 1.0
+    return low, high
+
+
+class Relaxation:
+    """One program in the engine; boxes of its whole columns change from node to node.
+
+    Parameters
+    ----------
+    program
+        All columns have finite bounds.
+    columns
+        Those whose bounds change.
+    endless
+        Columns that the engine may move beyond the box.
+    end
+        When to leave off, on the clock of ``perf_counter``.
+    """
+
+    def __init__(self, program: LinearProgram, columns: IntArray, endless: BoolArray, end: float) -> None:
+        import highspy
+
+        self.lower, self.upper, self.columns, self.end = program.lower, program.upper, columns, end
+        matrix, low, high = program.rows()
+        self.dual = Dual(program.cost, matrix, low, high)
+        self.rays = Dual(np.zeros(len(program.cost)), matrix, low, high)
+        self.engine = highspy.Highs()  # type: ignore[no-untyped-call]
+        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
+            self.engine.setOptionValue(name, value)
+        model = highspy.HighsLp()
+        model.num_row_, model.num_col_ = matrix.shape
+        model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
+        # a point beyond the box has a bound beyond the ceiling, which is easier to prove than that there is none
+        model.col_lower_, model.col_upper_ = program.lower, np.where(endless, np.inf, program.upper)
+        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+        model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
+        model.a_matrix_.value_ = matrix.data
+        status = self.engine.passModel(model)
+        self.ready = status != highspy.HighsStatus.kError and self.engine.getNumRow() == matrix.shape[0]
+        self.optimal, self.empty = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible
+
+    def solve(self, low: FloatArray, high: FloatArray, known: float) -> Relaxed:
+        """A node's bound (inf where it is proved to have no point), not below what is known."""
+        left = self.end - perf_counter()
+        if not self.ready or left <= 0.0:
+            return Relaxed(known, None, None)
+        engine, box = self.engine, (self.lower.copy(), self.upper.copy())
+        box[0][self.columns], box[1][self.columns] = low, high
+        engine.changeColsBounds(len(self.columns), self.columns.astype(np.int32), low, high)
+        engine.setOptionValue("time_limit", engine.getRunTime() + left)
+        engine.run()
+        status = engine.getModelStatus()
+        if status == self.empty:
+            return Relaxed(self._emptiness(box, known), None, None)
+        if status != self.optimal:
+            return Relaxed(known, None, None)
+        solution = engine.getSolution()
+        prices = np.asarray(solution.row_dual, dtype=np.float64)
+        point = np.asarray(solution.col_value, dtype=np.float64)
+        value, reduced = self.dual.priced(prices, box)
+        return Relaxed(max(known, value), point, reduced if value >= known else None)
+
+    def _emptiness(self, box: tuple[FloatArray, FloatArray], known: float) -> float:
+        """Inf where the engine's ray proves that no point exists, else what is known."""
+        _, there, ray = self.engine.getDualRay()  # type: ignore[attr-defined]
+        if there:
+            prices = np.asarray(ray, dtype=np.float64)
+            if any(self.rays.value(sign * prices, box) > 0.0 for sign in (1.0, -1.0)):
+                return math.inf
+        return known

@@ -1,0 +1,152 @@
+"""Lower bounds that cost milliseconds whatever the size, from the spec alone: every result has at least these.
+
+They look at single operators, at sums and at paths, as if there were no side constraints, no limits and no transfers;
+each of those only makes plans longer or larger.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+
+from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.pipeline import Pipeline
+from opweave.problems.placement import Placement
+from opweave.problems.problem import Problem
+from opweave.problems.slicing import Slicing
+
+ROUNDING = 1e-9
+"""Relative allowance for sums of seconds."""
+
+
+@singledispatch
+def trivial_bound(problem: Problem[Any, Any]) -> int | float | None:
+    """A lower bound of the objective in the problem's unit; None for problems that are not known here.
+
+    Parameters
+    ----------
+    problem
+        Any problem.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id="x", bytes=3), Tensor(id="y", bytes=4)],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"])],
+    ... )
+    >>> trivial_bound(MemoryOrdering(graph=graph))
+    7
+    """
+    del problem
+    return None
+
+
+@trivial_bound.register
+def _(problem: MemoryOrdering) -> int:
+    """What an operator reads, writes and works in is there when it runs; at best results overwrite what was read."""
+    graph = problem.graph
+    arrays = graph.arrays
+    size = arrays.tensor_bytes[arrays.storage]
+    if problem.inputs == "excluded":
+        size = np.where(arrays.producer[arrays.storage] < 0, 0, size)
+    if problem.outputs == "excluded":
+        size = np.where(
+            np.isin(arrays.storage, arrays.storage[[graph.tensor_index[name] for name in graph.outputs]]), 0, size
+        )
+    reads = _touched(arrays.reads, arrays.storage)
+    owned = arrays.writes.items == arrays.storage[arrays.writes.items]
+    writes = np.column_stack([arrays.writes.heads()[owned], arrays.writes.items[owned]])
+    read, written = (_summed(pairs, size, len(graph.operators)) for pairs in (reads, writes))
+    both = read + written
+    if problem.in_place != "none":
+        able = np.asarray([op.inplace_ok for op in graph.operators], dtype=bool)
+        both = np.where(able, np.maximum(read, written), both)
+    steps = both + np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
+    return int(steps.max(initial=0) if problem.objective == "peak" else steps.sum())
+
+
+def _touched(rows: Adjacency, storage: IntArray) -> IntArray:
+    """Pairs (operator, storage), each once. Shape (pairs, 2)."""
+    pairs = np.column_stack([rows.heads(), storage[rows.items]])
+    return np.asarray(np.unique(pairs, axis=0), dtype=np.int64)
+
+
+def _summed(pairs: IntArray, size: IntArray, operators: int) -> IntArray:
+    """Bytes of every operator's storages. Shape (operators,)."""
+    total = np.zeros(operators, dtype=np.int64)
+    np.add.at(total, pairs[:, 0], size[pairs[:, 1]])
+    return total
+
+
+@trivial_bound.register
+def _(problem: Placement) -> float:
+    """The longest path, and all work divided among the devices."""
+    seconds = problem.costs.array([op.id for op in problem.graph.operators], [d.name for d in problem.cluster.devices])
+    least = _least(seconds)
+    return _safe(max(_longest_path(problem.graph, least), float(least.sum()) / len(problem.cluster.devices)))
+
+
+@trivial_bound.register
+def _(problem: BatchedMapping) -> float:
+    """The path of one input, each batch at its quickest; all work at its quickest rate divided among the devices."""
+    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    sizes = [size for size in problem.costs.batches if size <= problem.batch]
+    if not sizes or not names:
+        return 0.0
+    seconds = np.stack([problem.costs.array(names, devices, size) for size in sizes], axis=2)
+    least = _least(seconds.reshape(len(names), -1))
+    rate = _least((seconds / np.asarray(sizes)).reshape(len(names), -1))
+    return _safe(max(_longest_path(problem.graph, least), problem.batch * float(rate.sum()) / len(devices)))
+
+
+@trivial_bound.register
+def _(problem: Pipeline) -> float:
+    """Computing alone: all of it one after the other, or the longest operator and the mean of the stages."""
+    if problem.costs is None or not problem.include_compute or problem.objective == "transfers":
+        return 0.0
+    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    least = _least(problem.costs.array(names, devices))
+    if problem.objective == "latency":
+        return _safe(float(least.sum()))
+    return _safe(max(float(least.max(initial=0.0)), float(least.sum()) / len(devices)))
+
+
+@trivial_bound.register
+def _(problem: Slicing) -> float:
+    """Operators run one after the other; the parts of one take no less than their shares of a device's whole time."""
+    names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
+    seconds = problem.costs.array(names, devices)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        speed = np.where(np.isfinite(seconds), 1.0 / seconds, 0.0).sum(axis=1)
+        alone = np.where(speed > 0.0, 1.0 / speed, 0.0)
+    return _safe(float(alone.sum()))
+
+
+def _least(seconds: FloatArray) -> FloatArray:
+    """Every row's least known time; 0 where none is known."""
+    least = np.where(np.isfinite(seconds), seconds, np.inf).min(axis=1, initial=np.inf)
+    return np.asarray(np.where(np.isfinite(least), least, 0.0), dtype=np.float64)
+
+
+def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
+    """The largest sum of seconds along a path."""
+    successors = graph.arrays.successors
+    start, items, lasts = successors.start.tolist(), successors.items.tolist(), seconds.tolist()
+    ready, longest = [0.0] * len(lasts), 0.0
+    for v in topological_order(successors).tolist():
+        end = ready[v] + lasts[v]
+        longest = max(longest, end)
+        for w in items[start[v] : start[v + 1]]:
+            ready[w] = max(ready[w], end)
+    return longest
+
+
+def _safe(seconds: float) -> float:
+    return max(0.0, seconds * (1.0 - ROUNDING))

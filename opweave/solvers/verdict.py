@@ -1,0 +1,143 @@
+"""The end of a run: the referee judges what was found, and the result says no more than that allows."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TypeVar, cast
+
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result, Status, Termination, Timings
+from opweave.problems.solution import Details, Solution, Violation
+from opweave.problems.spec import FrozenDict
+from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.referee import Referee
+from opweave.solvers.registry import Solver
+from opweave.solvers.run import RELATIVE_TOLERANCE, Outcome, Run
+from opweave.solvers.trivial import trivial_bound
+
+logger = logging.getLogger("opweave")
+
+SolutionT = TypeVar("SolutionT", bound=Solution)
+DetailsT = TypeVar("DetailsT", bound=Details)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The best candidate that the referee accepts, and what it said of better-looking ones."""
+
+    solution: Solution | None = None
+    objective: int | float | None = None
+    honest: bool = True
+    violations: tuple[Violation, ...] = ()
+    complaint: str | None = None
+
+
+def _agrees(first: int | float, second: int | float) -> bool:
+    """Equal: exactly for whole numbers (bytes), within the relative tolerance for others (seconds)."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first == second
+    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
+
+
+def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
+    """Judge in time; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
+    try:
+        return _judge_in_time(unit, run, referee)
+    except KeyboardInterrupt:
+        logger.warning("interrupted while the solution is verified; once more")
+        return _judge_in_time(unit, run, referee)
+
+
+def _may_hold(bound: int | float, objective: int | float | None) -> bool:
+    """Whether a bound does not contradict a verified objective."""
+    return objective is None or bound <= objective or _agrees(bound, objective)
+
+
+def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
+    """As :func:`_judge`; where the time does not allow that, the best plan that has been judged before."""
+    try:
+        with Interrupter(run.until_late):
+            return _judge(unit, run, referee)
+    except OverdueError:
+        for candidate in reversed(run.candidates):
+            known = referee.known(candidate.solution)
+            if known is not None and known.feasible and known.objective is not None:
+                return Judgement(candidate.solution, known.objective)
+        return Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
+
+
+def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
+    """Let the referee replay the candidates, best claim first, until one holds."""
+    violations: tuple[Violation, ...] = ()
+    complaint: str | None = None
+    for candidate in reversed(run.candidates):
+        evaluation = referee.judge(candidate.solution)
+        if evaluation.feasible and evaluation.objective is not None:
+            if not _agrees(evaluation.objective, candidate.objective):
+                complaint = complaint or (
+                    f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
+                )
+            return Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint)
+        violations = violations or evaluation.violations
+        complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
+    return Judgement(honest=complaint is None, violations=violations, complaint=complaint)
+
+
+def result_of(
+    problem: Problem[SolutionT, DetailsT],
+    run: Run,
+    *,
+    solver: Solver | str,
+    outcome: Outcome,
+    judged: Judgement,
+    timings: Timings,
+) -> Result[SolutionT]:
+    """Write the result: a bound that a verified plan contradicts proves nothing, and "optimal" needs both."""
+    bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
+    if not judged.honest:  # whoever misjudges its own solution has a wrong model, so its bound proves nothing
+        bound = source = None
+    if bound is not None and not _may_hold(bound, judged.objective):
+        reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
+        bound = source = None
+    termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
+    trivial = None if bound is not None else trivial_bound(problem)
+    if trivial is not None and _may_hold(trivial, judged.objective):
+        bound, source = trivial, "trivial"
+    if bound is not None and judged.objective is not None:
+        bound = min(bound, judged.objective)  # they differ by rounding only
+    status = _status(judged, bound, infeasible=outcome.infeasible)
+    if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
+        bound = source = None
+    if outcome.infeasible and judged.solution is not None:
+        reasons.append("the solver called the problem infeasible although a verified solution exists")
+        termination = Termination.ENGINE_ERROR
+    result: Result[SolutionT] = Result(
+        problem=problem.kind,
+        status=status,
+        termination=termination,
+        objective=judged.objective,
+        bound=bound,
+        bound_source=source,
+        solution=cast(SolutionT | None, judged.solution),
+        verified=judged.solution is not None,
+        violations=judged.violations,
+        reason="; ".join(reason for reason in reasons if reason) or None,
+        solver=solver if isinstance(solver, str) else solver.name,
+        solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
+        seed=run.seed,
+        options=FrozenDict(run.options),
+        model=problem.reading(),
+        timings=timings,
+        incumbents=tuple(run.incumbents),
+    )
+    result._callback_error = run.callback_error
+    return result
+
+
+def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
+    if judged.solution is None or judged.objective is None:
+        return Status.INFEASIBLE if infeasible else Status.UNKNOWN
+    if bound is not None and _agrees(judged.objective, bound):
+        return Status.OPTIMAL
+    return Status.FEASIBLE

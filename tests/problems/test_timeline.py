@@ -1,0 +1,185 @@
+"""Timelines: what happens is what the problems say, and rules and measures read it from the columns alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.costs import Costs
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.measures import MEASURES, busy_seconds, bytes_held, energy, moved_bytes, total_bytes, traffic
+from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.rules import causes_first, one_at_a_time
+from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.timeline import ActivityKind, Timeline
+from tests.strategies import memory_orderings, planned_placements, topological_orders
+from tests.strategies_batched_mapping import planned_batched_mappings
+from tests.strategies_pipeline import planned_pipelines
+from tests.strategies_slicing import planned_slicings
+
+WATTS = (10.0, 30.0)
+
+
+def two_devices(watts: tuple[float, float] | None = None) -> Placement:
+    """p (1 s on a) makes y (6 bytes, 2 s to b), q (2 s on b) reads it."""
+    graph = OpGraph(
+        tensors=[Tensor(id="x", bytes=1), Tensor(id="y", bytes=6), Tensor(id="z", bytes=1)],
+        operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    )
+    return Placement(
+        graph=graph,
+        cluster=Cluster(
+            devices=[Device(name="a", watts=watts), Device(name="b", watts=watts)], bandwidth=[[0, 3], [3, 0]]
+        ),
+        costs=Costs.from_table({"p": {"a": 1.0, "b": 4.0}, "q": {"a": 9.0, "b": 2.0}}),
+    )
+
+
+def one_plan(start: float = 3.0, sent: float = 1.0) -> Schedule:
+    moved = Transfer(tensor="y", source="a", target="b", start=sent, end=sent + 2.0)
+    return Schedule(device={"p": "a", "q": "b"}, start={"p": 0.0, "q": start}, transfers=[moved])
+
+
+def played(problem: Placement, plan: Schedule) -> Timeline:
+    timeline = problem.play(plan)
+    assert timeline is not None
+    return timeline
+
+
+def test_the_columns_of_a_plan_that_is_read_by_hand() -> None:
+    timeline = played(two_devices(), one_plan())
+    acts = timeline.activities
+    assert [timeline.name(what) for what in acts.what] == ["p", "q", "y", "y"]
+    assert acts.kind.tolist() == [ActivityKind.RUN, ActivityKind.RUN, ActivityKind.SEND, ActivityKind.RECEIVE]
+    where = [timeline.resources[row] for row in acts.resource]
+    assert [(each.name, each.kind) for each in where] == [
+        ("a", "device"), ("b", "device"), ("a", "send_port"), ("b", "receive_port"),
+    ]  # fmt: skip
+    assert (acts.start.tolist(), acts.end.tolist()) == ([0.0, 3.0, 1.0, 1.0], [1.0, 5.0, 3.0, 3.0])
+    assert [acts.causes[row].tolist() for row in range(4)] == [[], [0, 3], [0], [0]]
+    assert acts.twin.tolist() == [-1, -1, 3, 2]
+
+
+def test_measures_of_a_plan_that_is_read_by_hand() -> None:
+    timeline = played(two_devices(WATTS), one_plan())
+    assert busy_seconds(timeline).tolist() == [1.0, 2.0, 2.0, 0.0, 0.0, 2.0]
+    assert moved_bytes(timeline) == (0, 0, 6, 0, 0, 6)
+    assert bytes_held(timeline).tolist() == [6, 1, 0, 0, 0, 0]
+    assert {name: measure(timeline) for name, measure in MEASURES.items()} == {
+        "makespan": 5.0,
+        "bottleneck": None,
+        "latency": 5.0,
+        "throughput": 0.2,
+        "peak_bytes": 6,
+        "total_bytes": None,
+        "traffic": 6,
+        "energy": 4 * 10 + 1 * 30 + 3 * 10 + 2 * 30,
+    }
+    assert energy(played(two_devices(), one_plan())) is None
+
+
+@pytest.mark.parametrize(
+    ("start", "sent", "rules"),
+    [(3.0, 1.0, []), (2.5, 1.0, ["precedence"]), (3.0, 0.5, ["precedence"]), (0.0, 1.0, ["precedence"])],
+)
+def test_an_effect_before_its_cause_is_found(start: float, sent: float, rules: list[str]) -> None:
+    timeline = played(two_devices(), one_plan(start, sent))
+    assert sorted({each.rule for each in causes_first(timeline, 1e-9)}) == rules
+    assert list(one_at_a_time(timeline, 1e-9)) == []
+
+
+@given(planned_placements(), st.data())
+@settings(max_examples=40, deadline=None)
+def test_two_runs_at_once_are_found(planned: tuple[Placement, Schedule], data: st.DataObject) -> None:
+    problem, plan = planned
+    timeline = problem.play(plan)
+    assert timeline is not None
+    assert list(one_at_a_time(timeline, 1e-9 * timeline.end)) == []
+    long = [name for name, device in plan.device.items() if problem.known_seconds[name][device] > 0]
+    pairs = [(a, b) for a in long for b in long if a != b and plan.device[a] == plan.device[b]]
+    if not pairs:
+        return
+    first, second = data.draw(st.sampled_from(pairs))
+    moved = plan.model_copy(update={"start": {**plan.start, second: plan.start[first]}})
+    again = problem.play(moved)
+    assert again is not None
+    assert "overlap" in {each.rule for each in one_at_a_time(again, 1e-9 * again.end)}
+
+
+@given(planned_placements())
+@settings(max_examples=40, deadline=None)
+def test_a_placement_is_as_long_and_as_full_as_its_referee_says(planned: tuple[Placement, Schedule]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    timeline = judged.timeline
+    assert judged.details is not None
+    assert timeline is not None
+    assert MEASURES["makespan"](timeline) == judged.objective
+    devices = len(problem.cluster.devices)
+    assert bytes_held(timeline)[:devices].tolist() == list(judged.details.memory_bytes.values())
+    assert np.allclose(busy_seconds(timeline)[:devices], list(judged.details.busy_seconds.values()))
+
+
+@given(planned_batched_mappings())
+@settings(max_examples=40, deadline=None)
+def test_a_batch_moves_what_its_referee_says(planned: tuple[BatchedMapping, BatchedSchedule]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.details is not None
+    assert judged.timeline is not None
+    assert MEASURES["makespan"](judged.timeline) == judged.objective
+    assert MEASURES["throughput"](judged.timeline) == judged.details.inputs_per_second
+    assert traffic(judged.timeline) == sum(judged.details.bytes_in.values())
+    held = bytes_held(judged.timeline)[: len(problem.cluster.devices)].tolist()
+    assert held == list(judged.details.memory_bytes.values())
+
+
+@given(memory_orderings(), st.data())
+@settings(max_examples=80, deadline=None)
+def test_an_order_needs_what_its_referee_says(problem: MemoryOrdering, data: st.DataObject) -> None:
+    judged = problem.evaluate(Ordering(order=data.draw(topological_orders(problem.graph))))
+    assert judged.details is not None
+    assert judged.timeline is not None
+    assert MEASURES["peak_bytes"](judged.timeline) == judged.details.peak_bytes
+    assert total_bytes(judged.timeline) == judged.details.total_bytes
+
+
+@given(planned_pipelines())
+@settings(max_examples=40, deadline=None)
+def test_a_pipeline_repeats_after_its_bottleneck(planned: tuple[Pipeline, Stages]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.details is not None
+    assert judged.timeline is not None
+    assert (MEASURES["bottleneck"](judged.timeline) or 0.0) == judged.details.bottleneck_seconds
+    assert MEASURES["latency"](judged.timeline) == pytest.approx(judged.details.latency_seconds)
+    assert list(one_at_a_time(judged.timeline, 1e-6 * judged.timeline.end)) == []
+    assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
+
+
+@given(planned_slicings())
+@settings(max_examples=40, deadline=None)
+def test_slices_take_the_time_and_the_memory_that_their_referee_says(planned: tuple[Slicing, Slices]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.details is not None
+    assert judged.timeline is not None
+    devices = len(problem.cluster.devices)
+    held = bytes_held(judged.timeline)[:devices]
+    if all(step.end > step.start for step in judged.details.steps):
+        assert held.tolist() == list(judged.details.memory_bytes.values())
+    assert np.allclose(busy_seconds(judged.timeline)[:devices], list(judged.details.busy_seconds.values()))
+    assert list(causes_first(judged.timeline, 1e-9 * max(judged.timeline.end, 1e-30))) == []
+
+
+def test_a_timeline_stays_out_of_json_and_comparisons() -> None:
+    judged = two_devices().evaluate(one_plan())
+    assert judged.timeline is not None
+    assert judged == judged.with_timeline(None)
+    assert judged.model_dump_json() == judged.with_timeline(None).model_dump_json()

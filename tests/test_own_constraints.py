@@ -1,0 +1,194 @@
+"""Users' subclasses of constraints: like their parents until they override ``violations``, and not at all then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import product
+
+import pytest
+
+import opweave as ow
+from opweave.formulations.expressions import express
+from opweave.formulations.formulation import formulation_names
+from tests.brute_force import best_ordering_by_states
+from tests.brute_force_batched_mapping import best_batched_mapping
+from tests.brute_force_pipeline import best_pipeline
+from tests.brute_force_placement import best_placement
+from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS, READS
+
+ON_DEVICES = {
+    "pin": (ow.Pin, {"op": "b", "device": "d"}),
+    "forbid": (ow.Forbid, {"op": "b", "device": "e"}),
+    "colocate": (ow.Colocate, {"ops": ("a", "b")}),
+    "separate": (ow.Separate, {"ops": ("a", "b", "c")}),
+    "max_devices": (ow.MaxDevices, {"count": 1}),
+    "memory_cap": (ow.MemoryCap, {"device": "e", "bytes": 3}),
+}
+PRECEDE = {"precede": (ow.Precede, {"before": "b", "after": "a"})}
+SHARE = {"share": (ow.Share, {"op": "b", "device": "e", "inputs": 0})}
+CONSTRAINTS = {**ON_DEVICES, **PRECEDE, **SHARE}
+
+
+def best_whole_slices(problem: ow.Slicing) -> tuple[float | None, None]:
+    """Ask the referee about every choice of devices: nothing in this graph can be cut."""
+    names = [device.name for device in CLUSTER.devices]
+    found = []
+    for devices in product(range(len(names)), repeat=len(READS)):
+        cuts = {name: (0,) + (0,) * k + (1,) * (len(names) - k) for name, k in zip(READS, devices, strict=True)}
+        slices = {name: ow.Slice(dimension="whole", cuts=cut) for name, cut in cuts.items()}
+        judged = problem.evaluate(ow.Slices(devices=names, slices=slices, order=problem.order))
+        found += [judged.objective] if judged.feasible else []
+    return min(found, default=None), None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A problem, its oracle, and the constraints that it takes."""
+
+    bare: ow.Problem
+    optimum: Callable[[ow.Problem], tuple[float | None, object]]
+    names: tuple[str, ...]
+
+
+SUBJECTS = {
+    kind: Subject(PROBLEMS[kind], optimum, names)
+    for kind, optimum, names in (
+        ("memory_ordering", best_ordering_by_states, tuple(PRECEDE)),
+        ("placement", best_placement, (*ON_DEVICES, *PRECEDE)),
+        ("batched_mapping", best_batched_mapping, (*ON_DEVICES, *PRECEDE, *SHARE)),
+        ("pipeline", best_pipeline, tuple(ON_DEVICES)),
+        ("slicing", best_whole_slices, (*ON_DEVICES, *PRECEDE)),
+    )
+}
+CASES = [(kind, name) for kind, subject in SUBJECTS.items() for name in subject.names]
+
+IN_CHILDREN = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
+
+
+def nothing_is_wrong(self, problem, solution):
+    """A meaning that no plan breaks, which is the meaning of none of the parents."""
+    return ()
+
+
+# the same but for the name; a meaning of its own that solvers cannot know; one that they are told
+ALIKE = {name: type(f"Alike{base.__name__}", (base,), {}) for name, (base, _) in CONSTRAINTS.items()}
+SILENT = {
+    name: type(f"Silent{base.__name__}", (base,), {"violations": nothing_is_wrong})
+    for name, (base, _) in CONSTRAINTS.items()
+}
+TOLD = {
+    name: type(f"Told{base.__name__}", (base,), {"violations": nothing_is_wrong})
+    for name, (base, _) in CONSTRAINTS.items()
+}
+for told in TOLD.values():
+    for target in ("pairwise", "disjunctive", "intervals", "identities", "batch_intervals", "flow", "circuit"):
+        express(told, target)(lambda _formulation, _model, _constraint: None)
+    express(told, "cut_program")(lambda _formulation, _model, _constraint: None)
+    express(told, "step_rule")(lambda _problem, _constraint: lambda done, op: True)
+
+
+def with_rule(kind: str, constraint: ow.Constraint) -> ow.Problem:
+    return with_rules(SUBJECTS[kind].bare, [constraint])
+
+
+def with_rules(bare: ow.Problem, constraints: list[ow.Constraint]) -> ow.Problem:
+    fields = {name: getattr(bare, name) for name in type(bare).model_fields}
+    return type(bare)(**{**fields, "constraints": constraints})
+
+
+def rows(kind: str) -> list[str]:
+    return [row.name for row in ow.solvers(kind) if row.available and row.name not in IN_CHILDREN]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_subclass_that_overrides_nothing_is_treated_like_its_parent(kind: str, name: str) -> None:
+    base, fields = CONSTRAINTS[name]
+    parents, alike = with_rule(kind, base(**fields)), with_rule(kind, ALIKE[name](**fields))
+    optimum = SUBJECTS[kind].optimum(parents)[0]
+    for solver in rows(kind):
+        try:
+            expected = ow.solve(parents, solver=solver)
+        except (ow.UnsupportedConstraintError, ow.UnsupportedFeatureError) as refusal:
+            with pytest.raises(type(refusal)):
+                ow.solve(alike, solver=solver)
+            continue
+        result = ow.solve(alike, solver=solver)
+        assert (result.status, result.objective, result.bound) == (expected.status, expected.objective, expected.bound)
+        if solver in {"auto", "highs"}:
+            assert result.status is (ow.Status.OPTIMAL if optimum is not None else ow.Status.INFEASIBLE), solver
+            assert result.objective == (None if optimum is None else pytest.approx(optimum))
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_what_is_known_of_a_parent_does_not_speak_for_an_overriding_subclass(kind: str, name: str) -> None:
+    problem = with_rule(kind, SILENT[name](**CONSTRAINTS[name][1]))
+    names = [row.name for row in ow.solvers(kind) if row.available]
+    for solver in names:
+        with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
+            ow.solve(problem, solver=solver)
+    for formulation in formulation_names(kind):
+        with pytest.raises(ow.UnsupportedConstraintError, match="Silent"):
+            ow.solve(problem, solver="highs", formulation=formulation)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_an_overriding_subclass_that_is_expressed_for_itself_gets_its_own_meaning(kind: str, name: str) -> None:
+    subject = SUBJECTS[kind]
+    problem = with_rule(kind, TOLD[name](**CONSTRAINTS[name][1]))
+    optimum = subject.optimum(subject.bare)[0]
+    for solver in ("auto", "highs"):
+        result = ow.solve(problem, solver=solver, time_limit=20.0)
+        assert result.status is ow.Status.OPTIMAL, (solver, result.reason)
+        assert result.objective == pytest.approx(optimum), solver
+        assert problem.evaluate(result.solution).feasible
+
+
+@pytest.mark.parametrize("kind", ["placement", "batched_mapping", "pipeline"])
+def test_constraint_programs_read_the_meaning_too(kind: str) -> None:
+    pytest.importorskip("ortools")
+    subject = SUBJECTS[kind]
+    rules = [TOLD[name](**CONSTRAINTS[name][1]) for name in subject.names]
+    result = ow.solve(with_rules(subject.bare, rules), solver="cp-sat")
+    assert (result.status, result.objective) == (ow.Status.OPTIMAL, pytest.approx(subject.optimum(subject.bare)[0]))
+
+
+@pytest.mark.parametrize("kind", ["placement", "batched_mapping", "pipeline", "slicing"])
+def test_contradictions_between_parents_are_none_between_overriding_subclasses(kind: str) -> None:
+    subject, bare = SUBJECTS[kind], SUBJECTS[kind].bare
+
+    def rules(family: dict[str, type[ow.Constraint]]) -> list[ow.Constraint]:
+        return [
+            *(family["pin"](op=op, device=device) for op, device in product("ab", "de")),
+            *(family["forbid"](op="c", device=device) for device in "de"),
+            family["memory_cap"](device="d", bytes=0),
+        ]
+
+    parents = {name: base for name, (base, _) in CONSTRAINTS.items()}
+    broken = ow.solve(with_rules(bare, rules(parents)))
+    assert broken.status is ow.Status.INFEASIBLE
+    held = ow.solve(with_rules(bare, rules(TOLD)))
+    assert (held.status, held.objective) == (ow.Status.OPTIMAL, pytest.approx(subject.optimum(bare)[0]))
+
+
+def test_an_order_that_overriding_subclasses_ask_for_in_their_own_words_is_kept_when_memory_is_short() -> None:
+    """Slicing looks for an order of little memory first: arcs of any constraint hold there, not only of Precede."""
+
+    class NotBefore(ow.Constraint):
+        early: str
+        late: str
+
+        def violations(self, problem, solution):
+            order = list(solution.order)
+            if order.index(self.early) > order.index(self.late):
+                yield self.broken(f"{self.late!r} runs too soon")
+
+    @express(NotBefore, "order_arcs")
+    def _arcs(_problem, constraint):
+        return [(constraint.early, constraint.late)]
+
+    for early, late in (("a", "b"), ("b", "a")):
+        rule = NotBefore(early=early, late=late)
+        problem = ow.Slicing(graph=GRAPH, cluster=CLUSTER, costs=COSTS, constraints=[rule])
+        result = ow.solve(problem, solver="local")
+        assert result.verified, result.reason

@@ -1,0 +1,33 @@
+"""One tiny graph on two devices as an instance of every problem: all solvers take it, and none needs long."""
+
+from __future__ import annotations
+
+import opweave as ow
+
+CLUSTER = ow.Cluster(devices=[ow.Device(name="d", memory_bytes=40), ow.Device(name="e", memory_bytes=40)], shared=100.0)
+SECONDS = {"a": (1.0, 2.0), "b": (3.0, 1.0), "c": (1.0, 1.0)}
+COSTS = ow.Costs.from_table({name: {"d": d, "e": e} for name, (d, e) in SECONDS.items()})
+READS = {"a": ["x"], "b": ["x"], "c": ["a", "b"]}
+GRAPH = ow.OpGraph(
+    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 2, "a": 8, "b": 4, "c": 1}.items()],
+    operators=[ow.Operator(id=name, inputs=reads, outputs=[name]) for name, reads in READS.items()],
+    outputs=["c"],
+)
+
+PROBLEMS: dict[str, ow.Problem] = {
+    problem.kind: problem
+    for problem in (
+        ow.MemoryOrdering(graph=GRAPH, objective="total"),
+        ow.Placement(graph=GRAPH, cluster=CLUSTER, costs=COSTS),
+        ow.BatchedMapping(
+            graph=GRAPH,
+            cluster=CLUSTER,
+            costs=ow.Costs.from_table(
+                {name: {"d": {1: d, 2: 2 * d}, "e": {1: e, 2: 2 * e}} for name, (d, e) in SECONDS.items()}
+            ),
+            batch=2,
+        ),
+        ow.Pipeline(graph=GRAPH, cluster=CLUSTER, costs=COSTS),
+        ow.Slicing(graph=GRAPH, cluster=CLUSTER, costs=COSTS, order=("b", "a", "c")),
+    )
+}
