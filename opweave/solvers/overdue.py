@@ -36,13 +36,15 @@ SHELTERED = (
     "opweave.solvers.compiling",
     "opweave.solvers.interrupts",
     "opweave.solvers.overdue",
+    "opweave.solvers.side_by_side.rounds",
+    "opweave.solvers.side_by_side.team",
 )
 """Modules that are not to be left in the middle; nor is anything that they call."""
 
 SHELTERED_FUNCTIONS = frozenset(
     {
-        ("opweave.solvers.engines.child", "_start"),
-        ("opweave.solvers.engines.child", "_kill"),
+        ("opweave.solvers.engines.child", "start_python"),
+        ("opweave.solvers.engines.child", "kill_group"),
         ("opweave.solvers.run", "_tell"),
     }
 )

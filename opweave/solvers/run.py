@@ -21,6 +21,7 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
 
@@ -112,6 +113,8 @@ class Run:
     """The state of one solve: solvers report to it and ask it whether to go on.
 
     A solver calls :meth:`found` and :meth:`proved` as it goes, so that a time limit, Ctrl-C or a crash loses nothing.
+    With an ``exchange`` the run knows what others find and prove, too; it takes that in whenever it is asked whether
+    to stop.
     """
 
     time_limit: float | None = None
@@ -119,6 +122,7 @@ class Run:
     seed: int = 0
     threads: int = 1
     executor: Executor | None = None
+    exchange: Exchange | None = None
     start: Solution | None = None
     formulation: str | None = None
     extend: Extension | None = None
@@ -237,7 +241,7 @@ class Run:
         """Make the flag say what the clock says now."""
         if self._halt is not None:
             with self._halt_lock:
-                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0)
+                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
         """Lower the time limit to a share of what is left for one stage of a plan.
@@ -254,6 +258,8 @@ class Run:
             return False
         self.candidates.append(Candidate(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
+        if self.exchange is not None:
+            self.exchange.tell(Found(solution, objective))
         self._record(new_best=True)
         if self.on_first is not None and len(self.candidates) == 1:
             self.on_first(solution)
@@ -263,7 +269,27 @@ class Run:
         """Report a lower bound of the optimum and what proved it."""
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_source = bound, source
+            if self.exchange is not None:
+                self.exchange.tell(Proved(bound, source))
             self._record(new_best=False)
+
+    def take_in(self) -> None:
+        """Take in what others have found and proved."""
+        for news in () if self.exchange is None else self.exchange.take():
+            if isinstance(news, Found):
+                self.found(news.solution, news.objective)
+            else:
+                self.proved(news.bound, news.source)
+
+    def turn(self, what: str, number: int) -> int:
+        """The first number from ``number`` on that no lane with the same seed has taken for a round of something."""
+        while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
+            number += 1
+        return number
+
+    def _settled_elsewhere(self) -> bool:
+        """Whether others know enough to end this run."""
+        return self.exchange is not None and (self.exchange.called_off or self.exchange.closed(self.gap))
 
     def enter(self, stage: str) -> None:
         """Name what is being done now, for progress displays."""
@@ -286,8 +312,10 @@ class Run:
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
+        self.take_in()
         self._tell(new_best=False)
-        return self._stop_asked or self.closed() or self.remaining() == 0.0
+        called_off = self.exchange is not None and self.exchange.called_off
+        return self._stop_asked or self.closed() or self.remaining() == 0.0 or called_off
 
     def termination(self) -> Termination:
         """Why the run should stop now: asked to, gap reached, out of time, or simply done."""

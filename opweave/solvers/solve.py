@@ -21,6 +21,7 @@ from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.verdict import judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
@@ -62,9 +63,13 @@ def solve(
     seed
         Seed of everything random, a whole number from 0; the same seed gives the same result.
     threads
-        Threads of an engine.
+        How many cores to use: the threads of an engine; of ``auto`` and the searches, processes of this machine that
+        work in different ways side by side and share what they find and prove. With one thread, the same seed gives
+        the same run.
     executor
-        Where independent sub-problems run; any ``concurrent.futures.Executor``.
+        Where more ways to work on the problem run beside this process, any ``concurrent.futures.Executor``: the pools
+        of the standard library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks
+        that have begun when the solve ends go on for some seconds.
     start
         A valid solution to improve on.
     extend
@@ -158,7 +163,7 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
 def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     try:
         with run.at_work(), Interrupter(run.until_overdue):
-            return solver.run(problem, run)
+            return run_solver(problem, solver, run)
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
         return Outcome(Termination.TIME_LIMIT)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.graph_arrays import IntArray
+from opweave.problems.pipeline import Stages
 from opweave.solvers.linear import SUMMATION
 from opweave.solvers.run import Run
 
@@ -42,6 +43,16 @@ def exact_value(instance: PipelineInstance, plan: Plan) -> float:
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     stages = zip(plan.devices, begins, ends, strict=True)
     return _objective(instance, [math.fsum(instance.seconds[v, position[a] : position[b]]) for v, a, b in stages], plan)
+
+
+def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
+    """A valid solution as points and devices."""
+    place = {position: point for point, position in enumerate(instance.position.tolist())}
+    ends, done = [], 0
+    for stage in stages.stages:
+        done += len(stage.operators)
+        ends.append(place[done])
+    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
 
 
 def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:

@@ -5,6 +5,7 @@ Order arcs of side constraints count as paths without transfers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 import numpy as np
@@ -37,7 +38,12 @@ def run_times(net: Net, which: str) -> FloatArray:
     allowed = np.isfinite(net.seconds)
     none = ~allowed.any(axis=1, keepdims=True)
     times = np.where(allowed, net.seconds, np.nan)
-    pick = {"mean": np.nanmean, "median": np.nanmedian, "worst": np.nanmax, "best": np.nanmin}[which]
+    pick: Callable[..., FloatArray] = {
+        "mean": np.nanmean,
+        "median": np.nanmedian,
+        "worst": np.nanmax,
+        "best": np.nanmin,
+    }[which]
     found: FloatArray = pick(np.where(none, 0.0, times), axis=1) if times.size else np.zeros(len(times))
     return found
 

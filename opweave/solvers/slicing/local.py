@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
 from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.solution import Solution
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
@@ -50,7 +51,10 @@ STALE_ROUNDS = 60
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it."""
+    """The best plan of one instance and the ways to improve it.
+
+    ``caught`` is the last plan that was taken in from another lane.
+    """
 
     problem: Slicing
     instance: SlicingInstance
@@ -58,6 +62,7 @@ class LocalSearch:
     run: Run
     best: Plan | None = None
     nearest: Plan | None = None
+    caught: Solution | None = None
     number: int = 0
 
     def consider(self, plan: Plan) -> bool:
@@ -70,6 +75,12 @@ class LocalSearch:
         self.best = plan
         report(self.instance, plan, self.run)
         return True
+
+    def catch_up(self) -> None:
+        """Take in the best plan of the lanes beside this one."""
+        if self.run.exchange is not None and self.run.best is not self.caught:
+            self.caught = self.run.best
+            self.adopt()
 
     def adopt(self) -> None:
         """Take in what others have reported to the run, as far as it runs in this order."""
@@ -151,7 +162,9 @@ class LocalSearch:
         while (
             starts and (count is None or done < (count if self.best else SEARCH_ROUNDS)) and not self.run.should_stop()
         ):
-            number, done, self.number = self.number, done + 1, self.number + 1
+            self.catch_up()
+            number = self.run.turn("annealing", self.number)
+            done, self.number = done + 1, number + 1
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
