@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.insertion import NoPlanError, no_device
@@ -37,7 +38,7 @@ class Choice:
     """
 
     urgency: FloatArray
-    bias: FloatArray
+    bias: FloatMatrix
     run: float
     best: float
     second: float
@@ -68,7 +69,7 @@ def choose_all(
     net: Net,
     clusters: Clusters,
     urgency: FloatArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     shares: FloatArray,
     halt: IntArray,
     order: IntArray,
@@ -130,7 +131,7 @@ def _score(
     anywhere: bool,
     clock: Clock,
     arrival: FloatArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     run: float,
     v: int,
 ) -> tuple[float, float, int]:
