@@ -296,7 +296,7 @@ def test_every_loop_compiles_from_its_annotations() -> None:
 def test_real_calls_have_the_declared_types(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where every call is to run compiled, arguments of other types are an error."""
     monkeypatch.setenv("OPWEAVE_COMPILE", "always")
-    find = settings(max_examples=3, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    find = settings(max_examples=2, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 
     @find
     @given(problem=SUBJECTS[kind].instances)
@@ -304,9 +304,9 @@ def test_real_calls_have_the_declared_types(kind: str, monkeypatch: pytest.Monke
         for row in ow.solvers(kind):
             if row.available and row.name not in ENGINES_IN_CHILD_PROCESSES and row.proves != "optimum":
                 try:
-                    ow.solve(problem, solver=row.name, time_limit=5.0)
-                except ow.UnsupportedConstraintError:
+                    ow.solve(problem, solver=row.name, time_limit=0.5)
+                except (ow.UnsupportedConstraintError, ow.UnsupportedFeatureError):
                     continue
-        ow.solve(problem, solver="auto", time_limit=5.0)
+        ow.solve(problem, solver="auto", time_limit=0.5)
 
     solve()
