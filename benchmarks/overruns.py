@@ -1,7 +1,8 @@
 """How far every solver runs over its time limit, and whether a plan and a bound come back with it.
 
 Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s, ``--long`` for 20 and
-60 s too; ``--smoke`` takes a few cases by the processor's clock, and fails when one runs over by more than twice what is promised.
+60 s too; ``--smoke`` takes a few cases by the processor's clock, and fails when one runs over by more than twice what
+is promised.
 ``--problem``, ``--solver``, ``--case`` and ``--limit`` choose some; ``--cold`` gives every solve an empty cache of
 compiled loops; ``--copies 2`` solves everything twice at once. Each solve has a process of its own, made by a fork when
 the problem stands, so that what one has loaded or worked out does not help another.
