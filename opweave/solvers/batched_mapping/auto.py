@@ -41,6 +41,13 @@ ENGINE_CELLS = 40
 ENGINE_SHARE = 0.5
 """Of the time: the integer program, which an instance too hard for it would use up."""
 
+COUNTED = {"counts": (40, 0.5), "cp-sat": (24, 0.5)}
+"""Constraint programs, where they are installed: operators x devices up to which each proves many problems or finds the
+best plans, and its share of the time."""
+
+NO_GAP = 1e-8
+"""Relative gap that rounding to ticks may leave: then an engine's end is the end."""
+
 MODULE_SHARE = 0.2
 """Of the time: MILP-SPLIT, where the user's executor solves its modules."""
 
@@ -73,6 +80,10 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     for plan in replicated(problem, instance, search.net, run):
         search.consider(plan)
     best = quick_bounds(instance, search.reach, run)
+    if not never_splits(instance):
+        outcome = _count(search)
+        if outcome is not None:
+            return outcome
     if not run.should_stop():
         with _stage(run, BOUND_SHARE):
             module_bounds(problem, instance, best, run)
@@ -111,6 +122,28 @@ def _whole(search: BatchSearch) -> Outcome:
     begin_again(search)
     split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     return outcome if run.should_stop() or run.closed() else solve_whole(solve_placement, problem, run)
+
+
+def _count(search: BatchSearch) -> Outcome | None:
+    """Give constraint programs their turns, where the problem is small enough; how it ended, if that was the end."""
+    run, instance = search.run, search.instance
+    cells = instance.operators * len(instance.devices)
+    for name, (most, share) in COUNTED.items():
+        solver = find_solver(search.problem, name)
+        known = all(expressible(type(constraint), solver.targets) for constraint in search.problem.constraints)
+        if cells > most or run.should_stop() or not known or solver.missing() is not None:
+            continue
+        search_from(search, rounds=1)
+        if run.should_stop():
+            break
+        with _stage(run, share):
+            outcome = solver.run(search.problem, run)
+        begin_again(search)
+        if outcome.infeasible:
+            return outcome
+        if run.objective is not None and run.bound is not None and run.objective <= run.bound * (1 + NO_GAP):
+            return Outcome(Termination.COMPLETED)
+    return None
 
 
 def _improve(search: BatchSearch, modules: list[Module]) -> None:

@@ -171,14 +171,17 @@ def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> L
 
 def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
     """Report what list schedulers find, and start from the best."""
+    search.run.enter("list schedulers")
+    plans = []
     for rule in rules:
-        search.run.enter("list schedulers")
         try:
-            with search.run.at_work():
-                plan = rule(search.instance, search.net)
+            plans.append(rule(search.instance, search.net))
         except NoPlanError:
             continue
-        report(search.instance, search.net, plan, search.run)
+        report(search.instance, search.net, plans[-1], search.run)
+        if search.run.should_stop():
+            return
+    for plan in plans:  # all are reported by now: the first decoding may have to load its loop
         search.consider_times(plan.start, plan.device)
         if search.run.should_stop():
             return

@@ -5,6 +5,7 @@ Order arcs of side constraints count as paths without transfers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heappop, heappush
 
 import numpy as np
@@ -13,6 +14,15 @@ from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.net import Net
+
+
+PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    "mean": lambda times: np.asarray(np.nanmean(times, axis=1)),
+    "median": lambda times: np.asarray(np.nanmedian(times, axis=1)),
+    "worst": lambda times: np.asarray(np.nanmax(times, axis=1)),
+    "best": lambda times: np.asarray(np.nanmin(times, axis=1)),
+}
+"""What is taken of the run times of an operator, NaN where it may not run. Shape (operators, devices)."""
 
 
 def mean_seconds(net: Net) -> FloatArray:
@@ -37,14 +47,8 @@ def run_times(net: Net, which: str) -> FloatArray:
     allowed = np.isfinite(net.seconds)
     none = ~allowed.any(axis=1, keepdims=True)
     times = np.where(allowed, net.seconds, np.nan)
-    known = np.where(none, 0.0, times)
-    if not known.size:
-        return np.zeros(len(times))
-    if which == "mean":
-        return np.asarray(np.nanmean(known, axis=1))
-    if which == "median":
-        return np.asarray(np.nanmedian(known, axis=1))
-    return np.asarray(np.nanmax(known, axis=1) if which == "worst" else np.nanmin(known, axis=1))
+    found: FloatArray = PICKS[which](np.where(none, 0.0, times)) if times.size else np.zeros(len(times))
+    return found
 
 
 def transfer_times(net: Net, over: str) -> FloatArray:
