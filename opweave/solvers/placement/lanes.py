@@ -6,8 +6,7 @@ from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.placement import Placement, Schedule
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
-from opweave.solvers.placement.bounds.best import Best
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.best import Best, quick_bounds
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
@@ -74,7 +73,7 @@ def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     """A local search that knows what every list scheduler finds, and the run's best."""
     search = _search_of(problem, run)
     if search.instance.operators:
-        Best(run).report(longest(search.net, reach_of(search.net)), "critical path")
+        quick_bounds(search.instance, search.net, Best(run))
     for known in (run.start, run.best):
         if isinstance(known, Schedule):
             search.consider_schedule(known)
