@@ -46,7 +46,7 @@ LARGE = {"placement": (12, 40), "pipeline": (12, 40), "memory_ordering": (14, 40
 
 LARGE_SECONDS = 1.5
 NETWORK_SECONDS = 10.0
-SMOKE_SECONDS = 3.0
+SMOKE_SECONDS = 2.0
 """Time limits of a solve on larger instances, and on networks."""
 
 SOLVERS = {
@@ -213,7 +213,7 @@ def main() -> int:
     smoke: bool = arguments.smoke
     book, began = Book(), time.perf_counter()
     against_a_useless_device(book, smoke=smoke)
-    against_oracles(book, seeds=range(6 if smoke else arguments.seeds), smoke=smoke)
+    against_oracles(book, seeds=range(4 if smoke else arguments.seeds), smoke=smoke)
     against_plans(book, seeds=range(2 if smoke else max(1, arguments.seeds // 5)), smoke=smoke)
     header = ("problem", "solver", "instances", "bounds", "worst (bound - optimum) / optimum", "false")
     show("Bounds under hostile numbers", header, book.rows(), f"{time.perf_counter() - began:.0f} s")

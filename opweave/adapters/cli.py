@@ -176,7 +176,7 @@ def solvers_command(
 def warm_command(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that compile side by side.")] = 2,
 ) -> int:
-    """Compile the solvers' loops in advance, once on a machine; without it they are compiled beside the first solves."""
+    """Compile the solvers' loops in advance, once on a machine; otherwise that happens beside the first solves."""
     from opweave.adapters.progress import counted
     from opweave.adapters.units import readable_seconds
     from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm

@@ -1,7 +1,7 @@
 """Hot loops: plain Python functions on arrays that run compiled as soon as compiled code is there.
 
 A loop is written as a plain function, and works as one. numba can make it some hundred times faster, but needs seconds
-for that, which are nobody's to spend while a solver runs against a time limit. So:
+for that, and a user's time limit must not pay them. So:
 
 * A loop starts out as it is and keeps count of its work. Once it is worth it, compiled code is loaded from the disk,
   which takes milliseconds.
@@ -13,9 +13,9 @@ for that, which are nobody's to spend while a solver runs against a time limit. 
 * Code on disk goes by a fingerprint of everything that it is made of (:mod:`~opweave.solvers.compiling.fingerprint`),
   helpers in other files and constants included, so it is never out of date (:mod:`~opweave.solvers.compiling.store`).
 
-The environment variable ``OPWEAVE_COMPILE`` set to ``never`` keeps all loops plain; set to ``always`` it makes every call
-wait for the compiled version, compiled in this very process if need be. ``OPWEAVE_CACHE_DIR`` names the folder for
-compiled code.
+The environment variable ``OPWEAVE_COMPILE`` set to ``never`` keeps all loops plain; set to ``always`` it makes every
+call wait for the compiled version, compiled in this very process if need be. ``OPWEAVE_CACHE_DIR`` names the folder
+for compiled code.
 """
 
 from __future__ import annotations

@@ -33,6 +33,7 @@ SHELTERED = (
     "multiprocessing",
     "concurrent.futures",
     "opweave.solvers.compiled",
+    "opweave.solvers.compiling",
     "opweave.solvers.interrupts",
     "opweave.solvers.overdue",
     "opweave.solvers.side_by_side.rounds",

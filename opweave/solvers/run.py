@@ -41,8 +41,11 @@ it is interrupted, and when the referee is."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Seconds for an engine to come to an end, at most and at least."""
 
-MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.4
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
 """Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
+LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
+"""What a baseline takes: seconds at least, and in looks of the referee."""
 
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
@@ -52,6 +55,11 @@ WATCH_SECONDS = 0.01
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 """What a value of each type is called in messages."""
+
+
+def clock() -> float:
+    """Seconds on the clock that limits are kept by."""
+    return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +129,7 @@ class Run:
     callback: StopCallback | None = None
     progress: Observer | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=clock)
     stage: str = ""
     candidates: list[Candidate] = field(default_factory=list)
     bound: int | float | None = None
@@ -153,7 +161,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     def remaining(self) -> float | None:
         """Seconds left for the solver, never negative; None without a limit."""
@@ -174,11 +182,12 @@ class Run:
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
 
-        While there is no plan, a baseline has to find one afterwards; that takes about as long as two looks of the
-        referee.
+        While there is no plan, a baseline has to find one afterwards, if there is time for that.
         """
         end = self._allowed(OVERDUE)
-        fallback = 0.0 if self.candidates else min(2.0 * self.reserve, MOST_FOR_BASELINE * end)
+        fallback = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
+        if self.candidates or fallback > MOST_FOR_BASELINE * end:
+            fallback = 0.0
         return end - fallback - self.elapsed()
 
     def patience(self) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import opweave as ow
@@ -76,6 +77,32 @@ def test_engines_find_pipelines_a_millionth_of_the_first_plan(seed: int) -> None
     result = ow.solve(problem, solver="highs")
     assert result.status is (ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL)
     check(problem, result, optimum)
+
+
+@pytest.mark.parametrize("goal", ["bottleneck", "latency"])
+@pytest.mark.parametrize("seed", range(6))
+def test_days_on_a_device_do_not_drown_microseconds_on_it(seed: int, goal: Any) -> None:
+    """One operator of a million seconds on each device, microseconds elsewhere: sums over all operators lose them."""
+    rng = np.random.default_rng(seed)
+    count, devices = int(rng.integers(3, 7)), int(rng.integers(2, 4))
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=int(rng.integers(0, 10))) for i in range(count)],
+        operators=[ow.Operator(id=f"o{i}", inputs=[f"t{i - 1}"] if i else [], outputs=[f"t{i}"]) for i in range(count)],
+    )
+    table = {f"o{i}": {f"d{k}": float(rng.uniform(1e-6, 1e-5)) for k in range(devices)} for i in range(count)}
+    for k in range(devices):
+        i = int(rng.integers(0, count - 1))
+        table[f"o{i}"][f"d{k}"] = 1e6 if k != i % devices else 1e-6
+    cluster = ow.Cluster(
+        devices=[ow.Device(name=f"d{k}") for k in range(devices)],
+        bandwidth=[[1e9] * devices for _ in range(devices)],
+    )
+    problem = ow.Pipeline(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), objective=goal)
+    optimum = best_pipeline(problem)[0]
+    for solver in ("auto", "exact", "greedy", "highs"):
+        result = ow.solve(problem, solver=solver)
+        check(problem, result, optimum)
+        assert result.status is ow.Status.OPTIMAL or solver == "greedy"
 
 
 def test_a_device_that_is_no_help_raises_no_bound() -> None:

@@ -16,6 +16,8 @@ from tests.problems.test_pipeline import four
 from tests.problems.test_slicing import chain
 from tests.solvers.placement.instances import layered_problem
 
+ow.solvers()  # or the first test would count the seconds of importing them all
+
 PATIENCE = 5.0
 """How many times what is promised a test allows: machines that run tests are busy with others."""
 

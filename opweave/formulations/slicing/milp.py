@@ -1,9 +1,9 @@
 """Slicing as a mixed-integer program over cuts: whole rows and channels, halo rows, memory. Exact.
 
 Equation numbers are those of "MemoriaNova", section 3.3. The paper leaves the search to a genetic algorithm; this is
-its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels and
-refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: then plans are
-found, but nothing is proved.
+its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels,
+refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: plans are
+found then, but nothing is proved.
 """
 
 from __future__ import annotations

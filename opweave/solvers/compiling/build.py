@@ -22,11 +22,15 @@ import numba
 from numba.core import bytecode, compiler, compiler_lock, registry, serialize
 from numba.core.codegen import JITCodeLibrary
 
-OPTIONS = {"nogil": True, "no_cfunc_wrapper": True}
+OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Of numba's ``jit``, for loops."""
 
+_jit: Any = numba.njit
+_result: Any = compiler.CompileResult
+_dumps: Any = serialize.dumps
 
-class _HelperCode(JITCodeLibrary):  # type: ignore[misc]
+
+class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
     """Code that is only put into other code: tidied, never turned into machine code."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
@@ -51,11 +55,13 @@ class _LoopCode(_HelperCode):
         JITCodeLibrary._optimize_final_module(self)
 
 
-class _LoopCompiler(compiler.Compiler):  # type: ignore[misc]
+class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
     """numba's own pipeline, with :class:`_LoopCode` as the place for what it makes."""
 
     def __init__(self, typing_context: Any, target: Any, library: Any, *rest: Any) -> None:
-        super().__init__(typing_context, target, _LoopCode(target.codegen(), "loop"), *rest)
+        code: Any = _LoopCode
+        start: Any = super().__init__
+        start(typing_context, target, code(target.codegen(), "loop"), *rest)
 
 
 @contextmanager
@@ -63,7 +69,7 @@ def _lean(codegen: Any) -> Iterator[None]:
     """Have helpers put into :class:`_HelperCode`; they have no address, so nothing is told to them."""
     usual = codegen._library_class
     codegen._library_class = _HelperCode
-    codegen.set_env = lambda name, environment: None
+    codegen.set_env = _ignore
     numbers = bytecode.FunctionIdentity._unique_ids
     bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
     try:
@@ -72,6 +78,10 @@ def _lean(codegen: Any) -> Iterator[None]:
         codegen._library_class = usual
         del codegen.set_env
         bytecode.FunctionIdentity._unique_ids = numbers
+
+
+def _ignore(name: str, environment: object) -> None:
+    pass
 
 
 def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
@@ -84,7 +94,7 @@ def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
     """
     target = registry.cpu_target.target_context
     with compiler_lock.global_compiler_lock:
-        made = numba.njit(pipeline_class=_LoopCompiler, **OPTIONS)(function)
+        made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(function)
         target.refresh()
         with _lean(target.codegen()):
             made.compile(signature)
@@ -102,7 +112,7 @@ def _packed(result: Any) -> bytes:
     symbols = llvmlite.binding.parse_assembly(names).as_bitcode()
     code = library._codegen._tm.emit_object(library._final_module)
     library.serialize_using_object_code = lambda: (library.name, "object", (code, symbols))
-    return bytes(serialize.dumps(result._reduce()))
+    return bytes(_dumps(result._reduce()))
 
 
 def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
@@ -110,8 +120,8 @@ def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
     with compiler_lock.global_compiler_lock:
         target = registry.cpu_target.target_context
         target.refresh()
-        result = compiler.CompileResult._rebuild(target, *pickle.loads(packed))
-        made = numba.njit(**OPTIONS)(function)
+        result = _result._rebuild(target, *pickle.loads(packed))
+        made = _jit(**OPTIONS)(function)
         made.add_overload(result)
         made.disable_compile()
     return made  # type: ignore[no-any-return]

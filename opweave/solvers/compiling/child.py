@@ -8,6 +8,7 @@ when its input ends or its parent has gone, in the middle of a loop if need be: 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import os
 import queue
@@ -28,6 +29,7 @@ RETRY_SECONDS = 0.2
 def main() -> None:
     """Compile what the input names, into the folder that is the first argument, at the niceness that is the second."""
     folder, niceness = Path(sys.argv[1]), int(sys.argv[2])
+    gc.disable()  # a compiler makes millions of small objects that live on, and its process is short
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(os, "nice"):
         os.nice(niceness)

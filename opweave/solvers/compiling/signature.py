@@ -1,7 +1,8 @@
 """The one signature of a loop: the types of its arguments as the compiler knows them, read from the annotations.
 
 ``IntArray`` and its kin stand for one dimension, the names of :mod:`opweave.problems.arrays` for more; arrays are
-contiguous and may be written to. ``int``, ``float`` and ``bool`` are scalars, a ``NamedTuple`` of all these is a record.
+contiguous and may be written to. ``int``, ``float`` and ``bool`` are scalars; a ``NamedTuple`` of all these is a
+record.
 """
 
 from __future__ import annotations

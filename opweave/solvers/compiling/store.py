@@ -58,9 +58,14 @@ def _writable(usual: Path) -> Path:
         with tempfile.TemporaryFile(dir=usual):
             return usual
     private = Path(tempfile.mkdtemp(prefix="opweave-"))
-    owner = os.getpid()
-    atexit.register(lambda: os.getpid() == owner and shutil.rmtree(private, ignore_errors=True))
+    atexit.register(_remove_folder, private, os.getpid())
     return private
+
+
+def _remove_folder(private: Path, owner: int) -> None:
+    """Not from a forked process, which has inherited the folder."""
+    if os.getpid() == owner:
+        shutil.rmtree(private, ignore_errors=True)
 
 
 def find(name: str) -> Path | None:
@@ -98,7 +103,7 @@ def write(folder: Path, name: str, packed: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(_digest(packed) + packed)
-        os.replace(started, folder / name)
+        Path(started).replace(folder / name)
     except BaseException:
         remove(Path(started))
         raise

@@ -21,7 +21,7 @@ from opweave.solvers.compiling.fingerprint import code_size
 START_SECONDS = 2.0
 """What a compiling process takes to start."""
 
-BYTES_PER_SECOND = 5_000.0
+BYTES_PER_SECOND = 3_500.0
 """Bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
 
 POLL_SECONDS = 0.02
@@ -80,7 +80,7 @@ def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
     if not missing:
         return 0.0
     each = [code_size(kernel.plain) / BYTES_PER_SECOND for kernel in missing]
-    return START_SECONDS + max(max(each), sum(each) / min(jobs, len(each)))
+    return START_SECONDS + max(*each, sum(each) / min(jobs, len(each)))
 
 
 def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:

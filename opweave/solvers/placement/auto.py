@@ -7,6 +7,8 @@ local search again.
 
 from __future__ import annotations
 
+from functools import partial
+
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower_unless_short
@@ -20,6 +22,7 @@ from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.head_start import aids_within, brief_aids_within
+from opweave.solvers.placement.heuristics import FIRST, OTHERS
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
@@ -75,14 +78,15 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
     search = empty_search(problem, instance, run)
-    if instance.operators:
-        quick_bounds(instance, search.net, Best(run))
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
+    list_plans(search, FIRST)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
-        list_plans(search)
-        if not run.should_stop():
-            more_list_plans(search)
+        if instance.operators:
+            quick_bounds(instance, search.net, Best(run))
+        for plans in (partial(list_plans, search, OTHERS), partial(more_list_plans, search)):
+            if not run.should_stop():
+                plans()
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)

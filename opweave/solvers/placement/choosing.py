@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.insertion import NoPlanError, no_device
@@ -37,7 +38,7 @@ class Choice:
     """
 
     urgency: FloatArray
-    bias: FloatArray
+    bias: FloatMatrix
     run: float
     best: float
     second: float
@@ -68,7 +69,7 @@ def choose_all(
     net: Net,
     clusters: Clusters,
     urgency: FloatArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     shares: FloatArray,
     halt: IntArray,
     order: IntArray,
@@ -92,6 +93,8 @@ def choose_all(
             value = urgency[v]
             if scored:
                 first, second, _ = _score(net, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
+                if first == np.inf:
+                    return int(v)
                 value += shares[1] * first
                 if shares[2] != 0.0:  # who has one device only must not lose it
                     value = value + shares[2] * second if second < np.inf else -np.inf
@@ -130,7 +133,7 @@ def _score(
     anywhere: bool,
     clock: Clock,
     arrival: FloatArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     run: float,
     v: int,
 ) -> tuple[float, float, int]:

@@ -17,7 +17,12 @@ from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
 from opweave.solvers.run import Outcome, Run
 
-RULES: tuple[Rule, ...] = (one_device, fill, fill_even, heft, cpop, peft, etf, msct, getf)
+FIRST: tuple[Rule, ...] = (one_device, fill, fill_even, heft)
+"""Those that come before everything else, so that there is a plan whatever the time."""
+
+OTHERS: tuple[Rule, ...] = (cpop, peft, etf, msct, getf)
+
+RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
 """Each builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
 
 HEURISTICS: tuple[Callable[[Placement, Run], Outcome], ...] = tuple(partial(solve_by, rule) for rule in RULES)

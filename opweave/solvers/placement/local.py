@@ -9,6 +9,7 @@ the same seed gives the same plan unless the time limit cuts it short.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +24,7 @@ from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.hubs import descend
 from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.lists import no_plan_found
+from opweave.solvers.placement.lists import Rule, no_plan_found
 from opweave.solvers.placement.net import Net, makespan_within, net_of
 from opweave.solvers.placement.schedule import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
@@ -168,9 +169,9 @@ def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> L
     return LocalSearch(problem, instance, net_of(instance, problem), run, nothing, nothing)
 
 
-def list_plans(search: LocalSearch) -> None:
-    """Report what every list scheduler finds, and start from the best."""
-    for rule in RULES:
+def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
+    """Report what list schedulers find, and start from the best."""
+    for rule in rules:
         search.run.enter("list schedulers")
         try:
             with search.run.at_work():

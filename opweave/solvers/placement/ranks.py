@@ -37,15 +37,21 @@ def run_times(net: Net, which: str) -> FloatArray:
     allowed = np.isfinite(net.seconds)
     none = ~allowed.any(axis=1, keepdims=True)
     times = np.where(allowed, net.seconds, np.nan)
-    pick = {"mean": np.nanmean, "median": np.nanmedian, "worst": np.nanmax, "best": np.nanmin}[which]
-    found: FloatArray = pick(np.where(none, 0.0, times), axis=1) if times.size else np.zeros(len(times))
-    return found
+    known = np.where(none, 0.0, times)
+    if not known.size:
+        return np.zeros(len(times))
+    if which == "mean":
+        return np.asarray(np.nanmean(known, axis=1))
+    if which == "median":
+        return np.asarray(np.nanmedian(known, axis=1))
+    return np.asarray(np.nanmax(known, axis=1) if which == "worst" else np.nanmin(known, axis=1))
 
 
 def transfer_times(net: Net, over: str) -> FloatArray:
     """Transfer time of every flow: the mean over all "links", over all "pairs" of devices, or "none"."""
     devices = net.seconds.shape[1]
-    return mean_transfer(net) * {"links": 1.0, "pairs": 1.0 - 1.0 / max(1, devices), "none": 0.0}[over]
+    share = {"links": 1.0, "pairs": 1.0 - 1.0 / max(1, devices), "none": 0.0}[over]
+    return np.asarray(mean_transfer(net) * share)
 
 
 def rank_of(net: Net, seconds: FloatArray, transfer: FloatArray) -> FloatArray:

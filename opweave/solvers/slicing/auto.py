@@ -8,7 +8,7 @@ from __future__ import annotations
 from opweave.formulations.expressions import expressible
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slicing
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
@@ -19,6 +19,9 @@ from opweave.solvers.slicing.rules import TARGETS
 ENGINE = "highs"
 ENGINE_CUTS = 24
 """Problems of up to so many cuts are given to the integer program when nothing else has closed the gap."""
+
+CP_CUTS = 8
+"""Up to so many CP-SAT is the faster engine, where it is installed."""
 
 ENGINE_SECONDS = 20.0
 SEARCH_SHARE, MOST_SLICES = 0.1, 6
@@ -51,16 +54,22 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
         prove(bounding(problem, search.instance), run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
-    small = len(search.instance.names) * (len(search.instance.devices) - 1) <= ENGINE_CUTS
-    if small and not run.should_stop():
+    cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
+    if cuts <= ENGINE_CUTS and not run.should_stop():
         with run.share(1.0, ENGINE_SECONDS):
             try:
-                outcome = find_solver(problem, ENGINE).run(problem, run)
+                outcome = find_solver(problem, _engine(problem, cuts)).run(problem, run)
             except UnsupportedFeatureError:
                 return ended(run)
         if outcome.infeasible:
             return outcome
     return ended(run)
+
+
+def _engine(problem: Slicing, cuts: int) -> str:
+    """The engine that is faster for so many cuts, of those that can run here."""
+    cp_sat = next(row for row in solvers(problem) if row.name == "cp-sat")
+    return "cp-sat" if cuts <= CP_CUTS and cp_sat.available else ENGINE
 
 
 def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
