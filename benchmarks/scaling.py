@@ -54,8 +54,8 @@ INSTANCES = (
         30,
     ),
     Instance(
-        "placement, 40 tasks on 4, delay",
-        lambda: scattered(40, 4, seed=1).model_copy(update={"transfers": "delay"}),
+        "placement, 45 tasks on 4, delay",
+        lambda: scattered(45, 4, seed=4).model_copy(update={"transfers": "delay"}),
         30,
     ),
     Instance("placement, 120 tasks on 4", lambda: scattered(120, 4, seed=2), 20),

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower_unless_short
 from opweave.problems.placement import Placement, Schedule
-from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import Aids, run_engine
-from opweave.solvers.engines.highs import Highs
+from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.best import Best, quick_bounds
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
-from opweave.solvers.placement.local import UNTIMED_ROUNDS, LocalSearch, empty_search, list_plans, search_from
+from opweave.solvers.placement.local import (
+    UNTIMED_ROUNDS,
+    LocalSearch,
+    empty_search,
+    list_plans,
+    more_list_plans,
+    search_from,
+)
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"
-
-SMALL = 60
-"""Operators up to which an engine gets all cores once the others have done their part."""
 
 UNITS_SHARE, SEARCH_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 20.0
 """Of the time that is left: plans of equal units, then local search; seconds where there is no limit."""
@@ -36,15 +36,14 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
     if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)
-    if len(problem.graph.operators) <= SMALL:
-        return bound, Lane(f"{HOME}.lanes:engine", cores=run.threads), search
+    if len(problem.graph.operators) <= PROVABLE and is_whole(_search_of(problem, run)):
+        return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores
     return search, bound, Lane(f"{HOME}.local:solve_local", shift=1)
 
 
 def search(problem: Placement, run: Run) -> Outcome:
     """Plans first: lists, equal units, a round of annealing; then help with the modules, and annealing to the end."""
     search = _with_lists(problem, run)
-    Best(run).report(longest(search.net, reach_of(search.net)), "critical path")
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)
@@ -57,34 +56,35 @@ def search(problem: Placement, run: Run) -> Outcome:
 
 
 def bound(problem: Placement, run: Run) -> Outcome:
-    """Bounds and decomposition while they have something left to try, then annealing."""
+    """Bounds and decomposition while they have something left to try, an engine on small graphs, then annealing."""
     search = _with_lists(problem, run)
+    if search.instance.operators and not run.should_stop():
+        decompose(problem, search.instance, run)
+    if 0 < search.instance.operators <= PROGRAMMED and not run.should_stop():
+        outcome = last_word(search, ENGINE_SHARE)
+        if outcome.infeasible:
+            return outcome
     _decompose(search)
     _anneal(search)
     return _ended(problem, run)
 
 
-def engine(problem: Placement, run: Run) -> Outcome:
-    """A round of annealing and the quick bounds, then an engine on all cores."""
-    search = _with_lists(problem, run)
-    if search.instance.operators and not run.should_stop():
-        search_from(search, rounds=1)
-        quick_bounds(search.instance, search.net, Best(run))
-    if run.should_stop():
-        return _ended(problem, run)
-    if CpSat().missing() is None:
-        return CpSat().run(problem, run, Intervals, Aids())
-    return run_engine(problem, run, Highs())
-
-
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     """A local search that knows what every list scheduler finds, and the run's best."""
-    search = empty_search(problem, lower_unless_short(problem), run)
+    search = _search_of(problem, run)
+    if search.instance.operators:
+        quick_bounds(search.instance, search.net, Best(run))
     for known in (run.start, run.best):
         if isinstance(known, Schedule):
             search.consider_schedule(known)
     list_plans(search)
+    if not run.should_stop():
+        more_list_plans(search)
     return search
+
+
+def _search_of(problem: Placement, run: Run) -> LocalSearch:
+    return empty_search(problem, lower_unless_short(problem), run)
 
 
 def _decompose(search: LocalSearch) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import opweave as ow
 
-from .ways import chain, fake_solver, named
+from .ways import chain, fake_solver, named, together
 
 
 def alive(pid: int) -> bool:
@@ -42,15 +42,15 @@ def pid_in(path: Path, seconds: float = 15.0) -> int:
 def test_lanes_close_the_gap_together(lanes):
     with fake_solver(*lanes):
         result = ow.solve(chain(), solver="fake", threads=len(lanes), time_limit=20)
-    assert result.status is ow.Status.OPTIMAL
-    assert result.bound_source == "a lane that only bounds"
+    assert together(result)
     assert result.timings.solve < 15
 
 
 def test_without_others_the_first_lane_is_alone():
     with fake_solver("finds", "proves"):
         result = ow.solve(chain(), solver="fake", time_limit=0.3)
-    assert (result.objective, result.bound) == (8, None)
+    assert result.objective == 8
+    assert not together(result)
 
 
 def test_progress_and_callback_see_what_all_lanes_know():
@@ -74,16 +74,16 @@ def test_a_lane_that_refutes_ends_all():
 
 
 def test_a_lane_with_a_bug_costs_nothing_but_itself(caplog):
-    with fake_solver("finds", "fails", "proves"):
-        result = ow.solve(chain(), solver="fake", threads=3, time_limit=20)
-    assert result.status is ow.Status.OPTIMAL
+    with fake_solver("finds", "fails"):
+        result = ow.solve(chain(), solver="fake", threads=2, time_limit=4)
+    assert result.objective == 8
     assert "a lane with a bug" in caplog.text
 
 
 def test_a_killed_process_is_started_again(tmp_path):
     with fake_solver("finds", "dies_once"):
         result = ow.solve(named(chain(), str(tmp_path / "marker")), solver="fake", threads=2, time_limit=30)
-    assert result.status is ow.Status.OPTIMAL
+    assert together(result)
     assert (tmp_path / "marker").exists()
 
 
@@ -116,7 +116,7 @@ def test_a_lane_that_hangs_is_gone_when_the_time_is_up(tmp_path):
 
 SCRIPT = """
 import sys, opweave as ow
-from tests.solvers.side_by_side.ways import chain, fake_solver, named
+from tests.solvers.side_by_side.ways import chain, fake_solver, named, together
 with fake_solver("finds", "hangs"):
     result = ow.solve(named(chain(), sys.argv[1]), solver="fake", threads=2, time_limit=60)
 print(result.termination.value, result.objective)

@@ -54,6 +54,14 @@ def fake_solver(*names: str, cores: int = 1, kind: str = "memory_ordering"):
         del _SOLVERS[kind, "fake"]
 
 
+BOUNDING = "a lane that only bounds"
+
+
+def together(result) -> bool:
+    """Whether one lane found the order and another proved it, before the time was up."""
+    return result.status is ow.Status.OPTIMAL and result.bound_source == BOUNDING
+
+
 def wait_until_stopped(run, seconds=20.0):
     end = time.monotonic() + seconds
     while not run.should_stop() and time.monotonic() < end:
@@ -69,7 +77,7 @@ def finds(problem, run):
 
 def proves(problem, run):
     """Knows the bound, finds nothing."""
-    run.proved(8, "a lane that only bounds")
+    run.proved(8, BOUNDING)
     return wait_until_stopped(run)
 
 
