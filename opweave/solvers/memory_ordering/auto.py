@@ -21,21 +21,21 @@ from opweave.solvers.memory_ordering.exact import (
 )
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.net import net_of
-from opweave.solvers.memory_ordering.totals import improve_total, report_greedy_totals, total_bound
+from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
 """Largest search without a time limit, in states times operators: seconds, then order and bound are returned."""
 
-BOUND_SHARE = 0.15
+BOUND_SHARE = 0.35
 """For the total: most of the time left that may go into the bound before local search begins."""
 
 FIRST_SHARE, FIRST_SECONDS = 0.15, 5.0
 """Of a first search before the engine: of the time left, and without a limit."""
 
-QUICK_STATES = 20_000
-"""Of a first search for the total, which settles narrow graphs."""
+QUICK_STATES, QUICK_KICKS = 3_000, 20
+"""Of a first search for the total, which settles narrow graphs, and of local search before it."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -82,7 +82,7 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
     engine = engine_for(problem, instance)
     if not _over(run):
         with run.share(FIRST_SHARE if engine else 1.0):
-            improve_total(problem, instance, run, starts)
+            improve_total(problem, instance, run, starts, QUICK_KICKS if engine else KICKS)
     if engine is not None and not _over(run):
         with run.share(FIRST_SHARE):
             search_states(problem, run, QUICK_STATES)
