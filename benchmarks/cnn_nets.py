@@ -123,10 +123,15 @@ def vgg16() -> Net:
 
 
 def resnet50() -> Net:
-    """He et al., 224 x 224, version 1: the stride is in the first convolution of a block."""
-    net = Net("ResNet50", 224)
+    """He et al., 50 layers."""
+    return resnet((3, 4, 6, 3))
+
+
+def resnet(depths: tuple[int, int, int, int]) -> Net:
+    """He et al., 224 x 224, version 1, by blocks of each stage: the stride is in a block's first convolution."""
+    net = Net(f"ResNet{3 * sum(depths) + 2}", 224)
     x = net.pool(net.conv("image", 64, 7, 2, padding=3), 3, 2, 1)
-    for stage, (channels, depth) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+    for stage, (channels, depth) in enumerate(zip((64, 128, 256, 512), depths, strict=True)):
         for block in range(depth):
             stride = 2 if stage and not block else 1
             inner = net.conv(net.conv(x, channels, 1, stride), channels, 3)

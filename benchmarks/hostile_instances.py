@@ -73,7 +73,7 @@ class _Hostile:
             made.append([f"t{v}"])
             tensors.append(ow.Tensor(id=f"t{v}", bytes=self.size(most)))
             for w in range(v + 1, operators):
-                if self.rng.random() < 0.5:
+                if self.rng.random() < min(0.5, 3.0 / operators):
                     read[w].append(f"t{v}")
         parameters = [ow.Parameter(id=f"w{v}", bytes=self.size(most)) for v in range(operators)]
         return ow.OpGraph(
@@ -101,10 +101,10 @@ class _Hostile:
         ]
 
 
-def hostile_placement(seed: int, most_operators: int = 5) -> ow.Placement:
-    """Up to five operators on two or three devices."""
+def hostile_placement(seed: int, *, least_operators: int = 2, most_operators: int = 5) -> ow.Placement:
+    """A few operators on two or three devices."""
     draw = _Hostile(seed)
-    operators, devices = int(draw.rng.integers(2, most_operators + 1)), int(draw.rng.integers(2, 4))
+    operators, devices = int(draw.rng.integers(least_operators, most_operators + 1)), int(draw.rng.integers(2, 4))
     graph, speeds = draw.graph(operators), draw.speeds(devices)
     table = {f"o{v}": {f"d{k}": draw.seconds(speeds[k]) for k in range(devices)} for v in range(operators)}
     cluster = draw.cluster(devices, memory=draw.room(graph, devices) if draw.rng.random() < 0.4 else None)
@@ -129,10 +129,10 @@ def hostile_batched_mapping(seed: int) -> ow.BatchedMapping:
     )
 
 
-def hostile_pipeline(seed: int) -> ow.Pipeline:
-    """Up to six operators on two to four devices, every objective."""
+def hostile_pipeline(seed: int, *, least_operators: int = 2, most_operators: int = 6) -> ow.Pipeline:
+    """A few operators on two to four devices, every objective."""
     draw = _Hostile(seed)
-    operators, devices = int(draw.rng.integers(2, 7)), int(draw.rng.integers(2, 5))
+    operators, devices = int(draw.rng.integers(least_operators, most_operators + 1)), int(draw.rng.integers(2, 5))
     graph, speeds = draw.graph(operators, outputs=False), draw.speeds(devices)
     table = {f"o{v}": {f"d{k}": draw.seconds(speeds[k]) for k in range(devices)} for v in range(operators)}
     wishes: dict[str, Any] = {
@@ -144,10 +144,10 @@ def hostile_pipeline(seed: int) -> ow.Pipeline:
     return ow.Pipeline(graph=graph, cluster=draw.cluster(devices), costs=ow.Costs.from_table(table), **wishes)
 
 
-def hostile_ordering(seed: int) -> ow.MemoryOrdering:
-    """Up to seven operators, bytes up to 2**52 in a sum of at most 2**53."""
+def hostile_ordering(seed: int, *, least_operators: int = 2, most_operators: int = 7) -> ow.MemoryOrdering:
+    """A few operators, peak or total, bytes of all sizes."""
     draw = _Hostile(seed)
-    operators = int(draw.rng.integers(2, 8))
+    operators = int(draw.rng.integers(least_operators, most_operators + 1))
     goal: Any = draw.pick("peak", "peak", "total")
     inner: Any = draw.pick("none", "first")
     return ow.MemoryOrdering(graph=draw.graph(operators, 2**48), objective=goal, in_place=inner)

@@ -71,6 +71,7 @@ from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
 from opweave.problems.slicing import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Evaluation, Solution, Violation
+from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
@@ -140,6 +141,7 @@ __all__ = [
     "UnsupportedFeatureError",
     "Verification",
     "Violation",
+    "Warmed",
     "__version__",
     "calibrate",
     "clusters",
@@ -167,6 +169,7 @@ __all__ = [
     "trace_training",
     "verify",
     "vllm_partition",
+    "warm",
 ]
 
 

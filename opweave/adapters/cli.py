@@ -1,4 +1,4 @@
-"""The command line: ``opweave solve | plan | check | verify | solvers | demo``."""
+"""The command line: ``opweave solve | plan | check | verify | solvers | warm | demo``."""
 
 from __future__ import annotations
 
@@ -169,6 +169,29 @@ def solvers_command(
     kind = None if problem is None else view_for(problem).problem_type.kind
     _stdout().print(solvers_table(solvers(kind)))
     return VERIFIED
+
+
+@app.command("warm")
+@polite
+def warm_command(
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that compile side by side.")] = 2,
+) -> int:
+    """Compile the solvers' loops in advance, once on a machine; otherwise that happens beside the first solves."""
+    from opweave.adapters.progress import counted
+    from opweave.adapters.units import readable_seconds
+    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm
+
+    console, missing = _stdout(), missing_kernels()
+    if missing:
+        seconds = readable_seconds(expected_seconds(missing, jobs))
+        console.print(f"{len(missing)} loops to compile, about {seconds} on {jobs} idle cores", highlight=False)
+    with counted(Console(stderr=True), "compiling loops") as observer:
+        found = warm(jobs, observer)
+    told = f"{len(found.compiled)} loops compiled in {readable_seconds(found.seconds)}, {found.ready} were ready"
+    console.print(plain(f"{told}: {found.folder}"), markup=False, highlight=False)
+    for name in found.failed:
+        console.print(plain(f"not compiled, runs slowly: {name}"), markup=False, highlight=False)
+    return NOTHING_FOUND if found.failed else VERIFIED
 
 
 @app.command("demo")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -41,6 +41,24 @@ def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer 
     line = _Line(unit, label)
     with Live(console=console, get_renderable=line.render, refresh_per_second=REFRESHES_PER_SECOND, transient=True):
         yield line.observe
+
+
+@contextmanager
+def counted(console: Console, label: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a bar while the body runs, where the console is a terminal.
+
+    Yields
+    ------
+    Callable[[int, int], None]
+        To be told how many are done, and of how many.
+    """
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bars
+
+    columns = (TextColumn(label), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bars(*columns, console=console, transient=True, disable=not console.is_terminal) as bars:
+        task = bars.add_task(label, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
 
 
 class _Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any
 
@@ -92,6 +92,16 @@ class Rows:
         self._coefficients.append(terms.values())
         self._uppers.append(upper)
         self._equal.append(equal)
+
+    def each(self) -> Iterator[tuple[dict[int, float], float, bool]]:
+        """Every row: its terms, its upper side, and whether that is the lower side, too."""
+        columns = list(chain.from_iterable(self._columns))
+        coefficients = list(chain.from_iterable(self._coefficients))
+        begin = 0
+        for length, upper, equal in zip(self._lengths, self._uppers, self._equal, strict=True):
+            end = begin + length
+            yield dict(zip(columns[begin:end], coefficients[begin:end], strict=True)), upper, equal
+            begin = end
 
     def add_to(
         self,

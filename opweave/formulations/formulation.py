@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
+from opweave.formulations.horizon import Waits, built_of, waits_of
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -48,6 +49,8 @@ class Circumstances:
         Caps on the size of the model.
     keep_going
         Asked now and then while a model is written; False stops it.
+    waits
+        Seconds by which added rows may make schedules longer than they otherwise would have to be.
     """
 
     floor: int | float | None = None
@@ -55,6 +58,7 @@ class Circumstances:
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS
     keep_going: Callable[[], bool] = lambda: True
+    waits: float = 0.0
 
 
 class Formulation(ABC, Generic[ProblemT, SolutionT]):
@@ -84,10 +88,11 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     targets: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
-    restricts: ClassVar[bool] = False
+    restricts: bool = False
 
     def __init__(self, circumstances: Circumstances = Circumstances()) -> None:
         self.circumstances = circumstances
+        self._built: Collection[int] = ()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> ConcreteModel:
@@ -140,6 +145,14 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Add the rows left out of ``build`` that the current values break, each once; returns how many they break."""
         return 0
 
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        """Columns of times that have a horizon, or names of components of them; and seconds of their unit."""
+        return (), 1.0
+
+    def waits(self, model: Any) -> Waits | None:
+        """How much longer added rows may make schedules; None where none of them is about times."""
+        return waits_of(model, self._built, *self.times(model))
+
     def check_time(self) -> None:
         """Stop writing when the circumstances say so.
 
@@ -159,6 +172,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             When none of ``targets`` understands one of them.
         """
+        self._built = built_of(model)
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.targets):
                 raise UnsupportedConstraintError(

@@ -1,22 +1,39 @@
-"""Hot loops: plain Python functions on arrays that numba compiles when the work is worth it.
+"""Hot loops: plain Python functions on arrays that run compiled as soon as compiled code is there.
 
-Compiling takes seconds the first time on a machine and is cached on disk afterwards. So each loop starts out as it is,
-keeps count of its work, and is compiled (or loaded from the cache) once that pays; both versions give the same result.
-The first compilation is announced in the log. The environment variable ``OPWEAVE_COMPILE`` set to ``always`` or
-``never`` overrides the choice.
+A loop is written as a plain function, and works as one. numba can make it some hundred times faster, but needs seconds
+for that, and a user's time limit must not pay them. So:
+
+* A loop starts out as it is and keeps count of its work. Once it is worth it, compiled code is loaded from the disk,
+  which takes milliseconds.
+* What is not on disk is compiled by another process beside the work (:mod:`~opweave.solvers.compiling.child`). The
+  work goes on with the plain version; each call of :meth:`Kernel.sized` looks whether the compiled one has come, and
+  takes it over. Both versions give the same result.
+* Every loop has one signature, which its annotations tell (:mod:`~opweave.solvers.compiling.signature`), so all of them
+  can be compiled in advance, which ``opweave warm`` does.
+* Code on disk goes by a fingerprint of everything that it is made of (:mod:`~opweave.solvers.compiling.fingerprint`),
+  helpers in other files and constants included, so it is never out of date (:mod:`~opweave.solvers.compiling.store`).
+
+The environment variable ``OPWEAVE_COMPILE`` set to ``never`` keeps all loops plain; set to ``always`` it makes every
+call wait for the compiled version, compiled in this very process if need be. ``OPWEAVE_CACHE_DIR`` names the folder
+for compiled code.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import pickle
+import threading
+import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Generic, ParamSpec, TypeVar, cast
+from functools import cached_property
+from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-import numba
 from numba.extending import register_jitable
+
+from opweave.solvers.compiling import store
+from opweave.solvers.compiling.beside import BESIDE
+from opweave.solvers.compiling.fingerprint import fingerprint
+from opweave.solvers.compiling.signature import signature_of
 
 logger = logging.getLogger("opweave")
 
@@ -24,10 +41,13 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 WORTH_LOADING = 100_000
-"""Elementary steps (about 0.5 microseconds each in Python) from which on a cached compilation is loaded."""
+"""Elementary steps (about 0.5 microseconds each in Python) from which on compiled code is loaded."""
 
-WORTH_COMPILING = 4_000_000
-"""Elementary steps from which on a loop is compiled that is not in the cache."""
+WORTH_COMPILING = 1_000_000
+"""Elementary steps from which on a loop is compiled that is not on disk."""
+
+LOOK_SECONDS = 0.02
+"""How often a loop looks whether its compiled version has come."""
 
 
 class Kernel(Generic[Arguments, Value]):
@@ -36,7 +56,7 @@ class Kernel(Generic[Arguments, Value]):
     Examples
     --------
     >>> @kernel
-    ... def twice(x):
+    ... def twice(x: int) -> int:
     ...     return 2 * x
     >>> twice.sized(10)(21)
     42
@@ -46,63 +66,114 @@ class Kernel(Generic[Arguments, Value]):
         self.plain = function
         self.__doc__ = function.__doc__
         self._worked = 0
-        self._use_compiled = False
-        self._dispatcher: Callable[Arguments, Value] | None = None
-        self._cached: bool | None = None
+        self._loaded: Callable[Arguments, Value] | None = None
+        self._hopeless = False
+        self._looked = 0.0
+        self._lock = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Where the loop stands, as ``module:function``."""
+        return f"{self.plain.__module__}:{self.plain.__qualname__}"
+
+    @cached_property
+    def signature(self) -> tuple[Any, ...]:
+        """The types of the arguments, as numba knows them."""
+        return signature_of(self.plain)
+
+    @cached_property
+    def file_name(self) -> str:
+        """Of the compiled code; another one whenever that would be different code."""
+        return f"{self.plain.__module__}.{self.plain.__qualname__}-{fingerprint(self.plain, self.signature)}.loop"
 
     def sized(self, work: int) -> Callable[Arguments, Value]:
         """The version to call next, for about ``work`` elementary steps."""
         choice = os.environ.get("OPWEAVE_COMPILE", "auto")
         if choice == "never":
             return self.plain
-        if choice == "always" or self._use_compiled:
+        if self._loaded is not None:
+            return self._loaded
+        if choice == "always":
             return self.compiled
         self._worked += work
-        if self._worked > WORTH_COMPILING or (self._worked > WORTH_LOADING and self._is_cached()):
-            self._use_compiled = True
-            return self.compiled
-        return self.plain
+        if self._worked > WORTH_LOADING and not self._hopeless:
+            self._look()
+        return self._loaded or self.plain
+
+    def is_fast(self, work: int) -> bool:
+        """Whether a call for about ``work`` steps will run compiled, or is small enough not to mind.
+
+        A caller that gets no for an answer may take another way, or a smaller part of the work; the question sees to it
+        that the loop is compiled, if it is worth it.
+        """
+        return self.sized(work) is not self.plain or work <= WORTH_LOADING
 
     @property
     def compiled(self) -> Callable[Arguments, Value]:
-        """The compiled version; compiling or loading happens at its first call."""
-        if self._dispatcher is None:
-            if not self._is_cached():
+        """The compiled version; what is not on disk is compiled here and now."""
+        from opweave.solvers.compiling.build import build
+
+        with self._lock:
+            if self._loaded is None:
+                self._load()
+            if self._loaded is None:
                 logger.info("compiling %s: some seconds, once; later runs load it", self.plain.__name__)
-            self._dispatcher = cast(Callable[Arguments, Value], numba.njit(cache=True, nogil=True)(self.plain))
-        return self._dispatcher
+                packed = build(self.plain, self.signature)
+                try:
+                    store.write(store.writable_folder(), self.file_name, packed)
+                except OSError as error:
+                    logger.info("compiled code cannot be kept: %s", error)
+                self._take(packed)
+        return cast(Callable[Arguments, Value], self._loaded)
 
-    def _is_cached(self) -> bool:
-        """Whether an earlier run left a usable compilation on disk; what it cannot use is removed.
+    def _look(self) -> None:
+        """Load the compiled version if it has come, or else have it compiled if it is worth it."""
+        now = time.perf_counter()
+        if now - self._looked < LOOK_SECONDS:
+            return
+        with self._lock:
+            self._looked = now
+            if self._loaded is None:
+                self._load()
+            if self._loaded is None and self._worked > WORTH_COMPILING:
+                self._hopeless = not BESIDE.ask(self.name, self.file_name)
 
-        numba reads the index of its cache before it compares versions, and fails when a class that the index names has
-        been renamed since, as an upgrade in place may do.
-        """
-        if self._cached is None:
-            cache = numba.njit(cache=True, nogil=True)(self.plain).stats.cache_path
-            indices = [] if cache is None else Path(cache).glob(f"*.{self.plain.__name__}-*.nbi")
-            readable = [_readable_or_removed(index) for index in indices]  # all of them, so that all stale ones go
-            self._cached = any(readable)
-        return self._cached
+    def _load(self) -> None:
+        path = store.find(self.file_name)
+        packed = None if path is None else store.read(path)
+        if packed is None or path is None:
+            return
+        try:
+            self._take(packed)
+        except Exception as error:  # whatever numba may say to code that it does not understand
+            logger.info("compiled code of %s is not understood and removed: %s", self.name, error)
+            store.remove(path)
 
+    def _take(self, packed: bytes) -> None:
+        from opweave.solvers.compiling.build import load
 
-def _readable_or_removed(index: Path) -> bool:
-    """Whether numba will be able to read an index file; one that it cannot read is deleted."""
-    try:
-        with index.open("rb") as file:
-            pickle.load(file)
-            pickle.loads(file.read())
-    except Exception:  # whatever reading a stale pickle may raise
-        index.unlink(missing_ok=True)
-        return False
-    return True
+        self._loaded = self._guarded(cast(Callable[Arguments, Value], load(self.plain, packed)))
+
+    def _guarded(self, fast: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
+        """The compiled version, which leaves arguments that it was not compiled for to the plain one."""
+
+        def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Value:
+            try:
+                return fast(*arguments, **named)
+            except TypeError as error:
+                if "No matching definition" not in str(error) or os.environ.get("OPWEAVE_COMPILE") == "always":
+                    raise
+                logger.warning("%s got arguments that it is not compiled for", self.name)
+                return self.plain(*arguments, **named)
+
+        return call
 
 
 def kernel(function: Callable[Arguments, Value]) -> Kernel[Arguments, Value]:
-    """Decorator: make a function on arrays a :class:`Kernel`."""
+    """Decorator: make a function on arrays, every argument annotated, a :class:`Kernel`."""
     return Kernel(function)
 
 
 def inlined(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
     """Decorator: a helper that kernels of either kind may call."""
-    return register_jitable(function)
+    return register_jitable(no_cfunc_wrapper=True)(function)

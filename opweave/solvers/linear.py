@@ -10,9 +10,10 @@ How a lower bound stays one in floating point, here and wherever opweave proves 
 * **Programs without a point.** Prices of rows prove that too: with a cost of 0 they show that the cost is above 0.
 * **Whole numbers.** A tree (:mod:`opweave.solvers.tree`) whose leaves are each proved like that; its bound is the least
   of theirs. The tree bound of an engine is never used for this, as it depends on all tolerances at every node.
-* **The program's own coefficients** are rounded, too. Times enter rows as sums of seconds divided by a unit, all of one
-  sign, so each is off by a share of its own; rows are homogeneous in time, hence a point of the exact program times
-  that share is one of the rounded program, and the bound is off by no more than the share.
+* **The program's own coefficients** are rounded, too: seconds by a unit, bytes by a rate. The allowance of
+  :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
+  Heads and tails, long sums of seconds, are off by a share (below); where they enter, rows are homogeneous in time, so
+  a point of the exact program times that share is one of the rounded program, and the bound is off by the share.
 * **Sums of seconds** (critical paths, work at prices, one after the other along a chain) have terms of one sign:
   n of them added in any order are off by a share of n * 2**-53. :data:`SUMMATION` is more than that for every graph
   that fits into memory, and is taken off where bounds are reported. Differences of large sums have no such property: a
@@ -175,8 +176,8 @@ def proved_value(
 
     For every such x, cost x = p A x + (cost - p A) x. The first part is at least p low (p high where a price is
     negative; prices of sides that are endless count as 0), the second the least over the finite box. Both are sums of
-    products; every reduced cost, a sum of n products, is off by n + 2 roundings of its terms' sizes at most, and that
-    is taken off at the farthest point of the box.
+    products; every reduced cost, a sum of n products, is off by n + 2 roundings of its terms' sizes at most. Twice
+    n + 4 of them are taken off at the farthest point of the box.
 
     Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical
     Programming 99, 2004); Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1, for sums of products.

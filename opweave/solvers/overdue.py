@@ -33,14 +33,18 @@ SHELTERED = (
     "multiprocessing",
     "concurrent.futures",
     "opweave.solvers.compiled",
+    "opweave.solvers.compiling",
+    "opweave.solvers.interrupts",
     "opweave.solvers.overdue",
+    "opweave.solvers.side_by_side.rounds",
+    "opweave.solvers.side_by_side.team",
 )
 """Modules that are not to be left in the middle; nor is anything that they call."""
 
 SHELTERED_FUNCTIONS = frozenset(
     {
-        ("opweave.solvers.engines.child", "_start"),
-        ("opweave.solvers.engines.child", "_kill"),
+        ("opweave.solvers.engines.child", "start_python"),
+        ("opweave.solvers.engines.child", "kill_group"),
         ("opweave.solvers.run", "_tell"),
     }
 )
@@ -65,6 +69,7 @@ class Interrupter(threading.Thread):
         self._thread = threading.get_ident()
         self._base: FrameType | None = None
         self._done = threading.Event()
+        self._hook: Callable[[sys.UnraisableHookArgs], object] | None = None
 
     def __enter__(self) -> None:
         self._base = sys._getframe(1)
@@ -78,15 +83,24 @@ class Interrupter(threading.Thread):
                 self.join()
                 _raise_in(self._thread, None)
                 self._base = None
+                if self._hook is not None:
+                    sys.unraisablehook = self._hook
             except OverdueError:
                 continue
             return
+
+    def _quietly(self, caught: sys.UnraisableHookArgs) -> None:
+        """Say nothing where a finaliser has swallowed the exception; it is raised again."""
+        if caught.exc_type is not OverdueError and self._hook is not None:
+            self._hook(caught)
 
     def run(self) -> None:
         """Wait for the time; then wait for a moment in which the thread may be interrupted."""
         while not self._done.wait(LOOK_SECONDS):
             left = self._seconds_left()
             if left <= 0.0 and _interruptible(sys._current_frames().get(self._thread), self._base):
+                if self._hook is None:
+                    self._hook, sys.unraisablehook = sys.unraisablehook, self._quietly
                 _raise_in(self._thread, OverdueError)
                 self._done.wait(AGAIN_SECONDS)
 

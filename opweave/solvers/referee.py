@@ -9,8 +9,17 @@ from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
 from opweave.solvers.run import LEAST_RESERVE, Run
 
-SECONDS_PER_OPERATOR = 60e-6
-"""What a referee takes, about: 10 to 90 microseconds on a core of 2024, by problem."""
+SECONDS_PER_OPERATOR = {
+    "memory_ordering": 15e-6,
+    "placement": 50e-6,
+    "batched_mapping": 60e-6,
+    "pipeline": 20e-6,
+    "slicing": 100e-6,
+}
+"""What a referee takes, about, on a core of 2024."""
+
+UNKNOWN_SECONDS = 60e-6
+"""The same for other problems."""
 
 WORTH_MEASURING = 0.1
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
@@ -29,7 +38,7 @@ class Referee:
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
-        expected = SECONDS_PER_OPERATOR * len(problem.graph.operators)
+        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
         run.reserve = max(LEAST_RESERVE, expected)
         left = run.remaining()
         if left is not None and WORTH_MEASURING < expected < MEASURED_SHARE * left:

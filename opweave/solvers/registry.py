@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from opweave.problems.errors import (
 from opweave.problems.problem import Problem
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
@@ -86,6 +87,8 @@ class Solver:
         Returns the command that would install what is missing, or None when the solver can run.
     version
         Returns the version of the engine, if it is one.
+    lanes
+        What runs side by side when more than one core or an executor may be used; None for solvers that run alone.
     """
 
     name: str
@@ -99,6 +102,7 @@ class Solver:
     options: frozenset[str] = frozenset()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
+    lanes: Lanes | None = None
 
     def info(self) -> SolverInfo:
         """The public row."""
@@ -126,10 +130,27 @@ def register(solver: Solver) -> Solver:
     return solver
 
 
-def _load() -> None:
+def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
+    """Let a registered solver use more than one core, and an executor.
+
+    Parameters
+    ----------
+    problem, name
+        The problem's kind and the solver.
+    lanes
+        What runs side by side in place of the solver alone.
+    """
+    solver = _SOLVERS[problem, name]
+    features = solver.features | {Feature.THREADS, Feature.EXECUTOR}
+    register(replace(solver, features=features, lanes=lanes))
+
+
+def _load(kind: str | None = None) -> None:
+    """Import the solvers of one kind of problem, or of all: each takes a while."""
+    home = f"opweave.solvers.{kind}"
     with WholeImports():
-        for home in _HOMES:
-            importlib.import_module(home)
+        for each in [home] if home in _HOMES else _HOMES:
+            importlib.import_module(each)
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
@@ -160,7 +181,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     SolverNotAvailableError
         When it cannot run here; the message has the command that installs it.
     """
-    _load()
+    _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)

@@ -21,6 +21,7 @@ from opweave.problems.graph_arrays import IntArray
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
 
@@ -40,6 +41,12 @@ it is interrupted, and when the referee is."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Seconds for an engine to come to an end, at most and at least."""
 
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
+"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
+LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
+"""What a baseline takes: seconds at least, and in looks of the referee."""
+
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
 
@@ -48,6 +55,11 @@ WATCH_SECONDS = 0.01
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 """What a value of each type is called in messages."""
+
+
+def clock() -> float:
+    """Seconds on the clock that limits are kept by."""
+    return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +113,8 @@ class Run:
     """The state of one solve: solvers report to it and ask it whether to go on.
 
     A solver calls :meth:`found` and :meth:`proved` as it goes, so that a time limit, Ctrl-C or a crash loses nothing.
+    With an ``exchange`` the run knows what others find and prove, too; it takes that in whenever it is asked whether
+    to stop.
     """
 
     time_limit: float | None = None
@@ -108,13 +122,14 @@ class Run:
     seed: int = 0
     threads: int = 1
     executor: Executor | None = None
+    exchange: Exchange | None = None
     start: Solution | None = None
     formulation: str | None = None
     extend: Extension | None = None
     callback: StopCallback | None = None
     progress: Observer | None = None
     options: Mapping[str, OptionValue] = field(default_factory=dict)
-    began: float = field(default_factory=time.perf_counter)
+    began: float = field(default_factory=clock)
     stage: str = ""
     candidates: list[Candidate] = field(default_factory=list)
     bound: int | float | None = None
@@ -146,7 +161,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
-        return time.perf_counter() - self.began
+        return clock() - self.began
 
     def remaining(self) -> float | None:
         """Seconds left for the solver, never negative; None without a limit."""
@@ -157,7 +172,8 @@ class Run:
     def _allowed(self, share: float) -> float:
         """Seconds of the run at which a share of what is allowed beyond the limit is used up, less the reserve."""
         whole = math.inf if self._whole is None else self._whole
-        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.reserve
+        reserve = min(self.reserve, MOST_RESERVED * (whole + ALLOWED_SECONDS))
+        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - reserve
 
     def _last_call(self) -> float:
         """When the solver has to stop so that the referee ends in time, in seconds of the run."""
@@ -166,11 +182,13 @@ class Run:
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
 
-        While there is no plan, a baseline has to find one afterwards; that takes about as long as two looks of the
-        referee.
+        While there is no plan, a baseline has to find one afterwards, if there is time for that.
         """
-        fallback = 0.0 if self.candidates else 2.0 * self.reserve
-        return self._allowed(OVERDUE) - fallback - self.elapsed()
+        end = self._allowed(OVERDUE)
+        fallback = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
+        if self.candidates or fallback > MOST_FOR_BASELINE * end:
+            fallback = 0.0
+        return end - fallback - self.elapsed()
 
     def patience(self) -> float:
         """Seconds for something that was asked to stop, or whose own time limit is over, to come to an end."""
@@ -182,7 +200,8 @@ class Run:
 
     def until_late(self) -> float:
         """Seconds until the result has to be there; inf without a limit."""
-        return self._allowed(LATE) + self.reserve - self.elapsed()
+        whole = math.inf if self._whole is None else self._whole
+        return whole + LATE * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.elapsed()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -222,7 +241,7 @@ class Run:
         """Make the flag say what the clock says now."""
         if self._halt is not None:
             with self._halt_lock:
-                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0)
+                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
         """Lower the time limit to a share of what is left for one stage of a plan.
@@ -239,6 +258,8 @@ class Run:
             return False
         self.candidates.append(Candidate(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
+        if self.exchange is not None:
+            self.exchange.tell(Found(solution, objective))
         self._record(new_best=True)
         if self.on_first is not None and len(self.candidates) == 1:
             self.on_first(solution)
@@ -248,7 +269,27 @@ class Run:
         """Report a lower bound of the optimum and what proved it."""
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_source = bound, source
+            if self.exchange is not None:
+                self.exchange.tell(Proved(bound, source))
             self._record(new_best=False)
+
+    def take_in(self) -> None:
+        """Take in what others have found and proved."""
+        for news in () if self.exchange is None else self.exchange.take():
+            if isinstance(news, Found):
+                self.found(news.solution, news.objective)
+            else:
+                self.proved(news.bound, news.source)
+
+    def turn(self, what: str, number: int) -> int:
+        """The first number from ``number`` on that no lane with the same seed has taken for a round of something."""
+        while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
+            number += 1
+        return number
+
+    def _settled_elsewhere(self) -> bool:
+        """Whether others know enough to end this run."""
+        return self.exchange is not None and (self.exchange.called_off or self.exchange.closed(self.gap))
 
     def enter(self, stage: str) -> None:
         """Name what is being done now, for progress displays."""
@@ -271,8 +312,10 @@ class Run:
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
+        self.take_in()
         self._tell(new_best=False)
-        return self._stop_asked or self.closed() or self.remaining() == 0.0
+        called_off = self.exchange is not None and self.exchange.called_off
+        return self._stop_asked or self.closed() or self.remaining() == 0.0 or called_off
 
     def termination(self) -> Termination:
         """Why the run should stop now: asked to, gap reached, out of time, or simply done."""

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from opweave.formulations.order_arcs import ContradictionError
@@ -21,7 +21,7 @@ from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
-from opweave.solvers.trivial import trivial_bound
+from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.verdict import judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
@@ -63,9 +63,13 @@ def solve(
     seed
         Seed of everything random, a whole number from 0; the same seed gives the same result.
     threads
-        Threads of an engine.
+        How many cores to use: the threads of an engine; of ``auto`` and the searches, processes of this machine that
+        work in different ways side by side and share what they find and prove. With one thread, the same seed gives
+        the same run.
     executor
-        Where independent sub-problems run; any ``concurrent.futures.Executor``.
+        Where more ways to work on the problem run beside this process, any ``concurrent.futures.Executor``: the pools
+        of the standard library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks
+        that have begun when the solve ends go on for some seconds.
     start
         A valid solution to improve on.
     extend
@@ -121,40 +125,27 @@ def solve(
     check_kinds(solver, run)
     referee = Referee(problem, run)
     with WholeImports() as imports:
-        attempt = _attempt(problem, solver, run)
+        chosen, outcome = _attempt(problem, solver, run)
         solved = time.perf_counter()
         judged = judge_in_any_case(problem.unit, run, referee)
         if imports.take_back():
-            attempt = replace(attempt, outcome=replace(attempt.outcome, termination=Termination.INTERRUPTED))
+            outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
         build=run.build_seconds,
         solve=max(0.0, solved - run.began - run.reduce_seconds - run.build_seconds),
         verify=time.perf_counter() - solved,
     )
-    chosen: Solver | str = attempt.solver or solver
-    return result_of(
-        problem, run, solver=chosen, outcome=attempt.outcome, judged=judged, trivial=attempt.trivial, timings=timings
-    )
+    return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
-    """How a solver ended, and a bound that holds whatever it did."""
-
-    solver: Solver | None
-    outcome: Outcome
-    trivial: int | float | None
-
-
-def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> _Attempt:
+def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
-    chosen, trivial = None, None
+    chosen = None
     try:
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        trivial = trivial_bound(problem)
         outcome = with_baseline(problem, run, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
@@ -166,13 +157,13 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> _Attempt:
         outcome = Outcome(Termination.ENGINE_ERROR, reason=str(error))
     if run.callback_error is not None:
         outcome = _ended_by_callback(outcome, run.callback_error)
-    return _Attempt(chosen, outcome, trivial)
+    return chosen, outcome
 
 
 def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     try:
         with run.at_work(), Interrupter(run.until_overdue):
-            return solver.run(problem, run)
+            return run_solver(problem, solver, run)
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
         return Outcome(Termination.TIME_LIMIT)

@@ -14,6 +14,7 @@ from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver
 from opweave.solvers.run import RELATIVE_TOLERANCE, Outcome, Run
+from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
 
@@ -90,7 +91,6 @@ def result_of(
     solver: Solver | str,
     outcome: Outcome,
     judged: Judgement,
-    trivial: int | float | None,
     timings: Timings,
 ) -> Result[SolutionT]:
     """Write the result: a bound that a verified plan contradicts proves nothing, and "optimal" needs both."""
@@ -101,7 +101,8 @@ def result_of(
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    if bound is None and trivial is not None and _may_hold(trivial, judged.objective):
+    trivial = None if bound is not None else trivial_bound(problem)
+    if trivial is not None and _may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ by rounding only
@@ -111,7 +112,7 @@ def result_of(
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
         termination = Termination.ENGINE_ERROR
-    result = Result[SolutionT](
+    result: Result[SolutionT] = Result(
         problem=problem.kind,
         status=status,
         termination=termination,

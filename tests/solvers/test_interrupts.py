@@ -39,8 +39,8 @@ for module, solver in (("opweave.solvers.slicing.auto", "auto"), ("pyomo.environ
     assert result.solver == solver
     assert module in sys.modules
 for solver in ("highs", "auto"):
-    for problem in PROBLEMS.values():
-        assert ow.solve(problem, solver=solver).status is ow.Status.OPTIMAL
+    assert ow.solve(PROBLEMS["memory_ordering"], solver=solver).status is ow.Status.OPTIMAL
+assert ow.solve(PROBLEMS["slicing"], solver="highs").status is ow.Status.OPTIMAL
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
 

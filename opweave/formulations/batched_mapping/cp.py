@@ -11,6 +11,7 @@ device)``.
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -18,7 +19,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.milp import Identities
-from opweave.formulations.batched_mapping.program import instance_of, serial_length
+from opweave.formulations.batched_mapping.program import instance_of
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.bulk import check_rows
 from opweave.formulations.expressions import express
@@ -320,8 +321,8 @@ class BatchIntervals(Identities):
         hint[model.objective] = model.ticks(max((batch.end for batch in solution.batches), default=0.0))
         model.hint = hint
 
-    def _horizon(self, instance: BatchedInstance) -> float:
-        return serial_length(instance) if self.circumstances.extended else super()._horizon(instance)
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return frozenset((*model.starts_at.values(), model.objective)), model.tick
 
     def resolution(self) -> float:
         """A tick for every batch, in seconds."""
@@ -334,7 +335,7 @@ class BatchIntervals(Identities):
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
         assert isinstance(row, Comparison)
-        model.rows.append(whole_row(model, row, model.tick, frozenset((*model.starts_at.values(), model.objective))))
+        model.rows.append(whole_row(model, row, model.tick, frozenset(self.times(model)[0])))
 
 
 def _colocate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Colocate) -> None:

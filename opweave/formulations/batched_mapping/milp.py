@@ -18,7 +18,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ha
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -98,7 +98,10 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         """No best schedule is longer: that of a known one, or all batches and all delays one after the other."""
         if self.circumstances.ceiling is not None and not self.circumstances.extended:
             return float(self.circumstances.ceiling) * (1 + CEILING_SLACK)
-        return serial_length(instance)
+        return serial_length(instance) + self.circumstances.waits
+
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return ("s", "C"), self._unit
 
     def _columns(self, written: BatchedModel) -> None:
         instance = written.instance

@@ -26,7 +26,7 @@ class Printed(Identities):
 
     name: ClassVar[str] = "printed"
     targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
-    restricts: ClassVar[bool] = True
+    restricts = True
 
     def _more_rows(self, written: BatchedModel) -> None:
         """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, l] + x[i, u, l] - 1) <= s[j, v] for all l."""
@@ -49,7 +49,7 @@ class Printed(Identities):
         return where, np.full_like(start, np.nan)
 
     def _horizon(self, instance: BatchedInstance) -> float:
-        return serial_length(instance)
+        return serial_length(instance) + self.circumstances.waits
 
 
 understand(Printed.name)

@@ -42,8 +42,10 @@ class PipelineInstance:
         How many operators stand before each point. Shape (points,).
     sent
         Bytes after compression that cross at each point, 0 at both ends. Shape (points,).
+    seconds
+        Of every operator on each device; unknown times count 0. Shape (devices, operators).
     elapsed
-        Seconds of the operators before each point on each device; unknown times count 0. Shape (devices, points).
+        Seconds of the operators before each point on each device. Shape (devices, points).
     reach
         The last point where a stage may end that begins at a point, by memory, known times and side constraints; the
         point itself where no stage may begin. Shape (devices, points).
@@ -64,6 +66,7 @@ class PipelineInstance:
     devices: tuple[str, ...]
     position: IntArray
     sent: FloatArray
+    seconds: FloatArray
     elapsed: FloatArray
     reach: IntArray
     memory: IntArray
@@ -80,6 +83,12 @@ class PipelineInstance:
     def last(self) -> int:
         """The point behind the last operator."""
         return len(self.position) - 1
+
+    @property
+    def blur(self) -> float:
+        """Seconds by which differences and sums of ``elapsed`` along a plan may be off: rounding of the largest."""
+        largest = float(self.elapsed.max(initial=0.0)) if self.compute_counts else 0.0
+        return 2.0**-52 * 4.0 * (len(self.names) + self.last + 2) * largest
 
     def stages(self, cuts: Iterable[int], devices: Iterable[int]) -> Stages:
         """The solution of inner cut points and one device more; without operators there are no stages."""
@@ -184,6 +193,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         devices=used,
         position=position,
         sent=sent,
+        seconds=seconds,
         elapsed=np.ascontiguousarray(elapsed[:, position]),
         reach=_reach(position, stored, capacity, allowed, _apart(problem, place)),
         memory=stored.own[position],

@@ -29,6 +29,7 @@ They hold to two ticks, so a rule about times should forgive a part of a million
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -332,11 +333,13 @@ class Intervals(PlacementProgram):
         """Ticks as seconds, less what counts as a whole tick though it is not."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
 
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return frozenset((*model.starts_at, *model.sent_at, model.objective)), model.tick
+
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.ends("a") <= 0.5 + model.on("b", "gpu")``."""
         assert isinstance(row, Comparison)
-        times = frozenset((*model.starts_at, *model.sent_at, model.objective))
-        model.rows.append(whole_row(model, row, model.tick, times))
+        model.rows.append(whole_row(model, row, model.tick, frozenset(self.times(model)[0])))
 
 
 def fine_tick(activities: int, horizon: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -18,7 +18,7 @@ from opweave.formulations.placement.memory import overfull, readers_of
 from opweave.formulations.placement.messages import Message, messages_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
-from opweave.formulations.placement.windows import Windows, single_device_length, windows_of
+from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
@@ -176,13 +176,16 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         return windows
 
     def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
-        """Length of a known schedule, with some room; None while rows may come that it breaks."""
+        """Length of a known schedule, with some room; no less than any has to have while rows may come."""
         if self.circumstances.extended:
-            return None
+            return serial_length(instance) + self.circumstances.waits
         ceiling = self.circumstances.ceiling
         if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
             ceiling = single_device_length(instance)
         return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
+
+    def times(self, model: Any) -> tuple[Collection[Any], float]:
+        return ("S", "T", "C_max"), self._unit
 
     def floor(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""

@@ -1,8 +1,9 @@
 """Slicing as a mixed-integer program over cuts: whole rows and channels, halo rows, memory. Exact.
 
 Equation numbers are those of "MemoriaNova", section 3.3. The paper leaves the search to a genetic algorithm; this is
-its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels and
-refined transfers; memory only where the order is given or there is but one.
+its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels,
+refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: plans are
+found then, but nothing is proved.
 """
 
 from __future__ import annotations
@@ -45,28 +46,34 @@ class Cuts(Formulation[Slicing, Slices]):
         Raises
         ------
         UnsupportedFeatureError
-            For a shared channel, the paper's transfers, and limited memory with an open order.
+            For a shared channel and the paper's transfers.
         """
         from pyomo.environ import ConcreteModel
 
+        written, ends = self.write(problem)
+        model = ConcreteModel()
+        model.slicing, model.on = written, written.handle_on
+        written.finish(model)
+        total = sum(ends, ZERO)
+        model.latency = linear_objective(dict(total.terms), total.constant, written.variables)
+        self.add_constraints(model, problem)
+        return model
+
+    def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
+        """Columns and rows as arrays, and the time of every operator."""
         instance = _instance_of(problem)
-        _check_reading(problem, instance)
+        _check_reading(problem)
+        self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
         check_rows(20 * cells * len(instance.devices), self.name, self.circumstances.limits)
-        model = ConcreteModel()
-        written = CutModel(model, problem, instance, unit_of(instance, self._ceiling()))
-        model.slicing, model.on = written, written.handle_on
+        written = CutModel(problem, instance, unit_of(instance, self._ceiling()))
         self._unit = written.unit
         self._cut_points(written)
         missing = self._transfers(written)
         ends = self._times(written, missing)
         self._memory(written, missing)
         self._parts(written)
-        written.finish()
-        total = sum(ends, ZERO)
-        model.latency = linear_objective(dict(total.terms), total.constant, written.variables)
-        self.add_constraints(model, problem)
-        return model
+        return written, ends
 
     def _cut_points(self, written: CutModel) -> None:
         """(6) to (10): 0 = x[0] <= ... <= x[n] = length along the chosen mode; who takes part."""
@@ -199,27 +206,13 @@ class Cuts(Formulation[Slicing, Slices]):
     def extract(self, model: ConcreteModel) -> Slices:
         """Read the cuts."""
         written: CutModel = model.slicing
-        instance = written.instance
-        mode = np.zeros(instance.operators, dtype=np.int64)
-        cuts = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
-        for v in range(instance.operators):
-            weights = {m: written.value(written.chosen[v, m]) for m in written.modes(v)}
-            mode[v] = max(weights, key=lambda m: weights[m])
-            cuts[v] = [round(written.value(cut)) for cut in written.cuts[v, int(mode[v])]]
-        return instance.solution(mode, cuts)
+        return written.plan(written.value)
 
     def start(self, model: ConcreteModel, solution: Slices) -> None:
         """Set modes, cuts and who takes part; the engine completes the rest."""
         written: CutModel = model.slicing
-        chosen, cuts = written.instance.plan(solution)
-        for (v, mode), points in written.cuts.items():
-            on = mode == chosen[v]
-            if written.chosen[v, mode].terms:
-                written.set(written.chosen[v, mode], float(on))
-            for k, point in enumerate(points[1:-1], start=1):
-                written.set(point, float(cuts[v, k]) if on else 0.0)
-            for k in range(len(points) - 1):
-                written.set(written.active[v, mode, k], float(on and cuts[v, k] < cuts[v, k + 1]))
+        for column, value in written.known(solution).items():
+            written.variables[column].set_value(value, skip_validation=True)
 
     def resolution(self) -> float:
         """Engines' tolerances, in seconds."""
@@ -241,13 +234,9 @@ def _instance_of(problem: Slicing) -> SlicingInstance:
         raise InfeasibleError(str(error)) from error
 
 
-def _check_reading(problem: Slicing, instance: SlicingInstance) -> None:
+def _check_reading(problem: Slicing) -> None:
     if problem.channel == "shared" or problem.transfers == "paper":
         raise UnsupportedFeatureError("the integer program knows channel='dedicated' and transfers='refined' only")
-    if instance.order_matters(problem):
-        raise UnsupportedFeatureError(
-            "the integer program counts memory for one order: give the problem an order (Slicing(order=...))"
-        )
 
 
 def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:

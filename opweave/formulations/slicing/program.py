@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 from opweave.formulations.bulk import Rows, linear_expression
 from opweave.formulations.intervals import Linear
 from opweave.formulations.slicing.instance import SlicingInstance
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing import Slices, Slicing
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -50,7 +51,6 @@ class CutModel:
         Families of rows under construction, by name.
     """
 
-    model: ConcreteModel
     problem: Slicing
     instance: SlicingInstance
     unit: float
@@ -93,19 +93,19 @@ class CutModel:
         terms = {column: value for column, value in difference.terms.items() if value}
         self.rows.setdefault(family, Rows()).equal(terms, -difference.constant)
 
-    def finish(self) -> None:
-        """Hand all columns and rows to the model."""
+    def finish(self, model: ConcreteModel) -> None:
+        """Hand all columns and rows to a model."""
         from pyomo.environ import Integers, Reals, Var
 
         kinds = {True: Integers, False: Reals}
-        self.model.x = Var(
+        model.x = Var(
             range(len(self.bounds)),
             domain=lambda _, i: kinds[self.bounds[i][2]],
             bounds=lambda _, i: self.bounds[i][:2],
         )
-        self.variables = list(self.model.x.values())
+        self.variables = list(model.x.values())
         for name, rows in self.rows.items():
-            rows.add_to(self.model, name, self.variables)
+            rows.add_to(model, name, self.variables)
 
     def modes(self, v: int) -> list[int]:
         """Modes that an operator may have."""
@@ -124,10 +124,35 @@ class CutModel:
         v = self.instance.first + self.instance.names.index(op)
         return self.expression(self.takes_part(v, self.instance.devices.index(device)))
 
-    def set(self, linear: Linear, value: float) -> None:
-        """Give a column its value; constants are left alone."""
-        for column, factor in linear.terms.items():
-            self.variables[column].set_value((value - linear.constant) / factor, skip_validation=True)
+    def known(self, solution: Slices) -> dict[int, float]:
+        """What a solution says of modes, cuts and who takes part, by column."""
+        found: dict[int, float] = {}
+
+        def note(linear: Linear, value: float) -> None:
+            for column, factor in linear.terms.items():
+                found[column] = (value - linear.constant) / factor
+
+        chosen, cuts = self.instance.plan(solution)
+        for (v, mode), points in self.cuts.items():
+            on = mode == chosen[v]
+            if self.chosen[v, mode].terms:
+                note(self.chosen[v, mode], float(on))
+            for k, point in enumerate(points[1:-1], start=1):
+                note(point, float(cuts[v, k]) if on else 0.0)
+            for k in range(len(points) - 1):
+                note(self.active[v, mode, k], float(on and cuts[v, k] < cuts[v, k + 1]))
+        return found
+
+    def plan(self, value: Callable[[Linear], float]) -> Slices:
+        """The cuts that values of the columns say."""
+        instance = self.instance
+        mode = np.zeros(instance.operators, dtype=np.int64)
+        cuts = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
+        for v in range(instance.operators):
+            weights = {m: value(self.chosen[v, m]) for m in self.modes(v)}
+            mode[v] = max(weights, key=lambda m: weights[m])
+            cuts[v] = [round(value(cut)) for cut in self.cuts[v, int(mode[v])]]
+        return instance.solution(mode, cuts)
 
     def value(self, linear: Linear) -> float:
         """Current value."""

@@ -17,6 +17,7 @@ from opweave.formulations.placement.instance import FloatArray
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.result import Termination
+from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings
@@ -49,7 +50,10 @@ UNTIMED_ROUNDS = 4
 
 @dataclass(eq=False)
 class BatchSearch:
-    """The best plan of one instance and the ways to improve it."""
+    """The best plan of one instance and the ways to improve it.
+
+    ``caught`` is the last plan that was taken in from another lane.
+    """
 
     problem: BatchedMapping
     instance: BatchedInstance
@@ -59,6 +63,7 @@ class BatchSearch:
     strings: IntArray
     best: BatchPlan | None = None
     tail: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    caught: Solution | None = None
 
     @property
     def makespan(self) -> float:
@@ -76,6 +81,16 @@ class BatchSearch:
         self.best = better
         report(self.instance, better, self.run)
         return True
+
+    def catch_up(self) -> None:
+        """Take in the best plan of the lanes beside this one."""
+        best, known = self.run.best, self.run.objective
+        if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
+            return
+        self.caught = best
+        plan = granules_of(self.instance, best) if isinstance(best, BatchedSchedule) else None
+        if plan is not None:
+            self.consider(plan)
 
     def everything(self) -> Window:
         """The whole plan."""
@@ -96,6 +111,7 @@ class BatchSearch:
 
     def anneal_round(self, number: int, window: Window | None = None, heat: float = FIRST_HEAT) -> None:
         """One round of annealing from the best plan, in a window or everywhere."""
+        self.catch_up()
         assert self.best is not None
         window = self.everything() if window is None else window
         rng = np.random.default_rng((self.run.seed, number))

@@ -19,6 +19,7 @@ from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.linear import SUMMATION
 from opweave.solvers.placement.auto import solve_auto as solve_placement
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
@@ -41,9 +42,6 @@ LAST_BUDGET = 20_000_000
 
 LOCAL_SHARE, LOCAL_SECONDS, LAST_SECONDS = 0.15, 1.0, 20.0
 """Of the time: local search before constraint programming; seconds of both where there is no time limit."""
-
-ROUNDING = 1e-9
-"""Relative allowance for the rounding of sums of seconds."""
 
 
 def never_splits(instance: BatchedInstance) -> bool:
@@ -156,7 +154,7 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     reach = reach_of(net)
     low = energetic_at_best_prices(net, reach, longest(net, reach))
     if np.isfinite(low):
-        run.proved(low * (1.0 - ROUNDING), "energetic")
+        run.proved(low * (1.0 - SUMMATION), "energetic")
     left = LAST_SECONDS if run.time_limit is None else run.remaining() or 0.0
     if run.objective is None or run.closed() or left == 0.0:
         return Outcome(run.termination())

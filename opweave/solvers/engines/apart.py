@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
 from opweave.solvers.patience import wait_for
+from opweave.solvers.run import at_work, patience
 
 logger = logging.getLogger("opweave")
 
@@ -101,7 +102,8 @@ def with_highs(
             worker.start()
             wait_for(worker)
             return worker.answer()
-        limits = ChildLimits(None if seconds is None else seconds + START_SECONDS)
+        grace = START_SECONDS if at_work() is None else patience()
+        limits = ChildLimits(None if seconds is None else seconds + grace)
         task = (function, argument)
         found: ResultT | None = run_in_child("highs", f"{__name__}:perform", task, limits, should_stop=should_stop)
     except EngineError as error:

@@ -13,24 +13,27 @@ import os
 import pickle
 import queue
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from opweave.problems.errors import EngineError
+from opweave.solvers.engines.frames import PLACE, end_with_parent, own_pipes, read_frame, send_frame
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
-_LENGTH = struct.Struct("<Q")
-_COMMAND = """
+place: ContextVar[int | None] = ContextVar("place", default=None)
+"""What children that this thread starts are told of it; None tells them what this process was told, if anything."""
+
+_LIGHT = """
 import sys
 from importlib.util import find_spec, module_from_spec
 
@@ -43,11 +46,17 @@ def load(name):
     return getattr(package, name)
 
 package.__getattr__ = load
-from opweave.solvers.engines.child import serve
-serve()
 """
 """What users see of the package is imported when something asks for it, which engines do not: it takes longer than many
 a problem takes to solve."""
+
+
+def command(module: str) -> str:
+    """What a fresh Python is told: to call ``serve`` of a module."""
+    return f"{_LIGHT}\nfrom {module} import serve\nserve()\n"
+
+
+COMMAND = command("opweave.solvers.engines.child")
 
 Send = Callable[[object], None]
 """What the child's function calls to send a message."""
@@ -136,19 +145,23 @@ def run_in_child(
         When the function raised, or the process died (crash, memory limit, kill).
     """
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder, (Path(folder) / "log").open("w+b") as log:
-        child = _start(log, folder)
+        child = start_python(COMMAND, log, folder)
         try:
             inbox = _listen(child)
             _write(child, _Task(function, argument, limits.memory_bytes))
             return _attend(engine, child, inbox, limits, hear, should_stop, log)
         finally:
-            _kill(child)
+            kill_group(child)
 
 
-def _start(log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
+def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
+    """Start a fresh Python with pipes to it, in a process group of its own; ``folder`` is for its temporary files."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder}
+    number = place.get()
+    if number is not None:
+        environment[PLACE] = str(number)
     return subprocess.Popen(
-        [sys.executable, "-c", _COMMAND],
+        [sys.executable, "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -161,7 +174,7 @@ def _write(child: subprocess.Popen[bytes], task: object) -> None:
     """Hand over the work; the pipe stays open, its end tells the child that the parent is gone."""
     assert child.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status says more
-        _send_frame(child.stdin, task)
+        send_frame(child.stdin, task)
 
 
 def _listen(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[object]:
@@ -172,7 +185,7 @@ def _listen(child: subprocess.Popen[bytes]) -> queue.SimpleQueue[object]:
         assert child.stdout is not None
         with contextlib.suppress(EOFError, OSError, ValueError, pickle.UnpicklingError):
             while True:
-                inbox.put(_read_frame(child.stdout))
+                inbox.put(read_frame(child.stdout))
         inbox.put(None)
 
     threading.Thread(target=read, daemon=True).start()
@@ -223,7 +236,7 @@ def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[byt
     return f"{cause}: {text}" if text else cause
 
 
-def _kill(child: subprocess.Popen[bytes]) -> None:
+def kill_group(child: subprocess.Popen[bytes]) -> None:
     """Kill the child's whole group, and collect it."""
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -236,36 +249,10 @@ def _kill(child: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
-def _send_frame(pipe: IO[bytes], content: object) -> None:
-    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
-    pipe.write(_LENGTH.pack(len(data)))
-    pipe.write(data)
-    pipe.flush()
-
-
-def _read_frame(pipe: IO[bytes]) -> object:
-    """One message.
-
-    Raises
-    ------
-    EOFError
-        When the other side is gone.
-    """
-    header = pipe.read(_LENGTH.size)
-    if len(header) < _LENGTH.size:
-        raise EOFError
-    data = pipe.read(_LENGTH.unpack(header)[0])
-    return pickle.loads(data)  # written by the other end of this pipe
-
-
 def serve() -> None:
     """Be the child: read the work from standard input, do it, answer on what was standard output."""
-    # Engines print; what they print goes to the log, so that the pipe carries messages only.
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    work = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    task = _read_frame(work)
+    work, answers = own_pipes()
+    task = read_frame(work)
     assert isinstance(task, _Task)
     threading.Thread(target=_die_with_parent, args=(work,), daemon=True).start()
     if task.memory_bytes is not None and os.name == "posix":
@@ -276,7 +263,7 @@ def serve() -> None:
 
     def send(frame: object) -> None:
         with lock:
-            _send_frame(answers, frame)
+            send_frame(answers, frame)
 
     try:
         module, name = task.function.split(":")
@@ -293,6 +280,4 @@ def serve() -> None:
 def _die_with_parent(work: IO[bytes]) -> None:
     """The parent never writes again, so anything that can be read means that it is gone."""
     work.read()
-    if os.name == "posix":
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os._exit(1)
+    end_with_parent()

@@ -6,11 +6,13 @@ The parent checks every solution against the model, so a child that lies is foun
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
+from opweave.formulations.horizon import Waits
 from opweave.formulations.intervals import IntervalModel
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -19,7 +21,7 @@ from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.child_engine import memory_limit, package_version
-from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse
+from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse, with_room
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
@@ -69,25 +71,28 @@ class CpSat:
             if run.closed():
                 return Outcome(run.termination())
             written = formulation(circumstances_of(problem, run, formulation))
-            latest = self._solve_once(problem, run, written, known)
+            latest = with_room(written, partial(self._solve_once, problem, run, known))
             outcome = latest if outcome is None or not latest.infeasible else outcome
             if run.should_stop() or not too_coarse(run, written):
                 break
             known = run.best
         return outcome or Outcome(run.termination())
 
-    def _solve_once(self, problem: Problem[Any, Any], run: Run, written: Any, known: Solution | None) -> Outcome:
-        """Write one model, solve it, and say how that ended."""
+    def _solve_once(
+        self, problem: Problem[Any, Any], run: Run, known: Solution | None, written: Any
+    ) -> tuple[Outcome, Waits | None]:
+        """Write one model, solve it, and say how that ended; and how long added rows may make schedules."""
         try:
             task = _task(problem, run, written, known)
         except InfeasibleError as error:
-            return Outcome(infeasible=True, reason=str(error))
+            return Outcome(infeasible=True, reason=str(error)), None
         except OutOfTimeError:
-            return Outcome(run.termination(), reason="the time was up before the model was written")
+            return Outcome(run.termination(), reason="the time was up before the model was written"), None
         if run.should_stop():
-            return Outcome(run.termination())
+            return Outcome(run.termination()), None
         run.enter(f"{self.name}: {len(task.model.low):,} variables, {len(task.model.rows):,} rows")
-        return self._solve(task)
+        outcome = self._solve(task)
+        return outcome, written.waits(task.model) if outcome.infeasible else None
 
     def _solve(self, task: IntervalTask) -> Outcome:
         """Run the child; kill it when it overruns its time."""
@@ -175,7 +180,8 @@ class IntervalTask:
 
     def bound(self, value: float) -> None:
         """Report a lower bound of the model's objective."""
-        if self.model.objective == self.objective and np.isfinite(value):
+        proves = self.model.objective == self.objective and not self.formulation.restricts
+        if proves and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
             self.run.proved(bound, f"cp-sat ({self.formulation.name})")
 
@@ -183,6 +189,8 @@ class IntervalTask:
         """Check and report how the engine ended."""
         if answer.verdict == "failed":
             raise EngineError(f"{engine} ended with {answer.reason!r}")
+        if answer.verdict == "infeasible" and self.formulation.restricts:
+            return Outcome(reason=f"formulation {self.formulation.name!r} leaves solutions out and has none itself")
         if answer.verdict == "infeasible":
             return Outcome(infeasible=True, reason=self.formulation.why_infeasible(self.problem))
         if answer.values is not None:

@@ -6,8 +6,9 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from opweave.formulations.formulation import (
     find_formulation,
     formulation_names,
 )
+from opweave.formulations.horizon import Waits
 from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -42,14 +44,14 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("opweave")
 
+LOADING_SECONDS = 0.8
+"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
+
 MOST_MODELS = 6
 COARSE = 3e-7
 SMALLER = 0.5
 """How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
 it was written for that has to be."""
-
-LOADING_SECONDS = 0.8
-"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
 
 CLAIM_TOLERANCE = 1e-6
 """How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
@@ -248,14 +250,14 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, aids)
+    if not run.closed() and "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+        return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        if "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
-            return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
         formulation = written(circumstances_of(problem, run, written))
-        latest = _solve_once(problem, run, engine, formulation, known)
+        latest = with_room(formulation, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
         if run.should_stop() or not too_coarse(run, formulation):
             break
@@ -271,32 +273,44 @@ def too_coarse(run: Run, formulation: Any) -> bool:
     return ceiling is None or best < SMALLER * ceiling
 
 
+def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple[Outcome, Waits | None]]) -> Outcome:
+    """Solve; once more with a longer horizon where added rows leave no schedule that keeps to the usual one."""
+    outcome, waits = attempt(formulation)
+    if not outcome.infeasible or waits is None:
+        return outcome
+    if waits.seconds > 0.0:
+        outcome, _ = attempt(type(formulation)(replace(formulation.circumstances, waits=waits.seconds)))
+    if not outcome.infeasible or waits.bounded:
+        return outcome
+    return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
+
+
 def _solve_once(
     problem: Problem[Any, Any],
     run: Run,
     engine: Engine,
-    formulation: Formulation[Any, Any],
     known: Solution | None,
-) -> Outcome:
-    """Write one model, solve it, and say how that ended."""
+    formulation: Formulation[Any, Any],
+) -> tuple[Outcome, Waits | None]:
+    """Write the model and solve it; with how long schedules may have to be because of added rows."""
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
-        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem))
+        return _without_solution(formulation, str(error) or formulation.why_infeasible(problem)), None
     except OutOfTimeError:
-        return Outcome(run.termination(), reason="the time was up before the model was written")
+        return Outcome(run.termination(), reason="the time was up before the model was written"), None
     except TriviallyInfeasibleError:
-        return _without_solution(formulation, formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem)), None
     if run.should_stop():
-        return Outcome(run.termination())
+        return Outcome(run.termination()), None
     run.enter(f"{engine.name}: {task.matrix.columns:,} variables, {len(task.matrix.rows):,} rows")
     verdict = engine.solve(task)
     if verdict is Verdict.INFEASIBLE:
-        return _without_solution(formulation, formulation.why_infeasible(problem))
+        return _without_solution(formulation, formulation.why_infeasible(problem)), formulation.waits(task.model)
     termination = run.termination()
     if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
-    return Outcome(termination)
+    return Outcome(termination), None
 
 
 def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcome:

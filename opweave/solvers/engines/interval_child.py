@@ -16,6 +16,7 @@ from opweave.formulations.intervals import IntervalModel
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.frames import PLACE
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model
@@ -72,7 +73,7 @@ def _keep_to(cores: int) -> bool:
     if not hasattr(os, "sched_setaffinity"):
         return False
     allowed = sorted(os.sched_getaffinity(0))
-    first = os.getpid() % len(allowed)  # not the same ones for all children
+    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # not the same ones for all children
     os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
     return True
 

@@ -1,5 +1,5 @@
 """Solvers of memory ordering; importing this package registers them all."""
 
-from opweave.solvers.memory_ordering import auto, btsearch, engines, exact, mincut, named, partition
+from opweave.solvers.memory_ordering import auto, btsearch, engines, exact, lanes, mincut, named, partition
 
-__all__ = ["auto", "btsearch", "engines", "exact", "mincut", "named", "partition"]
+__all__ = ["auto", "btsearch", "engines", "exact", "lanes", "mincut", "named", "partition"]

@@ -10,23 +10,32 @@ from dataclasses import replace
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
-from opweave.solvers.memory_ordering.btsearch import solve_btsearch
-from opweave.solvers.memory_ordering.exact import MOST_STATES, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.btsearch import search_states, solve_btsearch
+from opweave.solvers.memory_ordering.exact import (
+    MOST_STATES,
+    PeakSearch,
+    end_of_peak_search,
+    minimise_peak,
+    only_arcs,
+    searched_through,
+)
+from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.net import net_of
-from opweave.solvers.memory_ordering.totals import improve_total, report_greedy_totals, total_bound
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
+from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
 """Largest search without a time limit, in states times operators: seconds, then order and bound are returned."""
 
-
-ENGINE_OPERATORS = 1_000
-ENGINE_SECONDS = 10.0
-"""For the total: up to this size the pairwise integer program is tried, for this long, before the state search."""
-
-BOUND_SHARE = 0.25
+BOUND_SHARE = 0.35
 """For the total: most of the time left that may go into the bound before local search begins."""
+
+FIRST_SHARE, FIRST_SECONDS = 0.15, 5.0
+"""Of a first search before the engine: of the time left, and without a limit."""
+
+QUICK_STATES, QUICK_KICKS = 3_000, 20
+"""Of a first search for the total, which settles narrow graphs, and of local search before it."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
@@ -37,8 +46,28 @@ def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     untimed = UNTIMED_WORK // max(1, instance.operators)
     most_states = MOST_STATES if run.time_limit is not None else min(MOST_STATES, untimed)
     if problem.objective == "peak":
-        return minimise_peak(problem, instance, run, most_states)
+        return _minimise_peak(problem, instance, run, most_states)
     return _minimise_total(problem, instance, run, most_states)
+
+
+def _minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+    """The state search; where a first one leaves a gap, an engine for as long as it helps, then the search again."""
+    peaks = PeakSearch(problem, instance, run)
+    if peaks.prepare():
+        return end_of_peak_search(peaks)
+    engine = engine_for(problem, instance)
+    if engine is not None:
+        with run.share(FIRST_SHARE, FIRST_SECONDS):
+            peaks.search(most_states)
+        if peaks.settled():
+            return end_of_peak_search(peaks)
+        outcome = run_while_it_helps(engine, problem, run)
+        if outcome.infeasible:
+            return outcome
+        peaks.adopt()
+        if peaks.settled():
+            return end_of_peak_search(peaks)
+    return searched_through(peaks, most_states)
 
 
 def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
@@ -50,17 +79,23 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
     with run.share(BOUND_SHARE):
         run.enter("minimum cuts")
         run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
-    if run.closed() or run.should_stop():
-        return Outcome(run.termination())
-    improve_total(problem, instance, run, starts)
-    if run.closed() or run.should_stop():
-        return Outcome(run.termination())
-    if instance.operators <= ENGINE_OPERATORS:
-        with run.at_most(ENGINE_SECONDS):
-            find_solver(problem, "highs").run(problem, run)
-    if run.closed() or run.should_stop():
-        return Outcome(run.termination())
-    return solve_btsearch(problem, run)
+    engine = engine_for(problem, instance)
+    if not _over(run):
+        with run.share(FIRST_SHARE if engine else 1.0):
+            improve_total(problem, instance, run, starts, QUICK_KICKS if engine else KICKS)
+    if engine is not None and not _over(run):
+        with run.share(FIRST_SHARE):
+            search_states(problem, run, QUICK_STATES)
+        if not _over(run):
+            run_while_it_helps(engine, problem, run)
+    if not _over(run) and run.time_limit is not None and run.best is not None:
+        with run.share(0.5):
+            improve_total(problem, instance, run, [instance.positions(run.best)], kicks=None)  # type: ignore[arg-type]
+    return Outcome(run.termination()) if _over(run) else solve_btsearch(problem, run)
+
+
+def _over(run: Run) -> bool:
+    return run.closed() or run.should_stop()
 
 
 def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:

@@ -15,7 +15,7 @@ only one other leads to is not remembered, so that long chains take no memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -206,6 +206,15 @@ def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
         return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, run))
     run.proved(run.objective, "btsearch")
     return Outcome(run.termination())
+
+
+def search_states(problem: MemoryOrdering, run: Run, most_states: int) -> None:
+    """A short search over so many states, beside what the run has: it may settle a narrow graph."""
+    instance = lower(problem)
+    run.enter("search over states")
+    search = replace(_search_for(problem, instance, step_rules(problem), run), max_states=most_states)
+    if not run.closed() and search.complete() and run.objective is not None:
+        run.proved(run.objective, "btsearch")
 
 
 def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> _Search:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
@@ -70,6 +71,8 @@ class PeakSearch:
         The operator whose step proves the bound, if one does.
     lucky_sign
         The end from which the last search that decided something began; tried first.
+    signs
+        The ends from which searches begin.
     """
 
     problem: MemoryOrdering
@@ -82,8 +85,10 @@ class PeakSearch:
     bound: int = 0
     bounding_operator: str | None = None
     lucky_sign: int = BACKWARD
+    signs: ClassVar[tuple[int, ...]] = (BACKWARD, -BACKWARD)
     keys: IntArray = field(init=False)
     orders: list[IntArray] = field(default_factory=list)
+    _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
         self.net = net_of(self.instance, self.run.halt)
@@ -160,31 +165,65 @@ class PeakSearch:
             self.consider(better)
 
     def search(self, most_states: int) -> bool:
-        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out."""
+        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.
+
+        Called again it goes on with the budget that it had reached.
+        """
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
         most = min(most_states, SEARCHED_BYTES // (24 * words + 100))
-        budget = min(FIRST_BUDGET, most)
+        budget = min(self._budget, most)
         small = SMALL_SEARCH // max(1, self.instance.operators)
         if self.peak - self.bound <= NEARLY_CLOSED * self.peak:
             self._undercut(budget)
         while True:
             if budget > small >= budget // 2:
                 self.polish(starts=len(self.orders), rounds=MORE_ROUNDS)
-            self._probe(self.bound, budget)
-            if budget <= small:
-                self._divide(budget, self._probe)
-            else:
-                self._undercut(budget)
-                self._divide(budget, self._tighten)
+            self._turn(budget, easy=budget <= small)
+            self._budget = budget
             if self.settled():
                 return True
             if budget == most:
                 return False
             budget = min(2 * budget, most)
 
+    def _turn(self, budget: int, *, easy: bool) -> None:
+        """One budget: at the bound, then inside the gap and just below the incumbent."""
+        self._probe(self.bound, budget)
+        if easy:
+            self._divide(budget, self._probe)
+        else:
+            self._undercut(budget)
+            self._divide(budget, self._tighten)
+
+    def catch_up(self) -> None:
+        """Take in the best order and bound of the lanes beside this one."""
+        if self.run.exchange is None:
+            return
+        self.run.take_in()
+        known = self.run.objective
+        if (known is not None and known < self.peak) or (self.run.bound is not None and self.run.bound > self.bound):
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Take in what others have reported to the run."""
+        if self.run.best is not None:
+            self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
+        if self.run.bound is not None and self.run.bound > self.bound:
+            self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
+
+    def prepare(self) -> bool:
+        """All that comes before the search; whether nothing is left to do, or no time."""
+        self.start()
+        if not (self.closed or self.run.should_stop()):
+            self.cut()  # first, since it names the operator that makes a limit infeasible
+        if not self.settled():
+            self.polish()
+        return self.settled()
+
     def settled(self) -> bool:
         """Whether there is nothing left to do, or no time to do it."""
+        self.catch_up()
         return self.closed or self.hopeless or self.run.should_stop()
 
     def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
@@ -227,7 +266,7 @@ class PeakSearch:
     def _decide(self, net: Net, floor: int, budget: int) -> Decision:
         """Search from both ends; an order that is found becomes the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
-        for sign in (self.lucky_sign, -self.lucky_sign):
+        for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():
@@ -250,7 +289,13 @@ def only_arcs(problem: MemoryOrdering) -> bool:
     return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
 
 
-def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+def minimise_peak(
+    problem: MemoryOrdering,
+    instance: OrderingInstance,
+    run: Run,
+    most_states: int,
+    kind: type[PeakSearch] | None = None,
+) -> Outcome:
     """Run the whole road on an instance.
 
     Parameters
@@ -261,16 +306,17 @@ def minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         Where incumbents and bounds go.
     most_states
         Largest number of states that one search may expand.
+    kind
+        Which search; None for the one that does everything.
     """
-    peaks = PeakSearch(problem, instance, run)
-    peaks.start()
-    if not (peaks.closed or run.should_stop()):
-        peaks.cut()  # first, since it names the operator that makes a limit infeasible
-    if peaks.settled():
+    peaks = (kind or PeakSearch)(problem, instance, run)
+    if peaks.prepare():
         return end_of_peak_search(peaks)
-    peaks.polish()
-    if peaks.settled():
-        return end_of_peak_search(peaks)
+    return searched_through(peaks, most_states)
+
+
+def searched_through(peaks: PeakSearch, most_states: int) -> Outcome:
+    """Search until the gap is closed, time is up or the budget used up."""
     if not peaks.search(most_states):
         return Outcome(Termination.BUDGET, reason=_short_of_limit(peaks))
     return end_of_peak_search(peaks)

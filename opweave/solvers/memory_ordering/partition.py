@@ -60,6 +60,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     if not isinstance(parts, int) or parts < 1:
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
     instance = lower(problem)
+    report(problem, instance, rpo(instance), run)  # fusion may change it for the worse
     run.enter("fusion")
     with run.share(0.5):
         reduction = fuse(problem, run.should_stop)

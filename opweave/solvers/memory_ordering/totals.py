@@ -5,6 +5,7 @@ No safe moves are known for the total, so proofs come from the search over state
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -77,8 +78,17 @@ def _ceiling(problem: MemoryOrdering) -> int:
     return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
 
 
-def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, starts: Sequence[IntArray]) -> None:
-    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best."""
+def improve_total(
+    problem: MemoryOrdering,
+    instance: OrderingInstance,
+    run: Run,
+    starts: Sequence[IntArray],
+    kicks: int | None = KICKS,
+) -> None:
+    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best.
+
+    ``kicks`` None: until the run stops it.
+    """
     net = net_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
@@ -91,14 +101,14 @@ def improve_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run,
         if run.should_stop():
             return
     if best is not None and len(best) > 1:
-        _kick(net, instance, best, ceiling, run)
+        _kick(net, instance, best, ceiling, run, kicks)
 
 
-def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run) -> None:
+def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None) -> None:
     """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
     rng = np.random.default_rng(run.seed)
     value = total(net, best)
-    for _ in range(KICKS):
+    for _ in itertools.count() if kicks is None else range(kicks):
         if run.should_stop():
             return
         order = best.copy()

@@ -66,7 +66,7 @@ class BottleneckSearch:
                 return outcome
         self._narrow()
         self._close()
-        self.run.proved(self.floor(), "priced walks and labels")
+        self.best.proved(self.floor(), "priced walks and labels")
         if self.proved:
             return Outcome(self.run.termination())
         if self.run.time_limit is None and not self.run.should_stop():
@@ -98,7 +98,7 @@ class BottleneckSearch:
             self.best.consider(self.tester.plan)
         elif answer is Answer.REFUTED:
             self.refuted = max(self.refuted, limit)
-            self.run.proved(self.floor(), "priced walks")
+            self.best.proved(self.floor(), "priced walks")
 
     def _middle(self, low: float, high: float) -> float | None:
         """A threshold between two, both excluded; None when there is none."""

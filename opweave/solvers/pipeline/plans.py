@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.graph_arrays import IntArray
+from opweave.problems.pipeline import Stages
+from opweave.solvers.linear import SUMMATION
 from opweave.solvers.run import Run
 
 
@@ -35,6 +37,24 @@ def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
     return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
 
 
+def exact_value(instance: PipelineInstance, plan: Plan) -> float:
+    """The objective of a plan, stages added up by themselves: what the referee says, but for the last digits."""
+    position = instance.position
+    begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
+    stages = zip(plan.devices, begins, ends, strict=True)
+    return _objective(instance, [math.fsum(instance.seconds[v, position[a] : position[b]]) for v, a, b in stages], plan)
+
+
+def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
+    """A valid solution as points and devices."""
+    place = {position: point for point, position in enumerate(instance.position.tolist())}
+    ends, done = [], 0
+    for stage in stages.stages:
+        done += len(stage.operators)
+        ends.append(place[done])
+    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
+
+
 def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
     """Seconds of every stage."""
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
@@ -49,8 +69,12 @@ def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
 
 
 def value_of(instance: PipelineInstance, plan: Plan) -> float:
-    """The objective of a plan; infinite where no link leads."""
-    computing, sending = stage_seconds(instance, plan), transfer_seconds(instance, plan)
+    """The objective of a plan by differences of ``elapsed``, as searches count; infinite where no link leads."""
+    return _objective(instance, stage_seconds(instance, plan), plan)
+
+
+def _objective(instance: PipelineInstance, computing: list[float], plan: Plan) -> float:
+    sending = transfer_seconds(instance, plan)
     if instance.goal == "transfers":
         return math.fsum(sending)
     if instance.goal == "latency":
@@ -84,5 +108,12 @@ class Best:
         if value >= self.value:
             return False
         self.plan, self.value = plan, value
-        self.run.found(self.instance.stages(plan.cuts, plan.devices), value)
+        self.run.found(self.instance.stages(plan.cuts, plan.devices), exact_value(self.instance, plan))
         return True
+
+    def proved(self, bound: float, source: str) -> None:
+        """Report a lower bound, less what the sums that it comes from may be off by."""
+        safe, known = max(0.0, bound - self.instance.blur), self.run.objective
+        if known is not None and known * (1.0 - SUMMATION) <= safe < known:
+            safe = float(known)  # they differ by rounding only
+        self.run.proved(safe, source)

@@ -7,7 +7,7 @@ from functools import partial
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.pipeline import Pipeline
-from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
+from opweave.solvers.pipeline.plans import NoPlanError, Plan, exact_value, is_valid
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -48,7 +48,7 @@ def solve_by(rule: Rule, problem: Pipeline, run: Run) -> Outcome:
         plan = attempt(rule, instance, run.seed)
     except NoPlanError as error:
         return Outcome(run.termination(), reason=str(error))
-    run.found(instance.stages(plan.cuts, plan.devices), value_of(instance, plan))
+    run.found(instance.stages(plan.cuts, plan.devices), exact_value(instance, plan))
     return Outcome(run.termination())
 
 

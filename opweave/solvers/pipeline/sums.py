@@ -48,7 +48,7 @@ WORK = 2_000_000
 PRICINGS, PATIENCE = 60, 8
 """Steps of the prices of visits, and those without a better bound before they get shorter."""
 
-DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 30, 0.2, 5.0
+DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 20, 0.15, 5.0
 """Of the local search before: descents, and the share of the time; seconds where there is no limit."""
 
 HAIR = 1e-12
@@ -102,11 +102,12 @@ class SumSearch:
         if self.instance.goal == "bottleneck" and self.instance.compute_counts:
             self._balance()
         else:
-            self._descend()
+            if self._is_open():
+                self._descend()
             least = self.least(math.inf, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
-            self.run.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
+            self.best.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
         if self.run.closed() or self.run.time_limit is not None or self.run.should_stop():
             return Outcome(self.run.termination())
         return Outcome(Termination.BUDGET)
@@ -233,6 +234,19 @@ class SumSearch:
         )
         return happened, count, cost
 
+    def _is_open(self) -> bool:
+        """Whether the cheapest walks leave a gap for local search to narrow; their bound, and plan, count at once."""
+        self._price[:] = 0.0
+        window = window_at(self.net, math.inf, math.inf)
+        count, simple, bound = self._walked(window)
+        if simple:
+            self.best.consider(plan_of(self._stages, self._ends, count))
+            return False
+        if math.isfinite(self.best.value):
+            bound = max(bound, self._priced(window, self.best.value))
+        self.run.proved(min(bound, self.best.value), "walks along the pipeline")
+        return bound < self.best.value * (1 - HAIR) and not self.run.should_stop()
+
     def _descend(self) -> None:
         """Local search for a while, so that labels have less to look at."""
         if self.best.plan is None:
@@ -250,19 +264,19 @@ class SumSearch:
         while not (self.run.should_stop() or self._too_long()):
             limit = self._between(low, self.best.value)
             if limit is None:
-                self.run.proved(self.best.value, "bisection")
+                self.best.proved(self.best.value, "bisection")
                 return
             least = self.least(limit, self.best.value)
             if least.plan is not None:
                 self.best.consider(least.plan)
             if not least.settled:
                 # a better plan has a stage longer than the limit, or sends at least as long as the bound
-                self.run.proved(min(max(low, min(limit, least.bound)), self.best.value), "bisection")
+                self.best.proved(min(max(low, min(limit, least.bound)), self.best.value), "bisection")
                 return
             reached = math.inf if least.plan is None else least.bound
             if reached > limit:  # no plan keeps both within the limit
                 low = limit
-                self.run.proved(min(low, self.best.value), "bisection")
+                self.best.proved(min(low, self.best.value), "bisection")
 
     def _bound_by_walks(self) -> None:
         """Find the largest limit for stages at which already the cheapest walk sends longer: no plan is shorter."""
@@ -274,7 +288,7 @@ class SumSearch:
             _, _, bound = self._walked(window_at(self.net, limit, math.inf))
             if bound > limit:
                 low = limit
-                self.run.proved(min(low, self.best.value), "walks along the pipeline")
+                self.best.proved(min(low, self.best.value), "walks along the pipeline")
             else:
                 high = limit
 

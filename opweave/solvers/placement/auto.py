@@ -89,11 +89,11 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
                 plans()
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
-        outcome = _last_word(search, ENGINE_SHARE)
+        outcome = last_word(search, ENGINE_SHARE)
     if not _is_final(outcome) and not run.should_stop():
         outcome = _improve_and_bound(search)
     if instance.operators <= SMALL and outcome is None and not run.should_stop():
-        outcome = _last_word(search, 1.0)
+        outcome = last_word(search, 1.0)
     if outcome is not None and _is_final(outcome):
         return outcome
     if run.best is None:
@@ -114,7 +114,7 @@ def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     return run_engine(problem, run, Highs(), Aids() if run.candidates else aids_within(run))
 
 
-def _last_word(search: LocalSearch, share: float) -> Outcome:
+def last_word(search: LocalSearch, share: float) -> Outcome:
     """Give an engine a share of the time; it begins with the best plan and bound so far."""
     problem, run = search.problem, search.run
     with run.share(share, UNTIMED_SECONDS):
@@ -146,11 +146,11 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             plan_units(search.problem, search.instance, search.net, run)
         _take_best(search)
-    whole = _is_whole(search)
+    whole = is_whole(search)
     with run.share(BRIEF_SHARE if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
     if whole and not run.should_stop():
-        outcome = _last_word(search, PROVABLE_SHARE)
+        outcome = last_word(search, PROVABLE_SHARE)
     if _is_final(outcome) or run.should_stop():
         return outcome
     with run.share(DECOMPOSITION_SHARE, UNTIMED_SECONDS):
@@ -158,7 +158,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     _take_best(search)
     programmed = timed and operators <= PROGRAMMED and CP_SAT.missing() is None and not whole
     if programmed and not run.should_stop():
-        outcome = _last_word(search, ENGINE_SHARE)
+        outcome = last_word(search, ENGINE_SHARE)
         if _is_final(outcome):
             return outcome
     if timed and not run.should_stop():
@@ -179,7 +179,7 @@ def _take_best(search: LocalSearch) -> None:
         search.consider_schedule(search.run.best)
 
 
-def _is_whole(search: LocalSearch) -> bool:
+def is_whole(search: LocalSearch) -> bool:
     """Whether constraint programming should come before decomposition: the problem is small, most of it one module."""
     operators = search.instance.operators
     timed = search.run.time_limit is not None

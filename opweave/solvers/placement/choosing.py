@@ -38,7 +38,7 @@ class Choice:
     """
 
     urgency: FloatArray
-    bias: FloatArray
+    bias: FloatMatrix
     run: float
     best: float
     second: float
@@ -133,7 +133,7 @@ def _score(
     anywhere: bool,
     clock: Clock,
     arrival: FloatArray,
-    bias: FloatArray,
+    bias: FloatMatrix,
     run: float,
     v: int,
 ) -> tuple[float, float, int]:

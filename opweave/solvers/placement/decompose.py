@@ -16,20 +16,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
 from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
-from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.head_start import best_list_schedule
+from opweave.solvers.placement.lengths import NO_MORE, ROUNDED, Known, Lengths
 from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
@@ -37,6 +36,7 @@ from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.schedule import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Fact, Key
 
 
 class Try(NamedTuple):
@@ -45,6 +45,12 @@ class Try(NamedTuple):
     way: str
     effort: float
     cost: float
+
+
+class Lifted(NamedTuple):
+    """What a try by programs brought: block, end devices and bound of each."""
+
+    bounds: tuple[tuple[int, int, int, float], ...]
 
 
 TRIES = (
@@ -59,6 +65,9 @@ TRIES = (
 )
 """What is tried in turn for a module and its end devices, with about the seconds that it takes."""
 
+DETOURS = 8
+"""How many paths a lane looks at for a module that no other lane is at."""
+
 NODES_PER_SECOND = 150_000
 """About what the search does, so that it does not outlast the time."""
 
@@ -71,45 +80,12 @@ LARGEST_SEARCHED = 40
 SETTLED = 1e-9
 """Relative gap at which a module's length counts as known."""
 
-ROUNDED = 2e-6
-"""Relative gap that rounding to ticks may leave: no more is tried then, though it is no proof."""
-
 ExactModule = Callable[[Net, float, float, int, IntArray], Found]
 """Solves a small net: (net, upper bound, lower bound, budget, halt) -> what was found; see ``search_module``."""
 
 
-@dataclass(eq=False)
-class Lengths:
-    """What is known from above of all modules that are alike: lengths, plans and tries by end devices (K, K)."""
-
-    module: Module
-    window: Window
-    upper: FloatArray
-    tries: IntArray
-    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
-
-    def keep(self, a: int, b: int, found: Found) -> None:
-        """Remember a plan if it is the best for its end devices."""
-        a, b = self._pair(a, b)
-        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
-            rows = slice(a, a + 1) if self.window.entry else slice(None)
-            columns = slice(b, b + 1) if self.window.exit else slice(None)
-            self.upper[rows, columns] = found.makespan
-            self.plans[a, b] = found
-
-    def plan(self, a: int, b: int) -> Found:
-        """The best plan for two end devices."""
-        return self.plans[self._pair(a, b)]
-
-    def prove(self, a: int, b: int, value: float) -> None:
-        """Lift the lower bound."""
-        rows = slice(a, a + 1) if self.window.entry else slice(None)
-        columns = slice(b, b + 1) if self.window.exit else slice(None)
-        self.module.whole[rows, columns] = np.maximum(self.module.whole[rows, columns], value)
-
-    def _pair(self, a: int, b: int) -> tuple[int, int]:
-        """End devices, 0 in place of an end that does not exist."""
-        return a if self.window.entry else 0, b if self.window.exit else 0
+Way = tuple[Lengths, int, int]
+"""A module and its end devices."""
 
 
 class Decomposition:
@@ -122,6 +98,8 @@ class Decomposition:
         quick_bounds(instance, self.net, self.best)
         self.chain: Milestones = milestones_of(self.net)
         self.lengths: dict[int, Lengths] = {}
+        self._blocks = self.chain.blocks()
+        self._heard = 0
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
             if id(module) not in self.lengths:
                 shape = module.whole.shape
@@ -213,19 +191,21 @@ class Decomposition:
 
     def open(self) -> bool:
         """Whether there is something left to try."""
-        return self._next() is not None or any(self.chain.open_pairs(level) for level in LEVELS)
+        return bool(self._ways()) or any(self.chain.open_pairs(level) for level in LEVELS)
 
     def step(self) -> bool:
         """Work on the module of the shortest path that leaves the largest gap; False when none can be worked on."""
-        best = self._next()
-        if best is None:
+        self._absorb()
+        ways = self._ways()
+        way = self._claimed(ways) if ways else None
+        if way is None:
             return False
-        self._try(*best)
+        self._try(*way)
         return True
 
-    def _next(self) -> tuple[Lengths, int, int] | None:
-        """What a step works on: a module and its end devices."""
-        best: tuple[float, Lengths, int, int] | None = None
+    def _ways(self) -> list[Way]:
+        """What a step may work on, modules and their end devices, the most promising first."""
+        found: list[tuple[float, Lengths, int, int]] = []
         for (module, a, b), times in Counter(self.chain.module_path()).items():
             lengths = self.lengths[id(module)]
             low, high = float(module.table()[a, b]), float(lengths.upper[a, b])
@@ -233,27 +213,90 @@ class Decomposition:
             if searchable and high - low > SETTLED * max(low, 1e-300):
                 # cheap tries first; among those the one that may move the path most
                 gap = times * (min(high, 1e300) - low) / TRIES[lengths.tries[a, b]].cost
-                if best is None or gap > best[0]:
-                    best = gap, lengths, a, b
-        return None if best is None else best[1:]
+                found.append((gap, lengths, a, b))
+        return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
+
+    def _claimed(self, ways: list[Way]) -> Way | None:
+        """A way that no lane beside this one is at: on the shortest path, else on a path that avoids those.
+
+        Where there is none, the next try at one of them; None where that is taken, too.
+        """
+        exchange = self.run.exchange
+        if exchange is None:
+            return ways[0]
+        before = [lengths.module.whole.copy() for lengths in self.lengths.values()]
+        other = ways
+        try:
+            for _ in range(DETOURS):
+                for way in other:
+                    if exchange.claim(self._key(*way, int(way[0].tries[way[1:]]))):
+                        return way
+                for lengths, a, b in other:
+                    lengths.prove(a, b, np.inf)
+                value = self.chain.value()
+                other = self._ways() if value < (self.run.objective or np.inf) else []
+        finally:
+            for lengths, whole in zip(self.lengths.values(), before, strict=True):
+                lengths.module.whole[:] = whole
+        for lengths, a, b in ways:
+            number = min(int(lengths.tries[a, b]) + 1, len(TRIES) - 1)
+            if exchange.claim(self._key(lengths, a, b, number)):
+                lengths.tries[a, b] = number
+                return lengths, a, b
+        return None
+
+    def _key(self, lengths: Lengths, a: int, b: int, number: int) -> Key:
+        return "module", list(self.lengths).index(id(lengths.module)), a, b, number
+
+    def _absorb(self) -> None:
+        """Learn what the lanes beside this one have made of modules."""
+        if self.run.exchange is None:
+            return
+        facts = self.run.exchange.facts_from(self._heard)
+        self._heard += len(facts)
+        known = list(self.lengths.values())
+        for fact in facts:
+            if fact.key[0] != "module" or fact.value is None:
+                continue
+            index, a, b, number = (int(part) for part in fact.key[1:])
+            known[index].tries[a, b] = max(known[index].tries[a, b], number + 1)
+            if isinstance(fact.value, Known):
+                known[index].learn(a, b, fact.value)
+            elif isinstance(fact.value, Lifted):
+                for block, first, second, value in fact.value.bounds:
+                    self._blocks[block].learn(first, second, INTEGER, value)
 
     def _try(self, lengths: Lengths, a: int, b: int) -> None:
-        """Make the next try at a module, as far as the time allows."""
-        now, left = TRIES[lengths.tries[a, b]], self.run.remaining()
+        """Make the next try at a module, as far as the time allows, and tell the lanes beside this one."""
+        number, left = int(lengths.tries[a, b]), self.run.remaining()
+        now = TRIES[number]
         lengths.tries[a, b] += 1
+        result: Known | Lifted
         if now.way == "program":
-            for block, first, second in lengths.module.path(a, b):
-                if block.open(first, second, INTEGER):
-                    block.lift(first, second, INTEGER, now.effort if left is None else min(left, now.effort))
-            return
-        low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
-        net = lengths.window.fixed(a, b)
-        if now.way == "search":
-            budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-            self._learn(lengths, a, b, self.exact(net, high, low, budget, self.run.halt))
+            result = self._lifted(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
         else:
-            seconds = now.effort if left is None else min(left, now.effort)
-            self._learn(lengths, a, b, solve_intervals(net, high, low, seconds, threads=self.run.threads))
+            low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
+            net = lengths.window.fixed(a, b)
+            if now.way == "search":
+                budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
+                found = self.exact(net, high, low, budget, self.run.halt)
+            else:
+                seconds = now.effort if left is None else min(left, now.effort)
+                found = solve_intervals(net, high, low, seconds, threads=self.run.threads)
+            self._learn(lengths, a, b, found)
+            result = lengths.known(a, b)
+        if self.run.exchange is not None:
+            self.run.exchange.tell(Fact(self._key(lengths, a, b, number), result))
+
+    def _lifted(self, module: Module, a: int, b: int, seconds: float) -> Lifted:
+        """Raise the blocks on a module's shortest way by their integer programs."""
+        raised = []
+        for block, first, second in module.path(a, b):
+            if block.open(first, second, INTEGER):
+                block.lift(first, second, INTEGER, seconds)
+                place = next(i for i, each in enumerate(self._blocks) if each is block)
+                raised.append((place, first, second, float(block.values[first, second])))
+        return Lifted(tuple(raised))
 
     def _learn(self, lengths: Lengths, a: int, b: int, found: Found) -> None:
         lengths.keep(a, b, found)
@@ -261,7 +304,7 @@ class Decomposition:
         if found.proved:
             lengths.prove(a, b, float(lengths.upper[a, b]))
         if found.proved or found.bound >= lengths.upper[a, b] * (1.0 - ROUNDED):
-            lengths.tries[a, b] = len(TRIES)
+            lengths.tries[a, b] = NO_MORE
 
 
 def decompose(

@@ -18,6 +18,7 @@ from opweave.formulations.placement.instance import FloatArray, PlacementInstanc
 from opweave.problems.graph_arrays import IntArray
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.problems.solution import Solution
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.heuristics import RULES
@@ -51,7 +52,10 @@ LONGEST_ROUND = 8
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it; ``rounds`` of annealing are behind it."""
+    """The best plan of one instance and the ways to improve it; ``rounds`` of annealing are behind it.
+
+    ``caught`` is the last plan that was taken in from another lane.
+    """
 
     problem: Placement
     instance: PlacementInstance
@@ -61,6 +65,7 @@ class LocalSearch:
     device: IntArray
     makespan: float = math.inf
     rounds: int = 0
+    caught: Solution | None = None
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if its memory fits and it is the best so far."""
@@ -83,6 +88,15 @@ class LocalSearch:
         order_for.sized(self._work())(self.net, device, again)
         self.consider(again, device)
 
+    def catch_up(self) -> None:
+        """Take in the best plan of the lanes beside this one."""
+        best, known = self.run.best, self.run.objective
+        if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
+            return
+        self.caught = best
+        if isinstance(best, Schedule):
+            self.consider_schedule(best)
+
     def _work(self) -> int:
         return 10 * (len(self.net.seconds) + len(self.net.source))
 
@@ -94,8 +108,8 @@ class LocalSearch:
     def anneal_round(self) -> None:
         """The next round of annealing from the best plan."""
         self.run.enter("annealing")
-        number = self.rounds
-        self.rounds += 1
+        number = self.run.turn("annealing", self.rounds)
+        self.rounds = number + 1
         rng = np.random.default_rng((self.run.seed, number))
         effort = len(self.net.seconds) + len(self.net.source)
         longer = max(0, number - UNTIMED_ROUNDS) // 2
@@ -110,6 +124,7 @@ class LocalSearch:
         for chunk in range(chunks):
             if self.run.should_stop():
                 return
+            self.catch_up()
             order, device = self.order.copy(), self.device.copy()
             method.sized(CHUNK_WORK)(
                 self.net,

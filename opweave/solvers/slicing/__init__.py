@@ -1,6 +1,6 @@
 """Solvers of slicing; importing this package registers them all."""
 
-from opweave.solvers.slicing import auto, chain, engines, genetic, local, pareto, rules
+from opweave.solvers.slicing import auto, chain, engines, genetic, lanes, local, pareto, rules
 from opweave.solvers.slicing.bounds import best
 
-__all__ = ["auto", "best", "chain", "engines", "genetic", "local", "pareto", "rules"]
+__all__ = ["auto", "best", "chain", "engines", "genetic", "lanes", "local", "pareto", "rules"]

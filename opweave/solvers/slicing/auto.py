@@ -8,20 +8,31 @@ from __future__ import annotations
 from opweave.formulations.expressions import expressible
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing import Slicing
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
-from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
+from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
+from opweave.solvers.slicing.net import is_limited
 from opweave.solvers.slicing.rules import TARGETS
 
 ENGINE = "highs"
 ENGINE_CUTS = 24
 """Problems of up to so many cuts are given to the integer program when nothing else has closed the gap."""
 
+CP_CUTS = 8
+"""Up to so many CP-SAT is the faster engine, where it is installed."""
+
 ENGINE_SECONDS = 20.0
-SEARCH_SHARE = 0.1
-"""Of the time limit, for a first search: bounds of large networks may take all the time that they are given."""
+SEARCH_SHARE, MOST_SLICES = 0.1, 6
+"""Of the time limit, for a slice of the first search, which gets another one while it gains: bounds of large networks
+may take all the time that they are given."""
+
+GAIN = 0.001
+"""A slice that lowers the latency by less has gained nothing."""
+
+GENETIC_SHARE = 0.25
+"""Of the time left, for generations where memory is limited: they cross what annealing does not."""
 
 BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 """For the bounds: of the time limit, and without one."""
@@ -37,23 +48,45 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if proof is not None:
         return proof
     if run.time_limit is not None:
-        with run.share(SEARCH_SHARE):
-            search.rounds(None)
+        _first_search(problem, search, run)
     steps = cell_steps(run)
     with run.share(BOUND_SHARE, BOUND_SECONDS):
         prove(bounding(problem, search.instance), run, steps)
     if not run.should_stop():
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
-    small = len(search.instance.names) * (len(search.instance.devices) - 1) <= ENGINE_CUTS
-    if small and not run.should_stop():
+    cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
+    if cuts <= ENGINE_CUTS and not run.should_stop():
         with run.share(1.0, ENGINE_SECONDS):
             try:
-                outcome = find_solver(problem, ENGINE).run(problem, run)
+                outcome = find_solver(problem, _engine(problem, cuts)).run(problem, run)
             except UnsupportedFeatureError:
                 return ended(run)
         if outcome.infeasible:
             return outcome
     return ended(run)
+
+
+def _engine(problem: Slicing, cuts: int) -> str:
+    """The engine that is faster for so many cuts, of those that can run here."""
+    cp_sat = next(row for row in solvers(problem) if row.name == "cp-sat")
+    return "cp-sat" if cuts <= CP_CUTS and cp_sat.available else ENGINE
+
+
+def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
+    """Annealing in slices for as long as they gain, and generations where memory is limited."""
+    assert run.time_limit is not None
+    for _ in range(MOST_SLICES):
+        known = run.objective
+        with run.at_most(SEARCH_SHARE * run.time_limit):
+            search.rounds(None)
+        if run.should_stop() or (
+            known is not None and run.objective is not None and run.objective > known * (1 - GAIN)
+        ):
+            break
+    if is_limited(search.net) and not run.should_stop():
+        with run.share(GENETIC_SHARE):
+            find_solver(problem, "genetic").run(problem, run)
+        search.adopt()
 
 
 register(

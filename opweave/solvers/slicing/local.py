@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
 from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.solution import Solution
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
@@ -50,7 +51,10 @@ STALE_ROUNDS = 60
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it."""
+    """The best plan of one instance and the ways to improve it.
+
+    ``caught`` is the last plan that was taken in from another lane.
+    """
 
     problem: Slicing
     instance: SlicingInstance
@@ -58,6 +62,8 @@ class LocalSearch:
     run: Run
     best: Plan | None = None
     nearest: Plan | None = None
+    caught: Solution | None = None
+    number: int = 0
 
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
@@ -69,6 +75,18 @@ class LocalSearch:
         self.best = plan
         report(self.instance, plan, self.run)
         return True
+
+    def catch_up(self) -> None:
+        """Take in the best plan of the lanes beside this one."""
+        if self.run.exchange is not None and self.run.best is not self.caught:
+            self.caught = self.run.best
+            self.adopt()
+
+    def adopt(self) -> None:
+        """Take in what others have reported to the run, as far as it runs in this order."""
+        best = self.run.best
+        if isinstance(best, Slices) and best.order == self.instance.names:
+            self.consider(judged(self.net, *self.instance.plan(best)))
 
     def floors(self) -> list[Plan]:
         """Judge every plan that needs no search."""
@@ -132,24 +150,27 @@ class LocalSearch:
         return 10.0 * max(origin.seconds, 1e-9) / scale
 
     def rounds(self, count: int | None) -> None:
-        """So many rounds, from the best plan mostly; None: until stopped or small and stale."""
+        """So many rounds, from the best plan mostly; None: until stopped or small and stale.
+
+        Called again it goes on with other random numbers.
+        """
         starts = self.floors()
         if not self.instance.names:
             return  # there is nothing that a move could take
-        number = stale = 0
+        done = stale = 0
         small = len(self.instance.names) * len(self.instance.devices) <= 40
         while (
-            starts
-            and (count is None or number < (count if self.best else SEARCH_ROUNDS))
-            and not self.run.should_stop()
+            starts and (count is None or done < (count if self.best else SEARCH_ROUNDS)) and not self.run.should_stop()
         ):
+            self.catch_up()
+            number = self.run.turn("annealing", self.number)
+            done, self.number = done + 1, number + 1
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
             elif self.best is None or (number % SCATTERED_EVERY == 0 and is_limited(self.net)):
                 origin = self.scatter(number)
             stale = 0 if self.anneal_round(origin, number) else stale + 1
-            number += 1
             if small and stale >= (STALE_ROUNDS if self.best is None else UNTIMED_ROUNDS):
                 return
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 from hypothesis import Phase, given, settings
+from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import find_formulation
@@ -31,8 +32,10 @@ STEPS = "time_indexed"
 START = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 
 
-@pytest.mark.parametrize("formulation", [None, "time_indexed"])
-@pytest.mark.parametrize("name", CHILDREN)
+@pytest.mark.parametrize(
+    ("name", "formulation"),
+    [(name, None) for name in CHILDREN] + [(name, "time_indexed") for name in CHILDREN if name != "cp-sat"],
+)
 def test_two_branches_by_hand(name, formulation):
     result = ow.solve(two_branches(), solver=name, formulation=formulation, options=PLAIN)
     assert agrees(result, 10)
@@ -61,7 +64,8 @@ def test_a_time_limit_keeps_the_first_order(name):
     from tests.solvers.engines.test_highs import wide_problem
 
     began = time.monotonic()
-    result = ow.solve(wide_problem(40), solver=name, formulation="time_indexed", time_limit=2.0)
+    formulation = None if name == "cp-sat" else "time_indexed"
+    result = ow.solve(wide_problem(40), solver=name, formulation=formulation, time_limit=2.0)
     assert result.status is ow.Status.FEASIBLE
     assert result.bound is not None
     assert time.monotonic() - began < 40
@@ -184,3 +188,24 @@ def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selecta
     result = ow.solve(problem, solver=name, formulation=STEPS)
     assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_pyomo_prints_nothing_when_the_writing_of_a_model_ends_early(problem, error, capfd):
+    """Whatever is raised while Pyomo constructs a component, it logs on standard output as well."""
+
+    def extend(model, _problem) -> None:
+        def row(_model, _number):
+            raise error("enough")
+
+        model.mine = Row(range(3), rule=row)
+
+    def solve() -> ow.Result:
+        return ow.solve(problem, solver="highs", extend=extend, options=PLAIN)
+
+    if error is KeyboardInterrupt:
+        assert solve().termination is ow.Termination.INTERRUPTED
+    else:
+        with pytest.raises(ValueError, match="enough"):
+            solve()
+    assert capfd.readouterr() == ("", "")

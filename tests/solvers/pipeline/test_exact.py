@@ -290,7 +290,7 @@ def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     result = ow.solve(problem, solver="exact")
     assert result.objective == 4.0  # on one device; a split sends for 5 s
-    assert result.bound >= 3.0
+    assert result.bound >= 3.0 * (1 - 1e-9)
 
 
 def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -98,8 +98,8 @@ def test_dear_memory_is_left_and_no_search_makes_a_plan_worse() -> None:
     assert spread is not None
     assert spread.bytes[0] < alone.bytes[0]
     for ties in (search.cluster, search.whole_branches):
-        found = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), lambda: False)
-        again = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), lambda: False)
+        found = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), Run())
+        again = search.annealed(spread, PRICE, Cooling(ties, 0.02, 2, (0,)), Run())
         assert found.cost(PRICE) <= spread.cost(PRICE)
         assert found.cost(PRICE) == again.cost(PRICE)
 

@@ -18,10 +18,8 @@ from opweave.solvers.batched_mapping.bounds.passage import mean_passage
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.module_problems import module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.linear import SUMMATION
 from opweave.solvers.run import Run
-
-ROUNDING = 1e-9
-"""Relative allowance for the rounding of sums of seconds."""
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
@@ -43,8 +41,8 @@ class Best:
 
     def report(self, value: float, source: str) -> None:
         """Take note of a bound."""
-        safe, known = value * (1.0 - ROUNDING), self.run.objective
-        if known is not None and known * (1.0 - 10.0 * ROUNDING) <= safe < known:
+        safe, known = value * (1.0 - SUMMATION), self.run.objective
+        if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
         if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
             self.value = max(safe, self.value)
@@ -94,7 +92,8 @@ def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
     if not run.should_stop():
         run.enter("mean passage")
-        best.report(mean_passage(instance, cuts, best.value, run.remaining()), "mean passage")
+        ceiling = np.inf if run.objective is None else float(run.objective)
+        best.report(mean_passage(instance, cuts, best.value, run.remaining(), ceiling), "mean passage")
     run.enter("bounds by modules")
     known = searched(problem, instance, run) if instance.granules == 1 else nothing_known
     wide = [(channels, modules_of(instance, channels, least=WIDE)) for channels in range(1, CHANNELS + 1)]

@@ -26,7 +26,7 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import NO_LIMIT, BoolArray
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.batched_mapping.modules import Module
-from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
 
 LONGEST = 100.0
 """Upper end of times, in multiples of the known bound; no larger bound is claimed."""
@@ -48,7 +48,13 @@ Window = tuple[int | None, int | None]
 """Operators that begin and end it; None for the beginning and the end of the plan."""
 
 
-def mean_passage(instance: BatchedInstance, cuts: list[list[Module]], floor: float, time_limit: float | None) -> float:
+def mean_passage(
+    instance: BatchedInstance,
+    cuts: list[list[Module]],
+    floor: float,
+    time_limit: float | None,
+    ceiling: float = np.inf,
+) -> float:
     """Seconds that no plan is shorter than; 0 where the program is too large or is not solved in time.
 
     Parameters
@@ -57,16 +63,20 @@ def mean_passage(instance: BatchedInstance, cuts: list[list[Module]], floor: flo
         Ways to cut the model; windows begin and end at operators that read or feed across a cut.
     floor
         A lower bound; above 0 it is the unit of time of the program.
+    time_limit
+        Seconds; None for no limit.
+    ceiling
+        Length of a known plan: no more is claimed, and what alone takes longer is left out.
     """
     if not instance.operators or instance.operators > MOST_OPERATORS:
         return 0.0
     unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
-    program = _Passage(instance, unit or 1.0)
+    program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
     if program.columns > MOST_COLUMNS:
         return 0.0
     program.write(windows_of(instance, cuts))
     value = proved_minimum(program.linear(), time_limit)
-    return 0.0 if value is None else min(value, LONGEST) * program.unit
+    return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
 
 
 def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
@@ -87,10 +97,10 @@ def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Wind
 class _Passage:
     """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units."""
 
-    def __init__(self, instance: BatchedInstance, unit: float) -> None:
+    def __init__(self, instance: BatchedInstance, unit: float, most_seconds: float) -> None:
         self.instance, self.unit = instance, unit
         count, devices, most = len(instance.names), len(instance.devices), instance.granules
-        usable = np.isfinite(instance.seconds[:, :, 1:])
+        usable = np.isfinite(instance.seconds[:, :, 1:]) & (instance.seconds[:, :, 1:] <= most_seconds)
         self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / unit
         self.granules = np.arange(1, most + 1, dtype=np.float64)
         self.mean = self.seconds * (self.granules / most)
@@ -106,7 +116,7 @@ class _Passage:
         self.held = top + np.arange(parameters * devices).reshape(parameters, devices)
         self.length = np.asarray([top + self.held.size])
         self.columns = int(self.length[0]) + 1
-        linked = np.isfinite(instance.latency)
+        linked = np.isfinite(instance.latency) & (instance.latency <= most_seconds)
         self.latency = np.where(linked, instance.latency, 0.0) / unit
         self.per_byte = np.where(linked, instance.seconds_per_byte, 0.0) / unit
         self.upper = np.full(self.columns, LONGEST)

@@ -6,8 +6,9 @@ dual: largest over prices s >= 0 with sum s = 1 and q >= 0 of
     sum_k s[k] idle[k] + sum_j min_k (s[k] p[j,k] + q[k] m[j,k]) - sum_k q[k] memory[k].
 
 Proof: weak duality. *Every* price vector gives a lower bound, so no solver's tolerance enters: prices come from
-wherever, the value is computed from the formula. ``idle[k]`` is time in which device k can run none of these
-operators. The loads of any schedule are a point of the linear program, whatever its transfers do.
+wherever, the value is computed from the formula, its terms (of both signs where memory has a price) added exactly.
+``idle[k]`` is time in which device k can run none of these operators. The loads of any schedule are a point of the
+linear program, whatever its transfers do.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, Placem
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.graph_arrays import IntArray
 from opweave.solvers.compiled import kernel
+from opweave.solvers.linear import sum_below
 
 ROUNDS = 60
 """Steps of the quick ascent over the prices of time."""
@@ -29,6 +31,9 @@ CUTS = 60
 """Most rounds of cutting planes over all prices."""
 
 CLOSE_ENOUGH = 1e-9
+
+PRODUCTS = 1e-12
+"""What a term of the dual may be off by, relative: nine thousand roundings."""
 
 
 class Memory(NamedTuple):
@@ -134,12 +139,16 @@ def _cut(
     rows = np.arange(len(seconds))
     devices = len(idle)
     load = idle + np.bincount(where, weights=count * seconds[rows, where], minlength=devices)
-    value = float(time @ load)
-    if memory is None:
-        return value, load, np.zeros(devices)
-    limited = np.isfinite(memory.capacity)
-    over = np.bincount(where, weights=count * memory.bytes, minlength=devices) - np.where(limited, memory.capacity, 0.0)
-    return value + float(price @ np.where(limited, over, 0.0)), load, np.where(limited, over, 0.0)
+    terms = [count * cost[rows, where], time * idle]
+    over = np.zeros(devices)
+    if memory is not None:
+        limited = np.isfinite(memory.capacity)
+        capacity = np.where(limited, memory.capacity, 0.0)
+        terms.append(-price * capacity)
+        held = np.bincount(where, weights=count * memory.bytes, minlength=devices)
+        over = np.where(limited, held - capacity, 0.0)
+    together = np.concatenate(terms)
+    return sum_below(together, PRODUCTS * float(np.abs(together).sum())), load, over
 
 
 def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = None) -> Area:

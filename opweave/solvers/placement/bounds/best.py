@@ -14,6 +14,7 @@ from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
 from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.bounds.together import raise_together
 from opweave.solvers.placement.net import Net
 from opweave.solvers.run import Run
 
@@ -98,14 +99,21 @@ def quick_bounds(instance: PlacementInstance, net: Net, best: Best) -> None:
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
     """Raise windows on the shortest path to a level until none is left there or time is up."""
     run.enter(f"milestones: {PROGRAMS[level]} programs")
+    most = LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM
+
+    def seconds() -> float:
+        left = run.remaining()
+        return most if left is None else min(left, most)
+
+    if run.exchange is not None:
+        raise_together(chain, level, run, run.exchange, lambda: report(chain.value(), "milestones"), seconds)
+        return
     while True:
         pairs = chain.open_pairs(level)
         for block, a, b in pairs:
             if run.should_stop():
                 return
-            left = run.remaining()
-            most = LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM
-            block.lift(a, b, level, most if left is None else min(left, most))
+            block.lift(a, b, level, seconds())
         if not pairs:
             return
         report(chain.value(), "milestones")

@@ -96,13 +96,23 @@ class Block:
 
     def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
         """Raise a pair to a level, within the time."""
-        value = self._bound(a, b, level, time_limit)
-        rows = slice(None) if not self.window.entry else slice(a, a + 1)
-        columns = slice(None) if not self.window.exit else slice(b, b + 1)
+        self.learn(a, b, level, self.bound_of(a, b, level, time_limit))
+
+    def learn(self, a: int, b: int, level: int, value: float) -> None:
+        """Take note of a pair's bound of a level."""
+        rows, columns = self.rows(a), self.columns(b)
         self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
         self.levels[rows, columns] = level
 
-    def _bound(self, a: int, b: int, level: int, time_limit: float) -> float:
+    def rows(self, a: int) -> slice:
+        """Rows of the table that a first device stands for: all of them where the window has no first operator."""
+        return slice(a, a + 1) if self.window.entry else slice(None)
+
+    def columns(self, b: int) -> slice:
+        """Columns of the table that a last device stands for."""
+        return slice(b, b + 1) if self.window.exit else slice(None)
+
+    def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
         """A bound of a level for two end devices."""
         known = float(self.values[a, b])
         if level == EXACT:
@@ -202,6 +212,10 @@ class Milestones:
     seconds: FloatArray
     modules: list[Module]
     windows: list[Window]
+
+    def blocks(self) -> list[Block]:
+        """All blocks, each once, in the order of the plan."""
+        return list({id(block): block for module in self.modules for block in module.blocks}.values())
 
     def value(self) -> float:
         """The bound."""

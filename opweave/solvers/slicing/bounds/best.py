@@ -17,6 +17,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower, lower_unless_short
 from opweave.problems.slicing import Slicing
+from opweave.solvers.linear import SUMMATION
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
@@ -25,9 +26,6 @@ from opweave.solvers.slicing.bounds.instant import instant
 from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.bounds.program import relax
 from opweave.solvers.slicing.order import running_order
-
-ROUNDING = 1e-9
-"""Relative allowance for sums in floating point."""
 
 MOST_DEVICES = 6
 """Up to this many devices all their sets are looked at; beyond, a bound by speeds alone is all there is."""
@@ -66,11 +64,11 @@ def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
     """Report all bounds as far as the time allows; cells in so many steps at most."""
     blocks = blocks_of(instance)
     run.enter("bounds")
-    _report(run, _by_speed(blocks), ROUNDING, "speeds")
+    _report(run, _by_speed(blocks), SUMMATION, "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
         return
     alone = instant(blocks, run.should_stop)
-    _report(run, float(alone.sum()), ROUNDING, "operators one by one")
+    _report(run, float(alone.sum()), SUMMATION, "operators one by one")
     first = 0 if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
     _by_cells(instance, alone, run, CELLS[: min(first, steps)])
     _by_program(blocks, run)
@@ -89,7 +87,7 @@ def _by_program(blocks: Blocks, run: Run) -> None:
     run.enter("linear program")
     value = relax(blocks, run.remaining())
     if value is not None:
-        _report(run, value, ROUNDING, "linear program over device sets")
+        _report(run, value, SUMMATION, "linear program over device sets")
 
 
 def cell_steps(run: Run) -> int:
@@ -115,7 +113,7 @@ def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tup
         known, value = count, by_position(instance, cells, alone, run.should_stop, run.halt)
         if value is None:
             return
-        _report(run, value, ROUNDING, "cuts by cells")
+        _report(run, value, SUMMATION, "cuts by cells")
         seconds, left = perf_counter() - began, run.remaining()
         logger.debug("%d cells: bound %g s after %.1f s", count, value, seconds)
         if left is not None and GROWTH * seconds > left:
@@ -125,7 +123,7 @@ def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tup
 def _report(run: Run, value: float, allowance: float, source: str) -> None:
     safe = value * (1.0 - allowance)
     known = run.objective
-    if known is not None and known * (1.0 - 10.0 * ROUNDING) <= safe:
+    if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
         safe = float(known)  # they differ by rounding only
     run.proved(max(0.0, safe), source)
 

@@ -18,6 +18,9 @@ from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 
 HALVINGS = 50
 
+LOST = 1e-12
+"""Share of all bytes, and of a whole operator, that differences may be off by."""
+
 
 def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
     """A lower bound of every operator's seconds, 0 for those that are left when stopped. Shape (operators,)."""
@@ -39,15 +42,16 @@ def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) 
     need = sum(float(blocks.per_share[e]) for e in flows)
     extra = sum((blocks.extra(e, members) for e in flows), np.zeros(len(members)))
     rate, fixed, slope = blocks.rate[chosen], blocks.intercept[v, chosen], blocks.slope[v, chosen]
+    lost = LOST * (held + need + float(np.abs(extra).max(initial=0.0)))
     most, least = blocks.most[v, chosen], np.minimum(blocks.least[v], blocks.most[v, chosen])
 
     def possible(t: float) -> bool:
         spare = t - fixed
         top = np.where(slope > 0, np.minimum(most, spare / np.maximum(slope, 1e-300)), most)
-        if (spare < 0).any() or (top < least).any() or top.sum() < 1.0 or least.sum() > 1.0 + 1e-12:
+        if (spare < 0).any() or (top < least).any() or top.sum() < 1.0 or least.sum() > 1.0 + LOST:
             return False
         steep, offset = need + rate * slope, extra - rate * spare
-        budget = held - float(np.maximum(0.0, steep * least + offset).sum())
+        budget = held + lost - float(np.maximum(0.0, steep * least + offset).sum())
         if budget < 0:
             return False
         free = np.clip(np.divide(-offset, steep, out=np.full(len(chosen), np.inf), where=steep > 0), least, top)
@@ -58,7 +62,7 @@ def _least_time(blocks: Blocks, v: int, members: tuple[int, ...], known: float) 
             grown = min(left, float(top[i] - free[i]))
             grown = grown if steep[i] <= 0 else min(grown, budget / float(steep[i]))
             left, budget = left - grown, budget - grown * max(0.0, float(steep[i]))
-        return left <= 1e-12
+        return left <= LOST
 
     if np.isfinite(known) and not possible(known):
         return known

@@ -26,6 +26,9 @@ KEPT = 150
 
 HALVINGS = 40
 
+LOST = 1e-12
+"""Share of all bytes that their differences may be off by."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compositions:
@@ -80,12 +83,15 @@ def _timed(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[FloatArray
     low = done.max(axis=1)
     high = (done + np.maximum(0.0, need) / blocks.rate[chosen]).max(axis=1)
 
+    # over a slow link, what a difference of many bytes loses by rounding may take long to send
+    enough_held = held + LOST * (held + float(np.abs(need).max(initial=0.0)))
+
     def lacking(t: FloatArray) -> FloatArray:
         return np.asarray(np.maximum(0.0, need - blocks.rate[chosen] * (t[:, None] - done)).sum(axis=1))
 
-    high = np.where(lacking(low) <= held, low, high)
+    high = np.where(lacking(low) <= enough_held, low, high)
     for _ in range(HALVINGS):
         middle = 0.5 * (low + high)
-        enough = lacking(middle) <= held
+        enough = lacking(middle) <= enough_held
         low, high = np.where(enough, low, middle), np.where(enough, middle, high)
     return shares, low

@@ -1,0 +1,127 @@
+"""Compile a loop to machine code, as bytes that another process can load.
+
+numba optimises every helper and makes machine code of it before it puts it into its callers, where it is optimised
+again. Here only the loop itself, with all helpers inside, goes through the full set of passes and becomes machine code;
+a helper is tidied once. That, and no wrappers around helpers, halves what the compiler backend takes.
+
+All names in the machine code but one are private to it: code of several processes is loaded side by side, and numba
+numbers its functions anew in each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import llvmlite.binding
+import numba
+from numba.core import bytecode, compiler, compiler_lock, registry, serialize
+from numba.core.codegen import JITCodeLibrary
+
+OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
+"""Of numba's ``jit``, for loops."""
+
+_jit: Any = numba.njit
+_result: Any = compiler.CompileResult
+_dumps: Any = serialize.dumps
+
+
+class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
+    """Code that is only put into other code: tidied, never turned into machine code."""
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+
+    def _optimize_final_module(self) -> None:
+        passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=1)
+        passes.run(self._final_module, builder)
+
+    def _finalize_final_module(self) -> None:
+        self._finalize_dynamic_globals()
+        self._finalized = True
+
+
+class _LoopCode(_HelperCode):
+    """The code of a loop and of all its helpers: optimised in full, nothing but its entry visible from outside."""
+
+    def _optimize_final_module(self) -> None:
+        for function in self._final_module.functions:
+            if not function.is_declaration and not function.name.startswith("_ZN7cpython"):
+                function.linkage = "internal"
+        JITCodeLibrary._optimize_final_module(self)
+
+
+class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
+    """numba's own pipeline, with :class:`_LoopCode` as the place for what it makes."""
+
+    def __init__(self, typing_context: Any, target: Any, library: Any, *rest: Any) -> None:
+        code: Any = _LoopCode
+        start: Any = super().__init__
+        start(typing_context, target, code(target.codegen(), "loop"), *rest)
+
+
+@contextmanager
+def _lean(codegen: Any) -> Iterator[None]:
+    """Have helpers put into :class:`_HelperCode`; they have no address, so nothing is told to them."""
+    usual = codegen._library_class
+    codegen._library_class = _HelperCode
+    codegen.set_env = _ignore
+    numbers = bytecode.FunctionIdentity._unique_ids
+    bytecode.FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
+    try:
+        yield
+    finally:
+        codegen._library_class = usual
+        del codegen.set_env
+        bytecode.FunctionIdentity._unique_ids = numbers
+
+
+def _ignore(name: str, environment: object) -> None:
+    pass
+
+
+def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
+    """Compile a function for the given types of its arguments.
+
+    Raises
+    ------
+    numba.core.errors.NumbaError
+        When it cannot be compiled.
+    """
+    target = registry.cpu_target.target_context
+    with compiler_lock.global_compiler_lock:
+        made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(function)
+        target.refresh()
+        with _lean(target.codegen()):
+            made.compile(signature)
+            return _packed(made.overloads[signature])
+
+
+def _packed(result: Any) -> bytes:
+    """What :func:`load` needs, and not the intermediate code that numba keeps for further inlining."""
+    library = result.library
+    entry = result.fndesc.llvm_cpython_wrapper_name
+    environments = [each.env_name for each in result._find_referenced_environments()]
+    names = "\n".join(
+        [f'define void @"{entry}"() {{ ret void }}', *(f'@"{name}" = global i8 0' for name in environments)]
+    )
+    symbols = llvmlite.binding.parse_assembly(names).as_bitcode()
+    code = library._codegen._tm.emit_object(library._final_module)
+    library.serialize_using_object_code = lambda: (library.name, "object", (code, symbols))
+    return bytes(_dumps(result._reduce()))
+
+
+def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
+    """Make machine code callable in this process."""
+    with compiler_lock.global_compiler_lock:
+        target = registry.cpu_target.target_context
+        target.refresh()
+        result = _result._rebuild(target, *pickle.loads(packed))
+        made = _jit(**OPTIONS)(function)
+        made.add_overload(result)
+        made.disable_compile()
+    return made  # type: ignore[no-any-return]

@@ -1,0 +1,169 @@
+"""Compile all loops in advance, so that nothing needs compiling later."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from opweave.problems.errors import InvalidInputError
+from opweave.solvers.compiled import Kernel
+from opweave.solvers.compiling import store
+from opweave.solvers.compiling.beside import end, start_child, tell
+from opweave.solvers.compiling.fingerprint import code_size
+
+START_SECONDS = 2.0
+"""What a compiling process takes to start."""
+
+BYTES_PER_SECOND = 3_500.0
+"""Bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
+
+POLL_SECONDS = 0.02
+
+Warming = Callable[[int, int], None]
+"""Told the number of loops that are done, and of all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What :func:`warm` has done.
+
+    Attributes
+    ----------
+    compiled
+        Loops that were compiled now, as ``module:function``.
+    ready
+        How many had been compiled before.
+    failed
+        Loops that could not be compiled; they run uncompiled, with the same results.
+    seconds
+        Wall-clock time.
+    folder
+        Where the compiled code is kept.
+    """
+
+    compiled: tuple[str, ...]
+    ready: int
+    failed: tuple[str, ...]
+    seconds: float
+    folder: str
+
+
+def all_kernels() -> list[Kernel[..., Any]]:
+    """Every loop of the package, by name."""
+    package = sys.modules["opweave.solvers"]  # the attribute of that name is a function
+
+    found = {}
+    for module in pkgutil.walk_packages(package.__path__, "opweave.solvers."):
+        if module.name.startswith("opweave.solvers.engines."):
+            continue  # they import what may not be installed, and hold no loops
+        for value in vars(importlib.import_module(module.name)).values():
+            if isinstance(value, Kernel):
+                found[value.name] = value
+    return [found[name] for name in sorted(found)]
+
+
+def missing_kernels() -> list[Kernel[..., Any]]:
+    """The loops that are not compiled yet, the largest first."""
+    missing = [each for each in all_kernels() if store.find(each.file_name) is None]
+    return sorted(missing, key=lambda each: -code_size(each.plain))
+
+
+def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
+    """About how long compiling will take with so many processes, each on a processor of its own."""
+    if not missing:
+        return 0.0
+    each = [code_size(kernel.plain) / BYTES_PER_SECOND for kernel in missing]
+    return START_SECONDS + max(*each, sum(each) / min(jobs, len(each)))
+
+
+def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:
+    """Compile all loops of the solvers that are not compiled yet, for this user on this machine.
+
+    Solvers run without this, too: they compile beside the work what they need, and are slower meanwhile.
+
+    Parameters
+    ----------
+    jobs
+        Processes that compile side by side.
+    progress
+        Told the number of loops that are done, and of all; called in this thread.
+
+    Raises
+    ------
+    InvalidInputError
+        When ``jobs`` is not positive.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> ow.warm().failed  # doctest: +SKIP
+    ()
+    """
+    if jobs < 1:
+        raise InvalidInputError(f"jobs is {jobs}; it takes a positive number")
+    began = time.perf_counter()
+    everything, missing = all_kernels(), missing_kernels()
+    compiled: list[str] = []
+    failed: list[str] = []
+    done = len(everything) - len(missing)
+    for name, worked in _compile_all(missing, jobs):
+        (compiled if worked else failed).append(name)
+        done += 1
+        if progress is not None:
+            progress(done, len(everything))
+    seconds = time.perf_counter() - began
+    folder = str(store.writable_folder())
+    return Warmed(tuple(compiled), len(everything) - len(missing), tuple(failed), seconds, folder)
+
+
+def _compile_all(missing: list[Kernel[..., Any]], jobs: int) -> Iterator[tuple[str, bool]]:
+    """Compile in children, and tell of each loop as it is done; leaving off ends the children."""
+    waiting: queue.SimpleQueue[Kernel[..., Any]] = queue.SimpleQueue()
+    for kernel in missing:
+        waiting.put(kernel)
+    done: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    stop = threading.Event()
+    workers = [
+        threading.Thread(target=_attend_child, args=(waiting, done, stop)) for _ in range(min(jobs, len(missing)))
+    ]
+    for worker in workers:
+        worker.start()
+    try:
+        for _ in missing:
+            yield done.get()
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+
+
+def _attend_child(
+    waiting: queue.SimpleQueue[Kernel[..., Any]], done: queue.SimpleQueue[tuple[str, bool]], stop: threading.Event
+) -> None:
+    """Give one child a loop at a time; another child takes the place of one that dies."""
+    child = None
+    while not stop.is_set():
+        try:
+            kernel = waiting.get_nowait()
+        except queue.Empty:
+            break
+        child = child or start_child(niceness=0)
+        if child is None:
+            done.put((kernel.name, False))
+            continue
+        tell(child, kernel.name)
+        while store.find(kernel.file_name) is None and child.poll() is None and not stop.wait(POLL_SECONDS):
+            pass
+        done.put((kernel.name, store.find(kernel.file_name) is not None))
+        if child.poll() is not None:
+            end(child)
+            child = None
+    if child is not None:
+        end(child)

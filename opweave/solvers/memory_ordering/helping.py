@@ -1,0 +1,90 @@
+"""Engines inside the plan: which one suits a graph, and running it for as long as it gets anywhere."""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.precedence import ancestors
+from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError, UnsupportedFeatureError
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.solvers.registry import find_solver
+from opweave.solvers.run import Outcome, Progress, Run
+
+logger = logging.getLogger("opweave")
+
+ENGINE_OPERATORS = 1_000
+MOST_PAIRS = 25_000
+"""Operators, and pairs of them in either order, up to which an engine is tried: beyond, it gets nowhere in minutes."""
+
+CP_PAIRS = 2_500
+"""Up to so many pairs CP-SAT proves peaks sooner than HiGHS; for totals HiGHS is the better one."""
+
+PATIENCE_SHARE, PATIENCE_SECONDS = 0.35, 20.0
+"""How long an engine may go without a gain: of the time left when it begins, or in seconds without a limit."""
+
+GAIN = 0.001
+"""A smaller change of the gap is none."""
+
+
+def engine_for(problem: MemoryOrdering, instance: OrderingInstance) -> str | None:
+    """The engine that may help; None where none does."""
+    count = instance.operators
+    if count > ENGINE_OPERATORS:
+        return None
+    pairs = count * (count - 1) // 2 - int(ancestors(instance.after).sum())
+    if pairs > MOST_PAIRS:
+        return None
+    if problem.objective == "peak" and pairs <= CP_PAIRS and _available(problem, "cp-sat"):
+        return "cp-sat"
+    return "highs" if _available(problem, "highs") else None
+
+
+def _available(problem: MemoryOrdering, name: str) -> bool:
+    try:
+        find_solver(problem, name)
+    except SolverNotAvailableError:
+        return False
+    return True
+
+
+def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcome:
+    """Run an engine until it has gone too long without narrowing the gap; what it finds goes to the run at once."""
+    left = run.remaining()
+    patience = PATIENCE_SECONDS if left is None else PATIENCE_SHARE * left
+    best_gap, gained_at = _gap(run), run.elapsed()
+
+    def stop(_: Progress) -> bool:
+        nonlocal best_gap, gained_at
+        _hand_on(part, run)
+        if _gap(run) < best_gap - GAIN:
+            best_gap, gained_at = _gap(run), run.elapsed()
+        return run.should_stop() or run.elapsed() - gained_at > patience
+
+    part = Run(time_limit=left, gap=run.gap, seed=run.seed, threads=run.threads, callback=stop, stage=engine)
+    if run.best is not None and run.objective is not None:
+        part.found(run.best, run.objective)
+    if run.bound is not None:
+        part.proved(run.bound, run.bound_source or "")
+    run.enter(engine)
+    try:
+        outcome = find_solver(problem, engine).run(problem, part)
+    except (EngineError, InvalidInputError, UnsupportedFeatureError) as error:
+        logger.info("%s is of no help: %s", engine, error)
+        return Outcome()
+    _hand_on(part, run)
+    return outcome
+
+
+def _hand_on(part: Run, run: Run) -> None:
+    if part.best is not None and part.objective is not None:
+        run.found(part.best, part.objective)
+    if part.bound is not None:
+        run.proved(part.bound, part.bound_source or "")
+
+
+def _gap(run: Run) -> float:
+    if run.objective is None or run.bound is None:
+        return math.inf
+    return (run.objective - run.bound) / run.objective if run.objective else 0.0

@@ -1,0 +1,154 @@
+"""What runs side by side for memory ordering: peaks from above and from below, totals by search and by bound."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
+from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
+from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
+from opweave.solvers.memory_ordering.net import BACKWARD, net_of
+from opweave.solvers.memory_ordering.totals import (
+    CUT_OPERATORS,
+    KICKS,
+    improve_total,
+    report_greedy_totals,
+    total_bound,
+)
+from opweave.solvers.registry import run_side_by_side
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lane
+
+HOME = "opweave.solvers.memory_ordering"
+
+CUTS = 8
+"""Minimum cuts that a lane claims at once."""
+
+
+class SharedPeaks(PeakSearch):
+    """A peak search that divides the minimum cuts, and the floors to decide, with those beside it."""
+
+    def cut(self) -> None:
+        """The largest L2 bound, by decreasing keys; a lane takes some operators at a time."""
+        self.run.enter("minimum cuts")
+        self.keys = upper_keys(self.net, self.orders)
+        order = np.argsort(-self.keys, kind="stable")
+        for first in range(0, len(order), CUTS):
+            if self.settled() or self.keys[order[first]] <= self.bound:
+                return
+            exchange = self.run.exchange
+            if exchange is not None and not exchange.claim(("cuts", first)):
+                continue
+            for v in order[first : first + CUTS].tolist():
+                if self.keys[v] <= self.bound or self.run.should_stop():
+                    break
+                self.keys[v] = step_bound(self.net, v).value
+                if self.keys[v] > self.bound:
+                    self.bounding_operator = self.instance.names[v]
+                    self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+
+    def _tighten(self, floor: int, budget: int) -> bool:
+        """As ever, unless a lane beside this one is at it: what it decides will be heard."""
+        exchange = self.run.exchange
+        if exchange is not None and not exchange.claim(("floor", floor, budget)):
+            return False
+        return super()._tighten(floor, budget)
+
+
+class FromBack(SharedPeaks):
+    """States from the back: on wide graphs the search that proves most."""
+
+    signs = (BACKWARD,)
+
+
+class FromAbove(SharedPeaks):
+    """Improves the incumbent before it lifts the bound; states from the front first, which proves some graphs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.lucky_sign = -BACKWARD
+
+    def _turn(self, budget: int, *, easy: bool) -> None:
+        self._undercut(budget)
+        self._divide(budget, self._probe if easy else self._tighten)
+        if not self.settled():
+            self._probe(self.bound, budget)
+
+
+def lanes(problem: MemoryOrdering, run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``auto``."""
+    if run.time_limit is not None or problem.objective == "total":
+        return exact_lanes(problem, run)
+    states = min(MOST_STATES, UNTIMED_WORK // max(1, len(problem.graph.operators)))
+    return tuple(replace(lane, options={"max_states": states}) for lane in exact_lanes(problem, run))
+
+
+def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``exact``."""
+    if not only_arcs(problem):
+        return (Lane(f"{HOME}.auto:solve_auto"),)
+    if problem.objective == "peak" and engine_for(problem, lower(problem)) is not None:
+        return Lane(f"{HOME}.lanes:states"), Lane(f"{HOME}.lanes:engine"), Lane(f"{HOME}.lanes:from_above")
+    if problem.objective == "peak":
+        return Lane(f"{HOME}.lanes:from_back"), Lane(f"{HOME}.lanes:from_above")
+    first = "auto:solve_auto" if problem.limit_bytes is not None else "lanes:search_total"
+    return Lane(f"{HOME}.{first}"), Lane(f"{HOME}.lanes:bound_total")
+
+
+def states(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: states from both ends."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), SharedPeaks)
+
+
+def engine(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: the engine that suits the graph for as long as it helps, then states."""
+    instance = lower(problem)
+    suited = engine_for(problem, instance)
+    outcome = Outcome() if suited is None else run_while_it_helps(suited, problem, run)
+    return outcome if outcome.infeasible or run.should_stop() else from_above(problem, run)
+
+
+def from_back(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: the bound first."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBack)
+
+
+def from_above(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Peaks: the incumbent first."""
+    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromAbove)
+
+
+def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Totals: greedy orders, local search, kicks until the end."""
+    instance = lower(problem)
+    starts = report_greedy_totals(problem, instance, run)
+    if instance.operators <= CUT_OPERATORS:
+        run.proved(int(forced_footprints(net_of(instance, run.halt)).sum()), "sum of L1")
+    kicks = None if run.time_limit is not None else KICKS
+    if not run.should_stop():
+        improve_total(problem, instance, run, starts, kicks)
+    return Outcome(run.termination())
+
+
+def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Totals: the sum of least footprints, the integer program where it is not too large, the state search."""
+    instance = lower(problem)
+    report_greedy_totals(problem, instance, run)
+    run.enter("minimum cuts")
+    run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
+    suited = engine_for(problem, instance)
+    if suited is not None and not run.should_stop():
+        outcome = run_while_it_helps(suited, problem, run)
+        if outcome.infeasible:
+            return outcome
+    return Outcome(run.termination()) if run.should_stop() else solve_btsearch(problem, run)
+
+
+run_side_by_side(MemoryOrdering.kind, "auto", lanes)
+run_side_by_side(MemoryOrdering.kind, "exact", exact_lanes)

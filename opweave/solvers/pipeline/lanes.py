@@ -1,0 +1,78 @@
+"""What runs side by side for pipelines: the joint search from above, the joint search from below, the simple rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opweave.formulations.expressions import expressible
+from opweave.problems.pipeline import Pipeline, Stages
+from opweave.solvers.pipeline.auto import solve_auto
+from opweave.solvers.pipeline.exact import FIRST_WORK, BottleneckSearch, affordable
+from opweave.solvers.pipeline.plans import plan_from
+from opweave.solvers.pipeline.rules import TARGETS
+from opweave.solvers.registry import run_side_by_side
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lane
+
+HOME = "opweave.solvers.pipeline"
+
+
+@dataclass(eq=False)
+class SharedSearch(BottleneckSearch):
+    """A joint search that knows what its lanes beside it have found and refuted."""
+
+    def catch_up(self) -> None:
+        """Take in the best plan and bound of all lanes."""
+        self.run.take_in()
+        best, known = self.run.best, self.run.objective
+        if isinstance(best, Stages) and known is not None and known < self.best.value:
+            self.best.plan, self.best.value = plan_from(self.instance, best), float(known)
+        if self.run.bound is not None and self.run.bound > 0:
+            self.refuted = max(self.refuted, self._below(float(self.run.bound)))
+
+    def _over(self) -> bool:
+        self.catch_up()
+        return super()._over()
+
+
+class FromAbove(SharedSearch):
+    """Looks for better plans, and for the proof just below the best one."""
+
+    def _raise(self, work: int) -> None:
+        """Leave the bound to the other lane."""
+
+
+class FromBelow(SharedSearch):
+    """Lifts the bound, and looks for the proof just below the best plan with more and more work."""
+
+    def _close(self) -> None:
+        self.run.enter("exact labels from below")
+        work = FIRST_WORK
+        while not (self.proved or self._over()):
+            self._raise(work)
+            work *= 4
+            if not (self.proved or self._over()):
+                limit = self._below(self.best.value)
+                self._learn(limit, self.tester.exact(limit, affordable(self.run, work)))
+
+
+def lanes(problem: Pipeline, _run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``auto`` and ``exact``."""
+    known = all(expressible(type(constraint), TARGETS) for constraint in problem.constraints)
+    if not known or problem.objective != "bottleneck" or problem.channel == "shared":
+        return (Lane(f"{HOME}.auto:solve_auto"),)
+    return Lane(f"{HOME}.lanes:from_above"), Lane(f"{HOME}.lanes:from_below")
+
+
+def from_above(problem: Pipeline, run: Run) -> Outcome:
+    """All that ``auto`` does, but for the bound."""
+    return solve_auto(problem, run, FromAbove)
+
+
+def from_below(problem: Pipeline, run: Run) -> Outcome:
+    """All that ``auto`` does, the bound first."""
+    return solve_auto(problem, run, FromBelow)
+
+
+run_side_by_side(Pipeline.kind, "auto", lanes)
+run_side_by_side(Pipeline.kind, "exact", lanes)

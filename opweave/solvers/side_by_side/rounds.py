@@ -1,0 +1,227 @@
+"""Lanes on any executor, in rounds: a task begins with the best known and comes back with what it found and proved.
+
+Rounds grow from one second to some, so that news travels soon and little time goes into handing over. A task that fails
+or whose worker was killed is handed out again. An executor that never answers holds nothing up: the solver itself runs
+in the calling process all the while.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import threading
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+from opweave.problems.problem import Problem
+from opweave.problems.result import OptionValue, Termination
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Exchange, Found, News, Proved
+from opweave.solvers.side_by_side.lane import Lane, numbered
+
+logger = logging.getLogger("opweave")
+
+FIRST_SECONDS, LONGEST_SECONDS = 1.0, 8.0
+"""A task's time in the first round, and at most; it doubles in between. A task cannot be called back, so this is also
+how long a worker may go on after the solve has ended."""
+
+UNTIMED_ROUNDS = 4
+TRIES = 4
+"""How many failures in a row a place is forgiven."""
+
+UNKNOWN_PLACES = 2
+"""Tasks at a time on an executor that does not say how many it runs."""
+
+LOOK_SECONDS = 0.05
+PAUSE_SECONDS = 0.2
+"""Between a failure and the next try."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTask:
+    """What a worker is given; the problem is pickled once for all tasks."""
+
+    problem: bytes
+    lane: Lane
+    seconds: float
+    gap: float
+    seed: int
+    found: Found | None
+    proved: Proved | None
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of a task: only what is better than it was given."""
+
+    found: Found | None
+    proved: Proved | None
+    outcome: Outcome
+
+
+def work_round(task: RoundTask) -> Report:
+    """Work on a lane for a while; runs in a worker."""
+    problem: Any = pickle.loads(task.problem)  # written by the solve that handed out the task
+    run = Run(
+        time_limit=task.seconds,
+        gap=task.gap,
+        seed=task.seed + task.lane.shift,
+        threads=task.lane.cores,
+        start=None if task.found is None else task.found.solution,
+        options={**task.options, **task.lane.options},
+    )
+    if task.found is not None:
+        run.found(task.found.solution, task.found.objective)
+    if task.proved is not None:
+        run.proved(task.proved.bound, task.proved.source)
+    with run.at_work():
+        outcome = task.lane.work(problem, run)
+    better = run.best is not None and (task.found is None or run.objective < task.found.objective)  # type: ignore[operator]
+    lifted = run.bound is not None and (task.proved is None or run.bound > task.proved.bound)
+    return Report(
+        Found(run.best, run.objective) if better else None,  # type: ignore[arg-type]
+        Proved(run.bound, run.bound_source or "") if lifted else None,  # type: ignore[arg-type]
+        outcome,
+    )
+
+
+def places_of(executor: Executor) -> int:
+    """How many tasks run at the same time: as an executor of the standard library says, or a Dask cluster."""
+    known = getattr(executor, "_max_workers", None)
+    if isinstance(known, int) and known > 0:
+        return known
+    try:
+        return max(1, sum(executor._client.nthreads().values()))  # type: ignore[attr-defined]
+    except Exception:  # not Dask, or a cluster that is gone
+        return UNKNOWN_PLACES
+
+
+@dataclass(eq=False)
+class Place:
+    """A worker's place in the executor: the number of its lane, how many rounds, how many failures in a row."""
+
+    number: int
+    rounds: int = 0
+    failures: int = 0
+
+
+class Rounds:
+    """Tasks on an executor until the time is up or the context is left."""
+
+    def __init__(
+        self, problem: Problem[Any, Any], lanes: tuple[Lane, ...], run: Run, exchange: Exchange, executor: Executor
+    ) -> None:
+        self.verdict: Outcome | None = None
+        self._problem, self._run = problem, run
+        self._lanes = (*lanes[1:], lanes[0])  # the first is closest to what runs here in any case
+        self._places = 1
+        self._exchange, self._executor = exchange, executor
+        self._known: dict[type, News] = {}
+        self._closing = threading.Event()
+        self._flying: dict[Future[Report], Place] = {}
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="opweave-rounds")
+
+    def __enter__(self) -> Rounds:
+        """Begin to hand out."""
+        self._exchange.listen(self._note)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take back what has not begun; leave the rest alone."""
+        self._closing.set()
+        self._exchange.leave(self._note)
+        self._thread.join(2 * LOOK_SECONDS)
+
+    def busy(self) -> bool:
+        """Whether tasks are out whose answers are worth waiting for: with a time limit only."""
+        return self._run.time_limit is not None and self._thread.is_alive()
+
+    def _note(self, news: News) -> None:
+        self._known[type(news)] = news
+
+    def _serve(self) -> None:
+        """Hand out tasks, one for each place, and take in what they report."""
+        try:
+            packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
+        except Exception as error:  # whatever a user's class raises
+            logger.warning("the problem cannot be sent to an executor: %s", error)
+            return
+        self._places = places_of(self._executor)
+        idle = [Place(number) for number in range(self._places)]
+        while (idle or self._flying) and not self._closing.is_set():
+            for place in idle:
+                self._hand_out(packed, place)
+            idle = self._collect()
+        for future in tuple(self._flying):
+            future.cancel()
+
+    def _hand_out(self, packed: bytes, place: Place) -> None:
+        """Submit the next task of a place; a place whose tasks keep failing is given up."""
+        seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**place.rounds)
+        left = self._run.remaining()
+        found, proved = self._known.get(Found), self._known.get(Proved)
+        task = RoundTask(
+            packed,
+            numbered(self._lanes, place.number),
+            seconds if left is None else min(seconds, left),
+            self._run.gap,
+            self._run.seed,
+            found if isinstance(found, Found) else None,
+            proved if isinstance(proved, Proved) else None,
+            dict(self._run.options),
+        )
+        while place.failures < TRIES and not self._closing.is_set():
+            try:
+                self._flying[self._executor.submit(work_round, task)] = place
+            except Exception as error:  # whatever a broken executor raises
+                self._failed(place, error)
+            else:
+                return
+
+    def _collect(self) -> list[Place]:
+        """Wait for reports; the places that can go on."""
+        free: list[Place] = []
+        done, _ = wait(self._flying, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
+        for future in done:
+            place = self._flying.pop(future)
+            try:
+                report = future.result()
+                if not isinstance(report, Report):
+                    raise TypeError(f"the executor answered with {type(report).__name__}")
+            except BaseException as error:  # a killed worker or a cancelled task, in each executor's own words
+                if self._failed(place, error):
+                    free.append(place)
+                continue
+            if self._learned(report, place):
+                free.append(place)
+        return free
+
+    def _failed(self, place: Place, error: BaseException) -> bool:
+        """Count a failure; whether the place may go on."""
+        place.failures += 1
+        logger.warning("a task failed (%d of %d): %s", place.failures, TRIES, error)
+        self._closing.wait(PAUSE_SECONDS)
+        return place.failures < TRIES
+
+    def _learned(self, report: Report, place: Place) -> bool:
+        """Take in a report; whether the place has more to do."""
+        for news in (report.found, report.proved):
+            if news is not None:
+                self._exchange.hear(news)
+        if report.outcome.infeasible:
+            self.verdict = report.outcome
+            self._exchange.call_off()
+            return False
+        place.rounds, place.failures, place.number = place.rounds + 1, 0, place.number + self._places
+        left = self._run.remaining()
+        ended_by_itself = report.outcome.termination is not Termination.TIME_LIMIT
+        if left is None or ended_by_itself:
+            return place.rounds < UNTIMED_ROUNDS
+        return left > LOOK_SECONDS

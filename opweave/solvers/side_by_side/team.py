@@ -1,0 +1,187 @@
+"""The processes of one solve on this machine, each at work on a lane.
+
+A process that dies is started again with the best known by then. What cannot be done elsewhere at all, because the
+problem cannot be pickled or processes keep dying, is left to the process that called.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import pickle
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from opweave.problems.problem import Problem
+from opweave.solvers.engines.child import kill_group, place, start_python
+from opweave.solvers.engines.frames import read_frame, send_frame
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Exchange, News, Outbox
+from opweave.solvers.side_by_side.lane import Lane
+from opweave.solvers.side_by_side.worker import COMMAND, Ended, Task
+
+logger = logging.getLogger("opweave")
+
+HEAD_START_SECONDS = 0.1
+"""What is solved sooner needs no help; a process takes longer than that to start."""
+
+LIVES = 3
+"""How often a lane is started at most."""
+
+PICKLES = 5
+"""Tries to write the problem down, which the solver may be extending with what it works out on first use."""
+
+LAST_SECONDS = 1.0
+"""How long the threads that listen may take to end once their processes are killed."""
+
+
+class Team:
+    """Processes that work on lanes until they end or the team is closed; a context manager.
+
+    Attributes
+    ----------
+    verdict
+        The proof of a lane that there is no solution.
+    lost
+        Why lanes cannot run elsewhere; None while they can.
+    """
+
+    def __init__(self, problem: Problem[Any, Any], lanes: tuple[Lane, ...], run: Run, exchange: Exchange) -> None:
+        self.verdict: Outcome | None = None
+        self.lost: str | None = None
+        self._problem, self._run, self._exchange = problem, run, exchange
+        self._ends = None if run.time_limit is None else time.monotonic() + run.time_limit - run.elapsed()
+        self._start = run.best
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+        self._packed: bytes | None = None
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._threads = [
+            threading.Thread(target=self._attend, args=(lane, number), daemon=True)
+            for number, lane in enumerate(lanes, start=1)
+        ]
+
+    def __enter__(self) -> Team:
+        """Start."""
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill what is still at work."""
+        self._closing.set()
+        with self._lock:
+            processes = tuple(self._processes)
+        for process in processes:
+            with contextlib.suppress(OSError):
+                process.kill()
+        for thread in self._threads:
+            thread.join(LAST_SECONDS)
+
+    def busy(self) -> bool:
+        """Whether some lane is still at work."""
+        return any(thread.is_alive() for thread in self._threads)
+
+    def _attend(self, lane: Lane, number: int) -> None:
+        """Keep a lane running until it ends."""
+        place.set(number)
+        self._closing.wait(HEAD_START_SECONDS)
+        for life in range(1, LIVES + 1):
+            if self._closing.is_set():
+                return
+            try:
+                ended = self._live(lane)
+            except (pickle.PicklingError, TypeError, AttributeError, OSError) as error:
+                self._lose(f"{type(error).__name__}: {error}")
+                return
+            if ended is not None:
+                self._learn(lane, ended)
+                return
+            if not self._closing.is_set():
+                logger.warning("the process of lane %s died (%d of %d)", lane.function, life, LIVES)
+        if not self._closing.is_set():
+            self._lose(f"{LIVES} processes died at work on {lane.function}")
+
+    def _learn(self, lane: Lane, ended: Ended) -> None:
+        """Take note of how a lane ended."""
+        if ended.unread:
+            self._lose(ended.failure or "")
+        elif ended.failure is not None:
+            logger.warning("lane %s failed: %s", lane.function, ended.failure)
+        elif ended.outcome is not None and ended.outcome.infeasible:
+            self.verdict = ended.outcome
+            self._exchange.call_off()
+
+    def _lose(self, why: str) -> None:
+        """Leave all work to this process."""
+        logger.warning("no other process can take part, the solve goes on in this one: %s", why)
+        self.lost = why
+        self._exchange.call_off()
+
+    def _live(self, lane: Lane) -> Ended | None:
+        """One process from its start to its end; None when it died."""
+        task = Task(
+            self._written(),
+            lane,
+            self._ends,
+            self._run.gap,
+            self._run.seed,
+            self._start,
+            dict(self._run.options),
+        )
+        with (
+            tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True) as folder,
+            (Path(folder) / "log").open("w+b") as log,
+        ):
+            with self._lock:
+                if self._closing.is_set():
+                    return None
+                process = start_python(COMMAND, log, folder)
+                self._processes.append(process)
+            try:
+                return self._converse(process, task)
+            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+                return None
+            finally:
+                kill_group(process)
+                with self._lock:
+                    self._processes.remove(process)
+
+    def _converse(self, process: subprocess.Popen[bytes], task: Task) -> Ended:
+        """Hand over the task, then news both ways until the lane ends."""
+        to, back = process.stdin, process.stdout
+        assert to is not None and back is not None
+        send_frame(to, task)
+        outbox = Outbox(lambda news: send_frame(to, news))
+        self._exchange.listen(outbox.put)
+        try:
+            while True:
+                frame = read_frame(back)
+                if isinstance(frame, Ended):
+                    return frame
+                assert isinstance(frame, News)
+                self._exchange.hear(frame, outbox.put)
+        finally:
+            self._exchange.leave(outbox.put)
+            outbox.close(0.0)
+
+    def _written(self) -> bytes:
+        """The problem, pickled once."""
+        with self._lock:
+            for attempt in range(PICKLES):
+                if self._packed is not None:
+                    break
+                try:
+                    self._packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
+                except RuntimeError:  # a dictionary grew while it was written
+                    if attempt == PICKLES - 1:
+                        raise
+            assert self._packed is not None
+            return self._packed

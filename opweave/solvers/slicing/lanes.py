@@ -1,0 +1,67 @@
+"""What runs side by side for slicing: annealing, bounds, and the integer program where it is small."""
+
+from __future__ import annotations
+
+from opweave.formulations.expressions import expressible
+from opweave.formulations.slicing.instance import lower_unless_short
+from opweave.problems.errors import UnsupportedFeatureError
+from opweave.problems.slicing import Slicing
+from opweave.solvers.registry import find_solver, run_side_by_side
+from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.lane import Lane, with_seeds
+from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
+from opweave.solvers.slicing.enumeration import every_plan
+from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
+from opweave.solvers.slicing.order import running_order
+from opweave.solvers.slicing.rules import TARGETS
+
+HOME = "opweave.solvers.slicing"
+
+ENGINE = "highs"
+ENGINE_CUTS, ENGINE_SECONDS = 24, 20.0
+"""Problems of up to so many cuts are given to the integer program; seconds without a time limit."""
+
+BOUND_SECONDS = 60.0
+"""For the bounds without a time limit."""
+
+
+def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``auto``."""
+    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+        return (Lane(f"{HOME}.auto:solve_auto"),)
+    return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
+
+
+def search(problem: Slicing, run: Run) -> Outcome:
+    """All plans of tiny problems; else annealing until the end."""
+    search = local_search(problem, run)
+    search.floors()
+    with run.share(0.0, 0.0):
+        prove(bounding(problem, search.instance), run, 0)  # by speeds alone
+    proof = every_plan(problem, search, run)
+    if proof is not None:
+        return proof
+    search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
+    return ended(run)
+
+
+def bound(problem: Slicing, run: Run) -> Outcome:
+    """Bounds, the integer program where it is small, then annealing."""
+    instance = lower_unless_short(problem, running_order(problem, run))
+    with run.share(1.0, BOUND_SECONDS):
+        prove(bounding(problem, instance), run, cell_steps(run))
+    if len(instance.names) * (len(instance.devices) - 1) <= ENGINE_CUTS and not run.should_stop():
+        with run.share(1.0, ENGINE_SECONDS):
+            try:
+                outcome = find_solver(problem, ENGINE).run(problem, run)
+            except UnsupportedFeatureError:
+                outcome = Outcome()
+        if outcome.infeasible:
+            return outcome
+    if not run.should_stop():
+        local_search(problem, run).rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
+    return ended(run)
+
+
+run_side_by_side(Slicing.kind, "auto", lanes)
+run_side_by_side(Slicing.kind, "local", with_seeds(f"{HOME}.local:solve_local"))

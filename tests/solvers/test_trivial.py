@@ -1,0 +1,69 @@
+"""Trivial bounds lie below the optimum of every instance, and every result has at least that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+import opweave as ow
+from opweave.solvers.trivial import trivial_bound
+from tests.brute_force import best_ordering_by_states
+from tests.brute_force_batched_mapping import best_batched_mapping
+from tests.brute_force_pipeline import best_pipeline
+from tests.brute_force_placement import best_placement
+from tests.brute_force_slicing import best_slicing
+from tests.problems.test_slicing import chain
+from tests.strategies import memory_orderings, placements
+from tests.strategies_batched_mapping import batched_mappings
+from tests.strategies_pipeline import pipelines
+from tests.strategies_slicing import slicings
+
+CASES: dict[str, tuple[SearchStrategy[ow.Problem], Callable[[ow.Problem], float | None]]] = {
+    "ordering": (memory_orderings(5, limits=True, precedes=True), lambda p: best_ordering_by_states(p)[0]),
+    "placement": (placements(4, precedes=True), lambda p: best_placement(p)[0]),
+    "batched": (batched_mappings(3, 2, 3, precedes=True), lambda p: best_batched_mapping(p)[0]),
+    "pipeline": (pipelines(5, 4), lambda p: best_pipeline(p)[0]),
+    "slicing": (slicings(2, 2), lambda p: best_slicing(p)[0]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_no_plan_is_below_the_bound(name: str, data: st.DataObject) -> None:
+    strategy, best = CASES[name]
+    problem = data.draw(strategy)
+    bound, optimum = trivial_bound(problem), best(problem)
+    assert bound is not None
+    assert bound >= 0
+    if optimum is not None:
+        assert bound <= optimum
+
+
+def test_it_counts_what_must_be_there_by_hand() -> None:
+    tensors = [ow.Tensor(id=name, bytes=size) for name, size in (("x", 3), ("y", 4), ("z", 5))]
+    operators = [
+        ow.Operator(id="p", inputs=["x"], outputs=["y"], workspace_bytes=10),
+        ow.Operator(id="q", inputs=["y", "x"], outputs=["z"], inplace_ok=True),
+    ]
+    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["z"])
+    assert trivial_bound(ow.MemoryOrdering(graph=graph)) == 17
+    assert trivial_bound(ow.MemoryOrdering(graph=graph, objective="total")) == 17 + 12
+    assert trivial_bound(ow.MemoryOrdering(graph=graph, objective="total", in_place="any")) == 17 + 7
+    assert trivial_bound(ow.MemoryOrdering(graph=graph, inputs="excluded")) == 14
+    assert trivial_bound(ow.MemoryOrdering(graph=graph, objective="total", outputs="excluded")) == 17 + 7
+
+
+def test_slicing_shares_the_work_of_every_operator() -> None:
+    assert trivial_bound(chain()) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("solver", ["one_device", "uniform", "genetic", "chain"])
+def test_solvers_without_bounds_report_it(solver: str) -> None:
+    result = ow.solve(chain(), solver=solver, time_limit=0.5)
+    assert result.bound_source == "trivial"
+    assert result.bound == pytest.approx(8.0)
