@@ -84,7 +84,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.net, Best(run))
-        for plans in (partial(list_plans, search, OTHERS), partial(more_list_plans, search)):
+        for plans in (partial(more_list_plans, search), partial(list_plans, search, OTHERS)):
             if not run.should_stop():
                 plans()
     outcome: Outcome | None = None

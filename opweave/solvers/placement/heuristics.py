@@ -17,10 +17,11 @@ from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
 from opweave.solvers.run import Outcome, Run
 
-FIRST: tuple[Rule, ...] = (one_device, fill, fill_even, heft)
+FIRST: tuple[Rule, ...] = (one_device, heft, cpop, peft, etf, fill, fill_even)
 """Those that come before everything else, so that there is a plan whatever the time."""
 
-OTHERS: tuple[Rule, ...] = (cpop, peft, etf, msct, getf)
+OTHERS: tuple[Rule, ...] = (msct, getf)
+"""Those that solve a linear program first."""
 
 RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
 """Each builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
