@@ -23,7 +23,7 @@ from opweave.solvers.run import Run
 from tests.solvers.placement.examples import edge_problem, layered, topcuoglu
 from tests.strategies import placements
 
-NAMES = ("one_device", "fill", "fill_even", "heft", "cpop", "peft", "etf", "msct", "getf")
+NAMES = ("one_device", "heft", "cpop", "peft", "etf", "fill", "fill_even", "msct", "getf")
 
 
 def build(rule, problem):
