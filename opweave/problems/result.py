@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
-from opweave.problems.solution import Solution, Violation, _read_solution
+from opweave.problems.solution import Played, Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -75,7 +75,7 @@ class Incumbent(Spec):
     bound: Number | None = None
 
 
-class Result(Spec, Generic[SolutionT]):
+class Result(Played, Generic[SolutionT]):
     """What a solve brought, judged by the referee.
 
     Attributes
@@ -131,7 +131,7 @@ class Result(Spec, Generic[SolutionT]):
         return self._callback_error
 
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None}}
+        return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None, "_timeline": None}}
 
     @model_validator(mode="after")
     def _check(self) -> Result[SolutionT]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
@@ -43,7 +43,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 
 class Played(Spec):
-    """What hands on the timeline of a solution; the timeline is not written to JSON, and not compared."""
+    """What hands on the timeline of a solution; the timeline is not written to JSON or pickles, and not compared."""
 
     _timeline: Timeline | None = PrivateAttr(default=None)
 
@@ -57,6 +57,9 @@ class Played(Spec):
         carrying = self.model_copy()
         carrying._timeline = timeline
         return carrying
+
+    def __getstate__(self) -> dict[Any, Any]:
+        return {**super().__getstate__(), "__pydantic_private__": {"_timeline": None}}
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__

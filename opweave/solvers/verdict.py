@@ -10,6 +10,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination, Timings
 from opweave.problems.solution import Details, Solution, Violation
 from opweave.problems.spec import FrozenDict
+from opweave.problems.timeline import Timeline
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver
@@ -31,6 +32,7 @@ class Judgement:
     honest: bool = True
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
+    timeline: Timeline | None = None
 
 
 def _agrees(first: int | float, second: int | float) -> bool:
@@ -63,7 +65,7 @@ def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
         for candidate in reversed(run.candidates):
             known = referee.known(candidate.solution)
             if known is not None and known.feasible and known.objective is not None:
-                return Judgement(candidate.solution, known.objective)
+                return Judgement(candidate.solution, known.objective, timeline=known.timeline)
         return Judgement(complaint=None if not run.candidates else "the time was up before a plan could be checked")
 
 
@@ -78,7 +80,9 @@ def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
                 complaint = complaint or (
                     f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
                 )
-            return Judgement(candidate.solution, evaluation.objective, complaint is None, (), complaint)
+            return Judgement(
+                candidate.solution, evaluation.objective, complaint is None, (), complaint, evaluation.timeline
+            )
         violations = violations or evaluation.violations
         complaint = complaint or f"the solver's solution is not valid: {evaluation.violations[0].message}"
     return Judgement(honest=complaint is None, violations=violations, complaint=complaint)
@@ -132,6 +136,7 @@ def result_of(
         incumbents=tuple(run.incumbents),
     )
     result._callback_error = run.callback_error
+    result._timeline = judged.timeline
     return result
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import opweave as ow
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
@@ -183,3 +186,12 @@ def test_a_timeline_stays_out_of_json_and_comparisons() -> None:
     assert judged.timeline is not None
     assert judged == judged.with_timeline(None)
     assert judged.model_dump_json() == judged.with_timeline(None).model_dump_json()
+
+
+def test_a_result_hands_its_timeline_on_but_not_into_files() -> None:
+    result = ow.solve(two_devices(), solver="heft")
+    assert result.timeline is not None
+    assert result.timeline.end == result.objective
+    for copy in (pickle.loads(pickle.dumps(result)), type(result).model_validate_json(result.model_dump_json())):
+        assert copy.timeline is None
+        assert copy == result
