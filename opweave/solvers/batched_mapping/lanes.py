@@ -41,7 +41,7 @@ def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
     known = all(expressible(type(constraint), TARGETS) for constraint in problem.constraints)
     if tiny or not known:
         return (Lane(f"{HOME}.auto:solve_auto"),)
-    return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
+    return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound", shift=1)
 
 
 def search(problem: BatchedMapping, run: Run) -> Outcome:
@@ -55,7 +55,7 @@ def search(problem: BatchedMapping, run: Run) -> Outcome:
         return solve_whole(search_placement, problem, run)
     with run.share(WHOLE_SHARE, WHOLE_SHARE * UNTIMED_SECONDS):
         solve_whole(solve_local, problem, run)
-    _anneal(search)
+    _anneal(search, ROLLS)
     return _ended(run)
 
 
@@ -74,7 +74,7 @@ def bound(problem: BatchedMapping, run: Run) -> Outcome:
         with run.share(1.0, UNTIMED_SECONDS):
             best.report(shortest_way(problem, search.instance, best.value, run), "one input")
     if not run.should_stop():
-        _anneal(search)
+        _anneal(search, 0)
     return _ended(run)
 
 
@@ -102,14 +102,13 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
     return search
 
 
-def _anneal(search: BatchSearch) -> None:
-    """Windows and annealing in turn."""
+def _anneal(search: BatchSearch, most: int) -> None:
+    """Windows, so many times at most, and annealing in turn."""
     run, modules = search.run, modules_of(search.instance, CHANNELS, least=WIDE)
     rounds = rolls = 0
     while search.best is not None and not run.should_stop() and (run.time_limit is not None or rounds < UNTIMED_ROUNDS):
         search.catch_up()
-        rolls = run.turn("windows", rolls) if rolls < ROLLS and len(modules) > 1 else ROLLS
-        if rolls < ROLLS:
+        if rolls < most and len(modules) > 1:
             roll(search, modules, rolls)
             rolls += 1
         rounds = run.turn("annealing", rounds)
