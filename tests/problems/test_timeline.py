@@ -161,7 +161,12 @@ def test_a_pipeline_repeats_after_its_bottleneck(planned: tuple[Pipeline, Stages
     assert judged.details is not None
     assert judged.timeline is not None
     assert (MEASURES["bottleneck"](judged.timeline) or 0.0) == judged.details.bottleneck_seconds
-    assert MEASURES["latency"](judged.timeline) == pytest.approx(judged.details.latency_seconds)
+    latency, alone = MEASURES["latency"](judged.timeline), judged.details.latency_seconds
+    if problem.channel == "shared":  # a transfer waits for its turn, even the first one
+        assert latency is not None
+        assert latency >= alone * (1 - 1e-9)
+    else:
+        assert latency == pytest.approx(alone)
     assert list(one_at_a_time(judged.timeline, 1e-6 * judged.timeline.end)) == []
     assert list(causes_first(judged.timeline, 1e-9 * judged.timeline.end)) == []
 
