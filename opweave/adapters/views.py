@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from opweave.adapters.timeline_trace import timeline_trace
 from opweave.adapters.wording import no_plan
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.solution import Solution
+from opweave.problems.timeline import Timeline
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -110,9 +112,27 @@ class View(ABC, Generic[ProblemT, SolutionT]):
     def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
         """List the plan step by step for reading: headings and rows."""
 
-    @abstractmethod
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What happens when the result's solution is carried out.
+
+        Raises
+        ------
+        InvalidInputError
+            When it cannot be carried out.
+        """
+        timeline = self.result.timeline or self.problem.play(self.solution)
+        if timeline is None:
+            raise InvalidInputError("the solution cannot be carried out, so there is nothing to draw")
+        return timeline
+
     def trace(self) -> dict[str, object]:
         """Draw the plan as a Chrome trace."""
+        return timeline_trace(self.problem.graph, self.timeline, self.notes)
+
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say more about an activity of the timeline, given its row."""
+        return {}
 
     @abstractmethod
     def figure(self) -> Figure:

@@ -299,32 +299,43 @@ def bytes_moved(cluster: Cluster, needs: Needs, ends: IntArray) -> FrozenDict[Na
     return FrozenDict({device.name: total for device, total in zip(cluster.devices, moved, strict=True)})
 
 
-def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
-    """Walk back from the last end, always to what ended last of all that had to end before."""
+def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
+    """Walk back from the last end, always to what ended last of all that had to end before.
+
+    Returns
+    -------
+    list
+        From the beginning to the end: the rows of each run or transfer (both of its ends), and what it waited for.
+    """
     acts = timeline.activities
     runs = acts.kind == ActivityKind.RUN
     if not runs.any():
-        return ()
+        return []
     current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
     end, kind, twin, before = acts.end.tolist(), acts.kind.tolist(), acts.twin.tolist(), timeline.before.tolist()
     starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
     port = [WAITS[resource.kind] for resource in timeline.resources]
     resource = acts.resource.tolist()
-    path: list[CriticalStep] = []
+    path: list[tuple[tuple[int, ...], Wait]] = []
     seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
     while True:
-        rows = [current] if kind[current] == ActivityKind.RUN else sorted((current, twin[current]))
+        other = twin[current]
+        rows = (current,) if kind[current] == ActivityKind.RUN else (min(current, other), max(current, other))
         seen.update(rows)
         found: list[tuple[Wait, int]] = [
             ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
         ]
         found += [(port[resource[row]], before[row]) for row in rows if before[row] >= 0 and before[row] not in seen]
         if not found:
-            path.append(_step(timeline, rows, "nothing"))
-            return tuple(reversed(path))
+            return [(rows, "nothing"), *reversed(path)]
         wait, previous = max(found, key=lambda pair: end[pair[1]])
-        path.append(_step(timeline, rows, wait))
+        path.append((rows, wait))
         current = previous
+
+
+def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
+    """The critical rows in words."""
+    return tuple(_step(timeline, rows, wait) for rows, wait in critical_rows(timeline))
 
 
 def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:

@@ -96,8 +96,9 @@ def total_bytes(timeline: Timeline) -> int | None:
     if timeline.unit != "steps":
         return None
     lives, steps = timeline.lifetimes, len(timeline.activities)
-    long = np.minimum(lives.end, steps) - np.maximum(lives.begin, 0.0)
-    return sum(int(size) * int(count) for size, count in zip(lives.bytes.tolist(), long.tolist(), strict=True))
+    halves = 2.0 * (np.minimum(lives.end, steps) - np.maximum(lives.begin, 0.0))  # results may replace others midway
+    doubled = [size * int(count) for size, count in zip(lives.bytes.tolist(), halves.tolist(), strict=True)]
+    return int(sum(doubled)) // 2
 
 
 def energy(timeline: Timeline) -> float | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering_details import MemoryProfile
 from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
@@ -87,17 +87,25 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
     storages = np.flatnonzero(there)
     begin = producer[storages]
     end = np.where(kept[storages], steps, np.maximum(last[storages], begin))
-    overwritten = _overwritten(problem, step, size, kept, last)
+    replaced = _overwritten(problem, step, size, kept, last)
     saved = np.zeros(steps, dtype=np.int64)
-    for root, at in overwritten.items():
-        saved[at] += size[root]
-    dies = np.asarray([overwritten.get(root, -1) for root in storages.tolist()], dtype=np.int64)
+    from_half, to_half = np.zeros(len(size), dtype=bool), np.zeros(len(size), dtype=bool)
+    for root, written in replaced.items():
+        saved[last[root]] += size[root]
+        to_half[root] = from_half[written] = True
     timeline = Timeline(
         unit="steps",
         resources=(Resource("memory", "device"),),
         names=Names.of(graph),
         activities=_activities(problem, step),
-        lifetimes=_lifetimes(problem, step, storages, size[storages], begin, np.where(dies >= 0, dies - 1, end)),
+        lifetimes=_lifetimes(
+            problem,
+            step,
+            storages,
+            size[storages],
+            begin + np.where(from_half[storages], 0.5, 0.0),
+            np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0)),
+        ),
     )
     return Played(timeline, storages, begin, end, size[storages], saved)
 
@@ -122,7 +130,7 @@ def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
 def _overwritten(
     problem: MemoryOrdering, step: IntArray, size: IntArray, kept: BoolArray, last: IntArray
 ) -> dict[int, int]:
-    """Storages that an output of their size is written over in the step in which they die, with that step."""
+    """Storages that a result of their size is written over in the step in which they die, with that result."""
     found: dict[int, int] = {}
     if problem.in_place == "none":
         return found
@@ -132,11 +140,14 @@ def _overwritten(
             continue
         reads = list(dict.fromkeys(arrays.storage[arrays.reads[v]].tolist()))
         candidates = reads[:1] if problem.in_place == "first" else reads
-        written = Counter(int(size[t]) for t in arrays.writes[v].tolist() if arrays.storage[t] == t)
+        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t]
         for root in candidates:
-            if not kept[root] and last[root] == step[v] and written[int(size[root])] > 0:
-                written[int(size[root])] -= 1
-                found[root] = int(step[v])
+            if kept[root] or last[root] != step[v]:
+                continue
+            over = next((t for t in written if size[t] == size[root]), None)
+            if over is not None:
+                written.remove(over)
+                found[root] = over
     return found
 
 
@@ -166,18 +177,17 @@ def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
 
 
 def _lifetimes(
-    problem: MemoryOrdering, step: IntArray, storages: IntArray, size: IntArray, begin: IntArray, last: IntArray
+    problem: MemoryOrdering, step: IntArray, storages: IntArray, size: IntArray, begin: FloatArray, end: FloatArray
 ) -> Lifetimes:
-    """Storages, and the workspaces of the operators; an overwritten storage makes room in its reader's step."""
+    """Storages, and the workspaces of the operators; what is overwritten gives way in the middle of the step."""
     scratch = np.asarray([op.workspace_bytes for op in problem.graph.operators], dtype=np.int64)
     works = np.flatnonzero(scratch)
-    ends = np.where(last >= len(step), NEVER, last + 1.0)
     names = Names.of(problem.graph)
     return Lifetimes(
         storage=np.concatenate([names.tensor(storages), works]),
         resource=np.zeros(len(storages) + len(works), dtype=np.int64),
-        begin=np.concatenate([begin, step[works]]).astype(np.float64),
-        end=np.concatenate([ends, step[works] + 1.0]),
+        begin=np.concatenate([begin, step[works].astype(np.float64)]),
+        end=np.concatenate([end, step[works] + 1.0]),
         bytes=np.concatenate([size, scratch[works]]),
     )
 

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from opweave.problems.pipeline import Pipeline, Stages
 
 SIMULATED_INPUTS = 6
+"""Inputs whose ends are measured."""
+
+PLAYED_INPUTS = 12
+"""Inputs in the timeline."""
 
 
 def replay(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
@@ -196,7 +200,7 @@ class _Walk:
         index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
         where, shared = [index[stage.device] for stage in self._stages], self._problem.channel == "shared"
         recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
-        for event in simulate(self._compute, self._transfers, SIMULATED_INPUTS, shared=shared):
+        for event in simulate(self._compute, self._transfers, PLAYED_INPUTS, shared=shared):
             after, rows = latest.get(event.input, []), recorder.rows
             add = partial(
                 recorder.activity,

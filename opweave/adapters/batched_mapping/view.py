@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -16,13 +16,13 @@ from opweave.adapters.batched_mapping.plan import (
     run_order,
     spans,
 )
-from opweave.adapters.batched_mapping.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds, readable_rate
 from opweave.adapters.views import Row, Section, View
 from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.batched_mapping import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.batched_mapping_shortage import shortage
+from opweave.problems.device_play import critical_rows
 from opweave.problems.problem import Problem
 
 if TYPE_CHECKING:
@@ -99,9 +99,15 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
             for batch in run_order(self.solution)
         ]
 
-    def trace(self) -> dict[str, object]:
-        """Draw a track for each device and what it sends, with arrows along the data."""
-        return trace_json(self.problem, self.solution, self.details)
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say which inputs a batch has, and whether it is critical; batches come first, in the plan's order."""
+        if activity >= len(self.solution.batches):
+            return {}
+        return {"inputs": spans(self.solution.batches[activity].inputs), "critical": activity in self._critical}
+
+    @cached_property
+    def _critical(self) -> frozenset[int]:
+        return frozenset(row for rows, _ in critical_rows(self.timeline) for row in rows)
 
     def figure(self) -> Figure:
         """Draw what every device runs when, in batches of which size."""

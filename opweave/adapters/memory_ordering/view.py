@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.memory_ordering.figure import memory_figure
 from opweave.adapters.memory_ordering.plan import given_order, plan_json
-from opweave.adapters.memory_ordering.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import readable_bytes, readable_share
 from opweave.adapters.views import Row, View
@@ -85,10 +84,6 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
                 zip(self.solution.order, self.best.stable, self.best.transient, strict=True)
             )
         ]
-
-    def trace(self) -> dict[str, object]:
-        """Draw a block for every step and a counter of live bytes."""
-        return trace_json(self.problem, self.solution, self.best)
 
     def figure(self) -> Figure:
         """Draw the memory profile against the given order's."""

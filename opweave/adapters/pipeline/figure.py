@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from opweave.adapters.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
-from opweave.adapters.pipeline.trace import events_of
 from opweave.adapters.units import TIME_UNITS, precise_seconds, readable_bytes, unit_of
 from opweave.problems.pipeline import Pipeline, PipelineDetails, Stages
 from opweave.problems.pipeline_order import cut_points
+from opweave.problems.pipeline_simulation import simulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,7 +162,9 @@ def _box(
 
 def _draw_inputs(axes: Axes, problem: Pipeline, details: PipelineDetails) -> None:
     """A row for each device and each link; the bottleneck's row in its colour."""
-    events = events_of(problem, details, DRAWN_INPUTS)
+    compute = [use.compute_seconds for use in details.stages]
+    transfer = [use.send_seconds for use in details.stages[:-1]]
+    events = simulate(compute, transfer, DRAWN_INPUTS, shared=problem.channel == "shared")
     span = max((event.end for event in events), default=0.0)
     scale, unit = next((pair for pair in TIME_UNITS if span >= pair[0]), TIME_UNITS[-1])
     labels: list[tuple[float, str]] = []

@@ -10,7 +10,6 @@ from opweave.adapters.pipeline.explain import best_alone, sentences
 from opweave.adapters.pipeline.exports import exports_of
 from opweave.adapters.pipeline.figure import pipeline_figure
 from opweave.adapters.pipeline.plan import plan_json, stage_table
-from opweave.adapters.pipeline.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds, readable_rate
 from opweave.adapters.views import Row, Section, View
@@ -82,10 +81,6 @@ class PipelineView(View[Pipeline, Stages]):
             for number, stage in enumerate(self.solution.stages)
             for name in stage.operators
         ]
-
-    def trace(self) -> dict[str, object]:
-        """Draw a track for each device and link, several inputs deep."""
-        return trace_json(self.problem, self.solution, self.details)
 
     def figure(self) -> Figure:
         """Draw the model's stages, the devices with their links, and several inputs in the pipeline."""

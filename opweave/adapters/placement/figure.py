@@ -19,7 +19,7 @@ from opweave.adapters.gantt import (
     time_scale,
 )
 from opweave.adapters.placement.plan import DeviceUse
-from opweave.adapters.placement.trace import lanes
+from opweave.adapters.timeline_trace import lanes
 from opweave.adapters.units import readable_bytes
 from opweave.problems.placement import Placement, PlacementDetails, Schedule, Transfer
 

@@ -17,13 +17,14 @@ from opweave.adapters.placement.plan import (
     run_order,
     transfers_of,
 )
-from opweave.adapters.placement.trace import trace_json
 from opweave.adapters.replayed import details_of
 from opweave.adapters.units import precise_seconds
 from opweave.adapters.views import Row, Section, View
 from opweave.adapters.wording import SAME, Alone, alone_cell
+from opweave.problems.device_play import critical_rows
 from opweave.problems.placement import Placement, PlacementDetails, Schedule
 from opweave.problems.placement_shortage import shortage
+from opweave.problems.timeline import ActivityKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -98,9 +99,14 @@ class PlacementView(View[Placement, Schedule]):
             for name in run_order(schedule, self.details)
         ]
 
-    def trace(self) -> dict[str, object]:
-        """Draw a track for each device and port, with arrows along the data."""
-        return trace_json(self.problem, self.solution, self.details)
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say which operators are critical."""
+        run = self.timeline.activities.kind[activity] == ActivityKind.RUN
+        return {"critical": activity in self._critical} if run else {}
+
+    @cached_property
+    def _critical(self) -> frozenset[int]:
+        return frozenset(row for rows, _ in critical_rows(self.timeline) for row in rows)
 
     def figure(self) -> Figure:
         """Draw what every device and port does when."""

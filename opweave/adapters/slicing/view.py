@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -10,12 +10,13 @@ from opweave.adapters.replayed import details_of
 from opweave.adapters.slicing.explain import best_alone, sentences
 from opweave.adapters.slicing.figure import headline_of, slicing_figure
 from opweave.adapters.slicing.plan import device_table, plan_json
-from opweave.adapters.slicing.trace import trace_json
 from opweave.adapters.units import precise_seconds, readable_share
 from opweave.adapters.views import Row, Section, View
 from opweave.adapters.wording import Alone, alone_cell
 from opweave.problems.slicing import Slices, Slicing, SlicingDetails
+from opweave.problems.slicing_details import SlicedStep
 from opweave.problems.slicing_shortage import shortage
+from opweave.problems.timeline import ActivityKind
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,9 +80,19 @@ class SlicingView(View[Slicing, Slices]):
             for step in self.details.steps
         ]
 
-    def trace(self) -> dict[str, object]:
-        """Draw what every device computes and receives."""
-        return trace_json(self.problem, self.details)
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say which part of its operator a device computes."""
+        acts = self.timeline.activities
+        step = self._steps.get(int(acts.what[activity]))
+        device = self.timeline.resources[acts.resource[activity]].name
+        if step is None or acts.kind[activity] != ActivityKind.RUN:
+            return {}
+        return {"share": step.shares[device], "dimension": step.dimension, "slowest": device == step.slowest}
+
+    @cached_property
+    def _steps(self) -> dict[int, SlicedStep]:
+        index = self.problem.graph.operator_index
+        return {index[step.operator]: step for step in self.details.steps}
 
     def figure(self) -> Figure:
         """Draw shares and times of every operator."""

@@ -71,12 +71,12 @@ def test_plan_steps_and_table() -> None:
     assert ("stages", "2 on 3 devices") in view.rows()
 
 
-def test_the_trace_has_a_track_for_each_device_and_link() -> None:
+def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:
     events = view_of(four(constraints=PINNED)).trace()["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
-    assert names == ["a", "a to b", "b"]
+    assert names == ["a", "a sends", "b", "b receives", "c"]
     blocks = [event for event in events if event["ph"] == "X"]
-    assert len(blocks) == 12 * 3
+    assert len(blocks) == 12 * 4  # two stages, and both ends of the transfer
     last = max(event["ts"] + event["dur"] for event in blocks)
     assert last == pytest.approx(1e6 * (11 + 11 * 5))
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from opweave.adapters.placement.plan import transfers_of
-from opweave.adapters.placement.trace import lanes
+from opweave.adapters.timeline_trace import lanes
 from opweave.adapters.views import show
 from opweave.problems.placement import Placement, Schedule
 from opweave.problems.result import Result
