@@ -22,8 +22,13 @@ import numba
 from numba.core import bytecode, compiler, compiler_lock, registry, serialize
 from numba.core.codegen import JITCodeLibrary
 
+from opweave.solvers.compiling.flatten import Flat, Flattener, NotFlatError, entry_of
+
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Of numba's ``jit``, for loops."""
+
+HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+"""Of numba's ``jit``, for the helpers that loops call."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
@@ -84,6 +89,9 @@ def _ignore(name: str, environment: object) -> None:
     pass
 
 
+_FLATTENER = Flattener(_jit(**HELPER_OPTIONS))
+
+
 def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
     """Compile a function for the given types of its arguments.
 
@@ -93,12 +101,24 @@ def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
         When it cannot be compiled.
     """
     target = registry.cpu_target.target_context
+    try:
+        flat = _FLATTENER.loop(function)
+    except NotFlatError:
+        flat = Flat(function, tuple((number, ()) for number in range(len(signature))))
+    taken = tuple(_field_type(signature[number], fields) for number, fields in flat.paths)
     with compiler_lock.global_compiler_lock:
-        made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(function)
+        made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(flat.function)
         target.refresh()
         with _lean(target.codegen()):
-            made.compile(signature)
-            return _packed(made.overloads[signature])
+            made.compile(taken)
+            return pickle.dumps((flat.paths, _packed(made.overloads[taken])))
+
+
+def _field_type(kind: Any, fields: tuple[str, ...]) -> Any:
+    """The type of what is found in a record under these names, one in the other."""
+    for name in fields:
+        kind = kind.types[kind.fields.index(name)]
+    return kind
 
 
 def _packed(result: Any) -> bytes:
@@ -117,11 +137,19 @@ def _packed(result: Any) -> bytes:
 
 def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
     """Make machine code callable in this process."""
+    paths, code = pickle.loads(packed)
     with compiler_lock.global_compiler_lock:
         target = registry.cpu_target.target_context
         target.refresh()
-        result = _result._rebuild(target, *pickle.loads(packed))
-        made = _jit(**OPTIONS)(function)
+        result = _result._rebuild(target, *pickle.loads(code))
+        made = _jit(**OPTIONS)(_flat_stub(len(paths)))
         made.add_overload(result)
         made.disable_compile()
-    return made  # type: ignore[no-any-return]
+    return entry_of(function, paths, made)
+
+
+def _flat_stub(count: int) -> Callable[..., Any]:
+    """A function with so many arguments, which numba asks for nothing but their number."""
+    made: dict[str, Any] = {}
+    exec(f"def loop({', '.join(f'a{i}' for i in range(count))}): pass", made)
+    return made["loop"]  # type: ignore[no-any-return]

@@ -75,7 +75,7 @@ class Flow(NamedTuple):
     """A flow network in forward-star form; every arc's residual twin has the number ``arc ^ 1``.
 
     ``head`` holds the last arc of every node, ``following`` the arc before an arc at the same node, ``to`` and ``room``
-    its end and residual capacity; ``sizes`` counts arcs and nodes.
+    its end and residual capacity; ``sizes`` counts arcs and nodes, and holds the constant part of f.
     """
 
     head: IntArray
@@ -87,6 +87,7 @@ class Flow(NamedTuple):
 
 ARCS = 0
 NODES = 1
+CONSTANT = 2
 
 
 @inlined
@@ -236,7 +237,7 @@ def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) 
 
 
 @inlined
-def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> tuple[Flow, int]:
+def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> Flow:
     """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
     An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator.
@@ -251,22 +252,23 @@ def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> tuple[F
             free += 1
     storages = len(net.size)
     most_arcs = 2 * (len(net.before) + len(net.reads) + 2 * storages + spare)
+    sizes = np.zeros(3, dtype=np.int64)
+    sizes[NODES] = free
     flow = Flow(
         head=np.full(free + storages, -1, dtype=np.int64),
         following=np.empty(most_arcs, dtype=np.int64),
         to=np.empty(most_arcs, dtype=np.int64),
         room=np.empty(most_arcs, dtype=np.int64),
-        sizes=np.array([0, free]),
+        sizes=sizes,
     )
     for v in range(len(side)):
         if side[v] == FREE:
             for k in range(net.before_start[v], net.before_start[v + 1]):
                 if side[net.before[k]] == FREE:
                     _link(flow, node[v], node[net.before[k]], UNBOUNDED)
-    constant = 0
     for s in range(storages):
-        constant += _add_storage(net, side, node, flow, s)
-    return flow, constant
+        sizes[CONSTANT] += _add_storage(net, side, node, flow, s)
+    return flow
 
 
 @kernel
@@ -274,10 +276,10 @@ def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: Sid
     """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; returns the minimum."""
     count = len(side)
     node = np.empty(count, dtype=np.int64)
-    flow, value = build_flow(net, side, node, 0)
+    flow = build_flow(net, side, node, 0)
     from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
     to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
-    value += maximum_flow(flow, UNBOUNDED, net.halt)
+    value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED, net.halt)
     reach(flow, SOURCE, 0, from_source)
     reach(flow, SINK, 1, to_sink)
     for v in range(count):
@@ -301,7 +303,8 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
     """
     count = len(side)
     node = np.empty(count, dtype=np.int64)
-    flow, constant = build_flow(net, side, node, 2 * count)
+    flow = build_flow(net, side, node, 2 * count)
+    constant = int(flow.sizes[CONSTANT])
     leave = np.empty(count, dtype=np.int64)
     for v in range(count):
         verdict[v] = FREE

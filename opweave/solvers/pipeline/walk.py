@@ -88,7 +88,8 @@ def fill_table(
     """Compute the cheapest completions from the last point to the first; False when halted, and then none counts."""
     devices, points = net.reach.shape
     layered = len(net.neighbour) > 1
-    cost, following, ending, onward, onward_device = table
+    cost, following, ending = table.cost, table.device, table.point
+    onward, onward_device = table.onward, table.onward_device
     for v in range(devices):
         onward[0, points - 1, v] = 0.0
         onward_device[0, points - 1, v] = END

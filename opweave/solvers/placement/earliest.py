@@ -165,7 +165,8 @@ def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray
     best, least, chosen = -1, np.inf, -1
     for patience in range(2):
         for k in range(len(expected)):
-            v, begin = _candidate(state, soon[k], later, k, expected[k] if patience == 0 else -1)
+            awaited = expected[k] if patience == 0 else -1
+            v, begin = _candidate(state, soon[k], later, k, awaited)
             if v < 0:
                 continue
             if begin < least or (begin == least and state.priority[v] > state.priority[chosen]):
