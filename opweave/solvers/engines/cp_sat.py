@@ -124,7 +124,7 @@ class CpSat:
 
 
 def _grace(run: Run, seconds: float) -> float:
-    """Seconds that the child may overrun: short, for what it finds is reported at once, and others wait for the time."""
+    """Seconds that the child may overrun: few, for what it finds is reported at once, and others wait for the time."""
     return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
 
 
