@@ -7,7 +7,7 @@ plans that combine solvers run both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -118,8 +118,8 @@ ABOUT = {
 }
 
 
-def attempts(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet) -> list[BatchPlan]:
-    """The plans of all floors and list schedulers that find one, split and whole."""
+def attempts(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet) -> Iterator[BatchPlan]:
+    """The plans of all baselines and list schedulers that find one, split and whole."""
     whole = constant_strings(instance)
     split = all_strings(problem, instance)
     tries: list[Callable[[], BatchPlan]] = [
@@ -128,13 +128,11 @@ def attempts(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet) 
     rules: list[Rule] = [*RULES.values(), *(partial(thrifty, price) for price in PRICES)]
     for rule in rules:
         tries += [partial(rule, instance, net, strings) for strings in (split, whole)]
-    plans = []
     for attempt in tries:
         try:
-            plans.append(attempt())
+            yield attempt()
         except NoPlanError:
             continue
-    return plans
 
 
 def solve_by(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> Outcome:

@@ -2,7 +2,7 @@
 
 A round cools down from a share of the makespan and starts from the best plan so far, warmer and cooler in turn. The
 number of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless
-the time limit cuts it short.
+the time limit cuts it short; a round that would not end in time cools faster.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from opweave.solvers.batched_mapping.schedule import (
     plan_of,
     report,
 )
+from opweave.solvers.placement.local import PACE, chunks_within
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -52,7 +53,8 @@ UNTIMED_ROUNDS = 4
 class BatchSearch:
     """The best plan of one instance and the ways to improve it.
 
-    ``caught`` is the last plan that was taken in from another lane.
+    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that a node
+    or flow took lately.
     """
 
     problem: BatchedMapping
@@ -64,6 +66,7 @@ class BatchSearch:
     best: BatchPlan | None = None
     tail: FloatArray = field(default_factory=lambda: np.zeros((0, 0, 0)))
     caught: Solution | None = None
+    pace: float = PACE
 
     @property
     def makespan(self) -> float:
@@ -104,10 +107,13 @@ class BatchSearch:
             tail=self.tail,
         )
 
+    def effort(self, window: Window) -> int:
+        """Nodes and flows that are judged for one move."""
+        return max(1, (window.high - window.low) + len(self.net.source) * len(window.free))
+
     def moves(self, window: Window) -> int:
         """Moves of one chunk."""
-        effort = max(1, (window.high - window.low) + len(self.net.source) * len(window.free))
-        return max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(window.operators)))
+        return max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
 
     def anneal_round(self, number: int, window: Window | None = None, heat: float = FIRST_HEAT) -> None:
         """One round of annealing from the best plan, in a window or everywhere."""
@@ -115,13 +121,16 @@ class BatchSearch:
         assert self.best is not None
         window = self.everything() if window is None else window
         rng = np.random.default_rng((self.run.seed, number))
-        chunks, moves = ROUND_WORK // CHUNK_WORK, self.moves(window)
+        moves = self.moves(window)
+        work = moves * self.effort(window)
+        chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK, self.pace * work)
         first = heat * HEATS[number % len(HEATS)]
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves) * self.makespan
         where, order = self.best.where.copy(), self.best.order.copy()
         for chunk in range(chunks):
             if self.run.should_stop():
                 return
+            began = self.run.elapsed()
             best_where, best_order = where.copy(), order.copy()
             anneal.sized(CHUNK_WORK)(
                 self.net,
@@ -137,6 +146,7 @@ class BatchSearch:
                 best_order,
             )
             self.consider(plan_of(self.net, best_where, best_order))
+            self.pace = (self.run.elapsed() - began) / work
 
 
 def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> BatchSearch:

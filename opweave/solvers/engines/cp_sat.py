@@ -37,6 +37,10 @@ CLOSE_ENOUGH = 2e-7
 """Relative gap that is as good as none for seconds: less than what they lose by rounding. Bytes are whole numbers."""
 
 
+GRACE, LEAST_GRACE = 0.05, 0.1
+"""Of its time, and in seconds: how long the child may take to come to an end."""
+
+
 class CpSat:
     """The engine, for formulations that write an :class:`~opweave.formulations.intervals.IntervalModel`."""
 
@@ -110,13 +114,18 @@ class CpSat:
             self.name,
             self.function,
             work,
-            ChildLimits(None if seconds is None else seconds + run.patience(), memory_limit(run)),
+            ChildLimits(None if seconds is None else seconds + _grace(run, seconds), memory_limit(run)),
             hear=task.hear,
             should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
         )
         if answer is None:
             return Outcome(_stopped(run))
         return task.judge(self.name, answer)
+
+
+def _grace(run: Run, seconds: float) -> float:
+    """Seconds that the child may overrun: few, for what it finds is reported at once, and others wait for the time."""
+    return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
 
 
 def _workers(run: Run) -> int:

@@ -7,8 +7,6 @@ local search again.
 
 from __future__ import annotations
 
-from functools import partial
-
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower_unless_short
@@ -41,9 +39,14 @@ UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
 
 LISTS_SHARE = 0.3
+PROGRAMS_SHARE = 0.6
+"""Of the time left: list rules that solve a linear program; they take milliseconds, unless the problem is large or the
+machine busy, and without the program they give other plans than by name."""
+
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
-BRIEF_SHARE = 0.1
+BRIEF_SHARE = 0.2
+FIRST_DECOMPOSITION_SHARE = 0.15
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
 """Of the time that is left by then."""
@@ -63,7 +66,10 @@ PROVABLE = 60
 """Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
 after a brief local search, and gets most of the time."""
 
-PROVABLE_SHARE = 0.75
+PROVABLE_SHARE, LARGER_SHARE = 0.75, 0.55
+LARGER_SECONDS = 4.0
+"""Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
+seconds at least."""
 
 PROGRAMMED = 100
 """Operators up to which constraint programming, where it is installed, shares the time with local search."""
@@ -84,9 +90,12 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
             quick_bounds(instance, search.net, Best(run))
-        for plans in (partial(more_list_plans, search), partial(list_plans, search, OTHERS)):
-            if not run.should_stop():
-                plans()
+    with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
+        if not run.closed():
+            list_plans(search, OTHERS)
+    with run.share(LISTS_SHARE, UNTIMED_SECONDS):
+        if not run.should_stop():
+            more_list_plans(search)
     outcome: Outcome | None = None
     if run.time_limit is not None and 0 < instance.operators <= TINY and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
@@ -149,26 +158,29 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     whole = is_whole(search)
     with run.share(BRIEF_SHARE if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
-    if whole and not run.should_stop():
-        outcome = last_word(search, PROVABLE_SHARE)
-    if _is_final(outcome) or run.should_stop():
+    if run.should_stop():
         return outcome
-    with run.share(DECOMPOSITION_SHARE, UNTIMED_SECONDS):
+    with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):
         work = decompose(search.problem, search.instance, run)
     _take_best(search)
+    left = run.remaining()
+    if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
+        outcome = last_word(search, PROVABLE_SHARE if small else LARGER_SHARE)
+    if _is_final(outcome) or run.should_stop():
+        return outcome
     programmed = timed and operators <= PROGRAMMED and CP_SAT.missing() is None and not whole
     if programmed and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
         if _is_final(outcome):
             return outcome
-    if timed and not run.should_stop():
+    if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
         with run.share(0.5 if work.open() else 1.0, UNTIMED_SECONDS):
             search_from(search, rounds=None)
         if not run.should_stop():
             work.learn()
             work.advance()
-    if (timed or (whole and run.time_limit is not None)) and not run.should_stop():
+    if run.time_limit is not None and (timed or whole) and not run.should_stop():
         search_from(search, rounds=None)
     return outcome
 

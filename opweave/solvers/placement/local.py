@@ -3,7 +3,7 @@
 Rounds of annealing over assignments, with orders that follow, and over orders and assignments take turns. A round cools
 down from a share of the makespan and starts from the best plan so far; later rounds start cooler, and after the first
 few they grow longer. The number of moves in a round depends on its number and the size of the problem alone, so that
-the same seed gives the same plan unless the time limit cuts it short.
+the same seed gives the same plan unless the time limit cuts it short; a round that would not end in time cools faster.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ ROUND_WORK = 60_000_000
 """Operators and flows judged in one round of annealing; about a second."""
 
 CHUNK_WORK = 6_000_000
+PACE = 1.5e-8
+"""Seconds for an operator or flow that is judged, before the first chunk is measured."""
+
 MOST_MOVES = 100
 """Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
 
@@ -46,6 +49,9 @@ of the whole."""
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
 
+NEVER_CUT = 500
+"""Operators up to which every list scheduler takes milliseconds, so that all of them run whatever the time limit."""
+
 LONGEST_ROUND = 8
 """How many times longer than the first ones a late round is."""
 
@@ -54,7 +60,8 @@ LONGEST_ROUND = 8
 class LocalSearch:
     """The best plan of one instance and the ways to improve it; ``rounds`` of annealing are behind it.
 
-    ``caught`` is the last plan that was taken in from another lane.
+    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that an
+    operator or flow took lately.
     """
 
     problem: Placement
@@ -65,6 +72,7 @@ class LocalSearch:
     device: IntArray
     makespan: float = math.inf
     rounds: int = 0
+    pace: float = PACE
     caught: Solution | None = None
 
     def consider(self, order: IntArray, device: IntArray) -> None:
@@ -113,9 +121,10 @@ class LocalSearch:
         rng = np.random.default_rng((self.run.seed, number))
         effort = len(self.net.seconds) + len(self.net.source)
         longer = max(0, number - UNTIMED_ROUNDS) // 2
-        chunks = ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer)
-        method = anneal if number % 2 else anneal_assignment
         moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.net.seconds)))
+        work = moves * effort
+        chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer), self.pace * work)
+        method = anneal if number % 2 else anneal_assignment
         first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.net.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
         members = members_of(self.instance.cluster)
@@ -124,6 +133,7 @@ class LocalSearch:
         for chunk in range(chunks):
             if self.run.should_stop():
                 return
+            began = self.run.elapsed()
             self.catch_up()
             order, device = self.order.copy(), self.device.copy()
             method.sized(CHUNK_WORK)(
@@ -139,6 +149,13 @@ class LocalSearch:
                 device,
             )
             self.consider(order, device)
+            self.pace = (self.run.elapsed() - began) / work
+
+
+def chunks_within(run: Run, chunks: int, seconds: float) -> int:
+    """Chunks of a round, of so many seconds each: fewer where there is no time for all, for a hot plan is of no use."""
+    left = run.remaining()
+    return chunks if left is None else max(1, min(chunks, int(left / max(seconds, 1e-6))))
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
@@ -179,12 +196,19 @@ def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
         except NoPlanError:
             continue
         report(search.instance, search.net, plans[-1], search.run)
-        if search.run.should_stop():
+        if _is_over(search):
             return
     for plan in plans:  # all are reported by now: the first decoding may have to load its loop
         search.consider_times(plan.start, plan.device)
         if search.run.should_stop():
             return
+
+
+def _is_over(search: LocalSearch) -> bool:
+    """Whether to leave the other list schedulers out; of small problems none is left out because time is up."""
+    if not search.run.should_stop():
+        return False
+    return search.instance.operators > NEVER_CUT or search.run.termination() is not Termination.TIME_LIMIT
 
 
 def more_list_plans(search: LocalSearch) -> None:

@@ -1,7 +1,8 @@
 """Local search over cuts: annealing in rounds from the floors and from the best plan so far.
 
 A round cools down from a share of the latency. The number of moves in a round depends on the size of the problem alone,
-so that the same seed gives the same plan unless the time limit cuts it short.
+so that the same seed gives the same plan unless the time limit cuts it short; a round that would not end in time cools
+faster.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ MOST_MOVES = 400_000
 LEAST_MOVES = 2_000
 """Moves of a round."""
 
+PACE = 3e-8
+"""Seconds of a move for each operator, before the first chunk is measured."""
+
 FIRST_HEAT = (0.004, 0.001, 0.0003)
 """Temperature at the beginning of a round as a share of the latency divided by ten; rounds take turns."""
 
@@ -53,7 +57,7 @@ STALE_ROUNDS = 60
 class LocalSearch:
     """The best plan of one instance and the ways to improve it.
 
-    ``caught`` is the last plan that was taken in from another lane.
+    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that a move took lately.
     """
 
     problem: Slicing
@@ -64,6 +68,7 @@ class LocalSearch:
     nearest: Plan | None = None
     caught: Solution | None = None
     number: int = 0
+    pace: float = 0.0
 
     def consider(self, plan: Plan) -> bool:
         """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
@@ -102,7 +107,7 @@ class LocalSearch:
         self.run.enter("annealing")
         rng = np.random.default_rng((self.run.seed, number))
         movable = len(self.instance.names)
-        moves = max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable)) // CHUNKS
+        moves = self._moves_within(max(LEAST_MOVES, min(MOST_MOVES, MOVES_PER_OPERATOR * movable)) // CHUNKS)
         heat = np.linspace(FIRST_HEAT[number % len(FIRST_HEAT)] / 10 * origin.seconds, 0.0, CHUNKS * moves)
         span = Span(self.instance.first, self.instance.first + movable)
         mode, cuts = origin.mode.copy(), origin.cuts.copy()
@@ -112,6 +117,7 @@ class LocalSearch:
         for chunk in range(CHUNKS):
             if self.run.should_stop():
                 return improved
+            began = self.run.elapsed()
             best_mode, best_cuts = mode.copy(), cuts.copy()
             found = anneal.sized(work)(
                 self.net,
@@ -129,7 +135,15 @@ class LocalSearch:
                 improved = self.consider(judged(self.net, best_mode, best_cuts)) or improved
             else:
                 self.consider(judged(self.net, mode.copy(), cuts.copy()))
+            self.pace = (self.run.elapsed() - began) / moves
         return improved
+
+    def _moves_within(self, moves: int) -> int:
+        """Moves of a chunk: fewer where there is no time for all chunks, for a plan that is still hot is of no use."""
+        left = self.run.remaining()
+        pace = self.pace or PACE * len(self.instance.names)
+        most = moves if left is None else int(left / (pace * CHUNKS))
+        return max(1, min(moves, most))
 
     def scatter(self, number: int) -> Plan:
         """Of random plans the one that is nearest to being legal."""
