@@ -45,9 +45,21 @@ def long_pipeline(devices: int, operators: int, seed: int) -> ow.Pipeline:
     return unlike(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
 
 
+def with_reached_times(name: str) -> ow.Placement:
+    """A graph on the slower cluster with the times that are reached."""
+    return on_cluster(torch_graph(name), "moirai-inter", efficiency=REACHED)
+
+
+def total(graph: ow.OpGraph) -> ow.MemoryOrdering:
+    """The least sum of footprints."""
+    return ow.MemoryOrdering(graph=graph, objective="total")
+
+
 INSTANCES = (
     Instance("placement, inception_v3", lambda: on_cluster(torch_graph("inception_v3.export"), "moirai-inter"), 30),
-    Instance("placement, t5_small", lambda: on_cluster(torch_graph("t5_small.export"), "moirai-inter"), 60),
+    Instance("placement, inception_v3, reached times", lambda: with_reached_times("inception_v3.export"), 30),
+    Instance("placement, t5_small", lambda: on_cluster(torch_graph("t5_small.export"), "moirai-inter"), 30),
+    Instance("placement, nasnetalarge", lambda: on_cluster(torch_graph("nasnetalarge.export"), "moirai-inter"), 30),
     Instance(
         "placement, swin_tiny, reached times",
         lambda: on_cluster(torch_graph("swin_tiny_patch4_window7_224.export"), "moirai-intra", efficiency=REACHED),
@@ -58,22 +70,24 @@ INSTANCES = (
         lambda: scattered(45, 4, seed=4).model_copy(update={"transfers": "delay"}),
         30,
     ),
-    Instance("placement, 120 tasks on 4", lambda: scattered(120, 4, seed=2), 20),
+    Instance("placement, 120 tasks on 4", lambda: scattered(120, 4, seed=2), 30),
+    Instance("placement, 340 tasks on 4", lambda: scattered(340, 4, seed=2), 30),
     Instance(
-        "peak, randomly wired, training", lambda: ow.MemoryOrdering(graph=torch_graph("randwire_ws32_c78.train")), 20
+        "peak, randomly wired, training", lambda: ow.MemoryOrdering(graph=torch_graph("randwire_ws32_c78.train")), 30
     ),
-    Instance("peak, 400 random, width 14", lambda: ow.MemoryOrdering(graph=layered_dag(400, 14, seed=5)), 20),
-    Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 20),
-    Instance(
-        "total, 100 random, width 10",
-        lambda: ow.MemoryOrdering(graph=layered_dag(100, 10, seed=2), objective="total"),
-        20,
-    ),
-    Instance("batches of 16, 10 modules", lambda: stacked(Stack(modules=10, nodes=10), 16), 20),
-    Instance("batches of 16, 10 modules, 3 channels", lambda: stacked(Stack(modules=10, channels=3), 16), 20),
-    Instance("slicing, ResNet50, slow links", lambda: problem_of("ResNet50", "x1"), 20),
-    Instance("slicing, Inception-v3, slow links", lambda: problem_of("Inception-v3", "x1"), 20),
-    Instance("pipeline, 300 layers on 100", lambda: long_pipeline(100, 300, 7), 15),
+    Instance("peak, 400 random, width 14", lambda: ow.MemoryOrdering(graph=layered_dag(400, 14, seed=5)), 30),
+    Instance("peak, 150 random, width 22", lambda: ow.MemoryOrdering(graph=layered_dag(150, 22, seed=3)), 30),
+    Instance("peak, 5,000 random, width 50", lambda: ow.MemoryOrdering(graph=layered_dag(5000, 50, seed=1)), 30),
+    Instance("total, 100 random, width 10", lambda: total(layered_dag(100, 10, seed=2)), 30),
+    Instance("total, hrnet_w18_small", lambda: total(torch_graph("hrnet_w18_small.export")), 30),
+    Instance("batches of 16, 10 modules", lambda: stacked(Stack(modules=10, nodes=10), 16), 30),
+    Instance("batches of 16, 10 modules, 3 channels", lambda: stacked(Stack(modules=10, channels=3), 16), 30),
+    Instance("batches of 16, 10 modules, 4 channels", lambda: stacked(Stack(modules=10, channels=4), 16), 30),
+    Instance("slicing, ResNet50, slow links", lambda: problem_of("ResNet50", "x1"), 30),
+    Instance("slicing, Inception-v3, slow links", lambda: problem_of("Inception-v3", "x1"), 30),
+    Instance("slicing, VGG16, slow links", lambda: problem_of("VGG16", "x1"), 30),
+    Instance("pipeline, 300 layers on 100", lambda: long_pipeline(100, 300, 7), 30),
+    Instance("pipeline, 600 layers on 200", lambda: long_pipeline(200, 600, 3), 30),
 )
 
 SMOKE = (

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -126,6 +127,12 @@ class Kernel(Generic[Arguments, Value]):
                 self._take(packed)
         return cast(Callable[Arguments, Value], self._loaded)
 
+    def load(self) -> None:
+        """Load the compiled version, if it is on disk, before the first call needs it."""
+        with self._lock:
+            if self._loaded is None:
+                self._load()
+
     def _look(self) -> None:
         """Load the compiled version if it has come, or else have it compiled if it is worth it."""
         now = time.perf_counter()
@@ -172,6 +179,12 @@ class Kernel(Generic[Arguments, Value]):
 def kernel(function: Callable[Arguments, Value]) -> Kernel[Arguments, Value]:
     """Decorator: make a function on arrays, every argument annotated, a :class:`Kernel`."""
     return Kernel(function)
+
+
+def imported_kernels(prefix: str) -> list[Kernel[..., Any]]:
+    """Every loop of the modules that are imported by now and whose names begin so."""
+    modules = [module for name, module in sorted(sys.modules.items()) if name.startswith(prefix)]
+    return [each for module in modules for each in tuple(vars(module).values()) if isinstance(each, Kernel)]
 
 
 def inlined(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:

@@ -22,6 +22,7 @@ from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
 from opweave.solvers.side_by_side.lead import run_solver
+from opweave.solvers.side_by_side.ready import READY
 from opweave.solvers.verdict import judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
@@ -143,6 +144,8 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     chosen = None
     try:
+        if name == "auto" and run.executor is None:
+            READY.prepare(problem.kind, range(1, run.threads))  # they import while this process does
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)

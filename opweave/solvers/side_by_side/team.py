@@ -10,25 +10,23 @@ import contextlib
 import logging
 import pickle
 import subprocess
-import tempfile
 import threading
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.child import kill_group, place, start_python
 from opweave.solvers.engines.frames import read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, News, Outbox
 from opweave.solvers.side_by_side.lane import Lane
-from opweave.solvers.side_by_side.worker import COMMAND, Ended, Task
+from opweave.solvers.side_by_side.ready import READY
+from opweave.solvers.side_by_side.worker import Ended, Task
 
 logger = logging.getLogger("opweave")
 
 HEAD_START_SECONDS = 0.1
-"""What is solved sooner needs no help; a process takes longer than that to start."""
+"""What is solved sooner needs no help; processes start meanwhile."""
 
 LIVES = 3
 """How often a lane is started at most."""
@@ -84,6 +82,7 @@ class Team:
                 process.kill()
         for thread in self._threads:
             thread.join(LAST_SECONDS)
+        READY.prepare(self._problem.kind, range(1, len(self._threads) + 1))  # for the next solve
 
     def busy(self) -> bool:
         """Whether some lane is still at work."""
@@ -91,13 +90,13 @@ class Team:
 
     def _attend(self, lane: Lane, number: int) -> None:
         """Keep a lane running until it ends."""
-        place.set(number)
-        self._closing.wait(HEAD_START_SECONDS)
+        READY.prepare(self._problem.kind, (number,))
+        self._closing.wait(HEAD_START_SECONDS - self._run.elapsed())
         for life in range(1, LIVES + 1):
             if self._closing.is_set():
                 return
             try:
-                ended = self._live(lane)
+                ended = self._live(lane, number)
             except (pickle.PicklingError, TypeError, AttributeError, OSError) as error:
                 self._lose(f"{type(error).__name__}: {error}")
                 return
@@ -125,7 +124,7 @@ class Team:
         self.lost = why
         self._exchange.call_off()
 
-    def _live(self, lane: Lane) -> Ended | None:
+    def _live(self, lane: Lane, number: int) -> Ended | None:
         """One process from its start to its end; None when it died."""
         task = Task(
             self._written(),
@@ -136,23 +135,20 @@ class Team:
             self._start,
             dict(self._run.options),
         )
-        with (
-            tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True) as folder,
-            (Path(folder) / "log").open("w+b") as log,
-        ):
-            with self._lock:
-                if self._closing.is_set():
-                    return None
-                process = start_python(COMMAND, log, folder)
-                self._processes.append(process)
-            try:
-                return self._converse(process, task)
-            except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+        helper = READY.take(self._problem.kind, number)
+        with self._lock:
+            if self._closing.is_set():
+                READY.put(helper)
                 return None
-            finally:
-                kill_group(process)
-                with self._lock:
-                    self._processes.remove(process)
+            self._processes.append(helper.process)
+        try:
+            return self._converse(helper.process, task)
+        except (EOFError, OSError, ValueError, pickle.UnpicklingError):
+            return None
+        finally:
+            helper.end()
+            with self._lock:
+                self._processes.remove(helper.process)
 
     def _converse(self, process: subprocess.Popen[bytes], task: Task) -> Ended:
         """Hand over the task, then news both ways until the lane ends."""

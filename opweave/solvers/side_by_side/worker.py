@@ -6,17 +6,20 @@ When its parent is gone, its standard input ends, and so does it.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pickle
+import queue
 import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
+from opweave.solvers.compiled import imported_kernels
 from opweave.solvers.engines.child import command
 from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
@@ -24,6 +27,9 @@ from opweave.solvers.side_by_side.exchange import Exchange, Outbox
 from opweave.solvers.side_by_side.lane import Lane
 
 COMMAND = command("opweave.solvers.side_by_side.worker")
+
+LONGEST_WAIT_SECONDS = 120.0
+"""How long a process waits for a task at most, should the one that started it forget it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +63,18 @@ class Ended:
 
 
 def serve() -> None:
-    """Be the process: read the task from standard input, work, answer on what was standard output."""
+    """Be the process: read from standard input what to get ready for, then the task; answer on what was the output."""
     work, answers = own_pipes()
-    task = read_frame(work)
-    assert isinstance(task, Task)
-    exchange = Exchange()
+    kind = read_frame(work)
+    assert isinstance(kind, str)
+    exchange, tasks = Exchange(), queue.SimpleQueue[Task]()
     outbox = Outbox(lambda news: send_frame(answers, news))
-    threading.Thread(target=_hear, args=(work, exchange, outbox), daemon=True).start()
+    threading.Thread(target=_hear, args=(work, tasks, exchange, outbox), daemon=True).start()
+    get_ready(kind, tasks.empty)
+    try:
+        task = tasks.get(timeout=LONGEST_WAIT_SECONDS)
+    except queue.Empty:
+        os._exit(0)
     exchange.listen(outbox.put)
     ended = work_on(task, exchange)
     outbox.close()
@@ -73,11 +84,26 @@ def serve() -> None:
     os._exit(0)  # engines' own threads and finalisers cannot hold the process any more
 
 
-def _hear(work: IO[bytes], exchange: Exchange, outbox: Outbox) -> None:
-    """Take in news until the parent is gone."""
+def get_ready(kind: str, is_idle: Callable[[], bool]) -> None:
+    """Import what solves a kind of problem, then load its compiled loops for as long as there is nothing to do."""
     try:
+        importlib.import_module(f"opweave.solvers.{kind}")
+    except ImportError:  # a kind of the user's own
+        return
+    if os.environ.get("OPWEAVE_COMPILE") == "never":
+        return
+    for kernel in imported_kernels(f"opweave.solvers.{kind}."):
+        if not is_idle():
+            return
+        kernel.load()
+
+
+def _hear(work: IO[bytes], tasks: queue.SimpleQueue[Task], exchange: Exchange, outbox: Outbox) -> None:
+    """Take in the task, then news, until the parent is gone."""
+    try:
+        tasks.put(read_frame(work))  # type: ignore[arg-type]  # the parent sends the task first
         while True:
-            exchange.hear(read_frame(work), outbox.put)  # type: ignore[arg-type]  # the parent sends nothing else
+            exchange.hear(read_frame(work), outbox.put)  # type: ignore[arg-type]  # and nothing but news then
     except Exception:  # whatever a torn pipe raises
         end_with_parent()
 
