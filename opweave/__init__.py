@@ -71,10 +71,10 @@ from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
 from opweave.problems.slicing import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Evaluation, Solution, Violation
-from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress
 from opweave.solvers.solve import solve
+from opweave.solvers.warming import Warmed, warm
 
 if TYPE_CHECKING:
     from opweave.solvers.slicing.pareto import pareto_front

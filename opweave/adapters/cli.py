@@ -179,7 +179,8 @@ def warm_command(
     """Compile the solvers' loops in advance, once on a machine; otherwise that happens beside the first solves."""
     from opweave.adapters.progress import counted
     from opweave.adapters.units import readable_seconds
-    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm
+    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
+    from opweave.solvers.warming import warm
 
     console, missing = _stdout(), missing_kernels()
     if missing:

@@ -181,12 +181,12 @@ class _Rewriter(ast.NodeTransformer):
             each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
         )
 
-    def visit_Name(self, node: ast.Name) -> ast.expr:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> ast.expr:
         if node.id in self._records:
             raise NotFlatError(f"the record {node.id} is used as a whole")
         return node
 
-    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         record = self._record(node.value)
         if record is None:
             return typing.cast(ast.expr, self.generic_visit(node))
@@ -195,7 +195,7 @@ class _Rewriter(ast.NodeTransformer):
             raise NotFlatError(f"the record {ast.unparse(node)} is used as a whole")
         return self._read(field)
 
-    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.expr:
         target = self._global(node.func)
         if not isinstance(target, types.FunctionType) or target.__module__.partition(".")[0] != OWN:
             return typing.cast(ast.expr, self.generic_visit(node))
@@ -217,7 +217,7 @@ class _Rewriter(ast.NodeTransformer):
             raise NotFlatError(f"{ast.unparse(node)} decides in a long list of arguments, which numba does not compile")
         return ast.copy_location(ast.Call(node.func, arguments, []), node)
 
-    def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:  # noqa: N802
+    def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
         target, value = node.targets[0], node.value
         if isinstance(target, ast.Subscript) and _is_everything(target.slice):
             self.helpers["_assign"] = assign
@@ -229,7 +229,7 @@ class _Rewriter(ast.NodeTransformer):
             return self._split(target, value)
         return typing.cast(ast.stmt, self.generic_visit(node))
 
-    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:  # noqa: N802
+    def visit_Return(self, node: ast.Return) -> ast.stmt | list[ast.stmt]:
         if not _is_record(self._hints.get("return")) or node.value is None:
             return typing.cast(ast.stmt, self.generic_visit(node))
         before = self._bind("_returned", node.value)

@@ -8,15 +8,14 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Any
 
-from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiled import Kernel
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import end, start_child, tell
 from opweave.solvers.compiling.fingerprint import code_size
+from opweave.solvers.warming import Warmed, Warming
 
 START_SECONDS = 2.0
 """What a compiling process takes to start."""
@@ -25,34 +24,6 @@ BYTES_PER_SECOND = 3_500.0
 """Bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
 
 POLL_SECONDS = 0.02
-
-Warming = Callable[[int, int], None]
-"""Told the number of loops that are done, and of all."""
-
-
-@dataclass(frozen=True, slots=True)
-class Warmed:
-    """What :func:`warm` has done.
-
-    Attributes
-    ----------
-    compiled
-        Loops that were compiled now, as ``module:function``.
-    ready
-        How many had been compiled before.
-    failed
-        Loops that could not be compiled; they run uncompiled, with the same results.
-    seconds
-        Wall-clock time.
-    folder
-        Where the compiled code is kept.
-    """
-
-    compiled: tuple[str, ...]
-    ready: int
-    failed: tuple[str, ...]
-    seconds: float
-    folder: str
 
 
 def all_kernels() -> list[Kernel[..., Any]]:
@@ -83,31 +54,8 @@ def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
     return START_SECONDS + max(*each, sum(each) / min(jobs, len(each)))
 
 
-def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:
-    """Compile all loops of the solvers that are not compiled yet, for this user on this machine.
-
-    Solvers run without this, too: they compile beside the work what they need, and are slower meanwhile.
-
-    Parameters
-    ----------
-    jobs
-        Processes that compile side by side.
-    progress
-        Told the number of loops that are done, and of all; called in this thread.
-
-    Raises
-    ------
-    InvalidInputError
-        When ``jobs`` is not positive.
-
-    Examples
-    --------
-    >>> import opweave as ow
-    >>> ow.warm().failed  # doctest: +SKIP
-    ()
-    """
-    if jobs < 1:
-        raise InvalidInputError(f"jobs is {jobs}; it takes a positive number")
+def compile_missing(jobs: int, progress: Warming | None) -> Warmed:
+    """Compile what is missing in so many processes; see :func:`~opweave.solvers.warming.warm`."""
     began = time.perf_counter()
     everything, missing = all_kernels(), missing_kernels()
     compiled: list[str] = []

@@ -19,7 +19,6 @@ from typing import IO, Any
 
 from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
-from opweave.solvers.compiled import imported_kernels
 from opweave.solvers.engines.child import command
 from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
@@ -92,6 +91,8 @@ def get_ready(kind: str, is_idle: Callable[[], bool]) -> None:
         return
     if os.environ.get("OPWEAVE_COMPILE") == "never":
         return
+    from opweave.solvers.compiled import imported_kernels
+
     for kernel in imported_kernels(f"opweave.solvers.{kind}."):
         if not is_idle():
             return

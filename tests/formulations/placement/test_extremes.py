@@ -102,12 +102,14 @@ def test_the_head_start_leaves_most_of_the_time(solver: str, monkeypatch: pytest
 
     monkeypatch.setattr(head_start, "floor", remembered)
     monkeypatch.setattr(head_start, "good_schedule", remembered)
+    timed = 2 if solver == "highs" else 1  # the bound before constraint programming takes no programs, hence no time
     ow.solve(random_placement(6, 2, 1), solver=solver, time_limit=2.0)
-    assert len(taken) == 2
+    assert len(taken) == timed
     assert max(taken) <= head_start.SHARE * 2.0
     taken.clear()
     ow.solve(random_placement(6, 2, 1), solver=solver)
-    assert taken == [head_start.SECONDS, head_start.SECONDS]
+    assert len(taken) == timed
+    assert max(taken) <= head_start.SECONDS
 
 
 def test_writing_intervals_stops_in_time() -> None:
