@@ -29,12 +29,9 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
-from numba.extending import register_jitable
-
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import BESIDE
 from opweave.solvers.compiling.fingerprint import fingerprint
-from opweave.solvers.compiling.signature import signature_of
 
 logger = logging.getLogger("opweave")
 
@@ -80,6 +77,8 @@ class Kernel(Generic[Arguments, Value]):
     @cached_property
     def signature(self) -> tuple[Any, ...]:
         """The types of the arguments, as numba knows them."""
+        from opweave.solvers.compiling.signature import signature_of  # numba takes a while to import
+
         return signature_of(self.plain)
 
     @cached_property
@@ -188,5 +187,5 @@ def imported_kernels(prefix: str) -> list[Kernel[..., Any]]:
 
 
 def inlined(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorator: a helper that kernels of either kind may call."""
-    return register_jitable(no_cfunc_wrapper=True)(function)
+    """Decorator: a helper that kernels call; it becomes part of each of them that is compiled."""
+    return function

@@ -1,8 +1,9 @@
 """Compile a loop to machine code, as bytes that another process can load.
 
 numba optimises every helper and makes machine code of it before it puts it into its callers, where it is optimised
-again. Here only the loop itself, with all helpers inside, goes through the full set of passes and becomes machine code;
-a helper is tidied once. That, and no wrappers around helpers, halves what the compiler backend takes.
+again. Here only the loop itself, with all helpers inside, is optimised, once, and becomes machine code. That, and no
+wrappers around helpers, takes less than half of the backend's time; what comes before it is cut down by taking records
+apart (:mod:`~opweave.solvers.compiling.flatten`).
 
 All names in the machine code but one are private to it: code of several processes is loaded side by side, and numba
 numbers its functions anew in each.
@@ -22,7 +23,7 @@ import numba
 from numba.core import bytecode, compiler, compiler_lock, registry, serialize
 from numba.core.codegen import JITCodeLibrary
 
-from opweave.solvers.compiling.flatten import Flat, Flattener, NotFlatError, entry_of
+from opweave.solvers.compiling.flatten import Flattener, entry_of
 
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 """Of numba's ``jit``, for loops."""
@@ -36,14 +37,13 @@ _dumps: Any = serialize.dumps
 
 
 class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """Code that is only put into other code: tidied, never turned into machine code."""
+    """Code that is only put into other code: never optimised for itself, never turned into machine code."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
 
     def _optimize_final_module(self) -> None:
-        passes, builder = self._codegen._module_pass_manager(loop_vectorize=False, slp_vectorize=False, opt=1)
-        passes.run(self._final_module, builder)
+        pass
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -57,7 +57,8 @@ class _LoopCode(_HelperCode):
         for function in self._final_module.functions:
             if not function.is_declaration and not function.name.startswith("_ZN7cpython"):
                 function.linkage = "internal"
-        JITCodeLibrary._optimize_final_module(self)
+        passes, builder = self._codegen._module_pass_manager()
+        passes.run(self._final_module, builder)
 
 
 class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
@@ -97,14 +98,13 @@ def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
 
     Raises
     ------
+    NotFlatError
+        When it uses records in a way that is not understood.
     numba.core.errors.NumbaError
         When it cannot be compiled.
     """
     target = registry.cpu_target.target_context
-    try:
-        flat = _FLATTENER.loop(function)
-    except NotFlatError:
-        flat = Flat(function, tuple((number, ()) for number in range(len(signature))))
+    flat = _FLATTENER.loop(function)
     taken = tuple(_field_type(signature[number], fields) for number, fields in flat.paths)
     with compiler_lock.global_compiler_lock:
         made = _jit(pipeline_class=_LoopCompiler, **OPTIONS)(flat.function)

@@ -13,7 +13,10 @@ def assign(into: Any, value: Any) -> None:
     into[:] = value
 
 
-@overload(assign, jit_options={"no_cfunc_wrapper": True, "no_cpython_wrapper": True})
+_OPTIONS: Any = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
+
+
+@overload(assign, jit_options=_OPTIONS)
 def _assign(into: Any, value: Any) -> Any:
     if not isinstance(value, types.Array):
         return _fill if into.ndim == 1 else _fill_rows

@@ -15,12 +15,13 @@ import types
 from collections.abc import Callable
 from functools import cache
 
-import llvmlite.binding
-import numba
 import numpy as np
 
 OWN = __name__.partition(".")[0]
 """The package whose functions are walked."""
+
+FORMAT = "2"
+"""Of the files; another one whenever :mod:`~opweave.solvers.compiling.build` makes something else of the same loop."""
 
 CONSTANTS = (int, float, str, tuple, type(None), np.generic)
 """Types of values that their text tells in full."""
@@ -44,9 +45,12 @@ def code_size(function: Callable[..., object]) -> int:
 @cache
 def platform_name() -> str:
     """Names what compiled code depends on beside its source: Python, the compiler and the processor."""
+    import llvmlite.binding
+
     digest = hashlib.sha256()
     processor = f"{llvmlite.binding.get_host_cpu_name()} {llvmlite.binding.get_host_cpu_features().flatten()}"
-    for text in (processor, numba.__version__, importlib.metadata.version("numpy"), platform.machine()):
+    versions = [importlib.metadata.version(name) for name in ("numba", "llvmlite", "numpy")]
+    for text in (processor, *versions, platform.machine(), FORMAT):
         digest.update(text.encode())
     return f"{platform.python_implementation().lower()}{platform.python_version()}-{digest.hexdigest()[:12]}"
 

@@ -1,13 +1,14 @@
 """Rewrites a loop and its helpers so that no record is passed on: each takes just the arrays that it uses.
 
-Records (``NamedTuple`` of arrays and scalars) keep the loops readable, and are what the compiler is slowest at: a record
-of thirty arrays is two hundred numbers, which are copied at every mention and every call. So before a loop is compiled,
-``net.seconds`` becomes the variable ``net__seconds``, a helper that takes the record takes what it (or a helper of its
-own) reads of it, and one that returns a record returns a tuple. The loop itself takes the arrays as well;
+Records (``NamedTuple`` of arrays and scalars) keep the loops readable, and are what the compiler is slowest at: a
+record of thirty arrays is two hundred numbers, which are copied at every mention and every call. So before a loop is
+compiled, ``net.seconds`` becomes the variable ``net__seconds``, a helper that takes the record takes what it (or a
+helper of its own) reads of it, and one that returns a record returns a tuple. The loop itself takes the arrays as well;
 :func:`entry_of` makes the function that picks them from the records.
 
 Records are understood where they are arguments with an annotation, are built by name, are returned by a helper that is
-annotated so, or are another name for one of these. A loop that does anything else with them is compiled as it is.
+annotated so, or are another name for one of these. A loop that does anything else with them cannot be
+compiled.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
+import sys
 import textwrap
 import types
 import typing
@@ -23,10 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiling.copies import assign
-
-OWN = __name__.partition(".")[0]
-"""The package whose functions are rewritten."""
 
 FEW = 28
 """Python calls a function of more arguments in another way."""
@@ -38,7 +38,7 @@ Compile = Callable[[Callable[..., Any]], Any]
 """Makes a rewritten helper something that compiled code can call."""
 
 
-class NotFlatError(Exception):
+class NotFlatError(InvalidInputError):
     """A function does something with a record that is not understood here."""
 
 
@@ -115,7 +115,8 @@ def _rewritten(function: Callable[..., Any], flattener: Flattener) -> Flat:
     rewriter = _Rewriter(function, tree, flattener)
     names = [each.arg for each in tree.args.args]
     body = [rewritten for statement in tree.body for rewritten in _listed(rewriter.visit(statement))]
-    arguments, paths = [], []
+    arguments: list[str] = []
+    paths: list[Path] = []
     for number, name in enumerate(names):
         if name not in rewriter.parameters:
             arguments.append(name)
@@ -147,6 +148,11 @@ def _paths(record: Record) -> Iterator[tuple[tuple[str, ...], str]]:
 
 def _is_record(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, tuple) and hasattr(kind, "_fields")
+
+
+def _is_helper(value: object) -> bool:
+    """Whether it is a function that can be rewritten; the compiler has its own versions of the standard library's."""
+    return isinstance(value, types.FunctionType) and value.__module__ not in sys.stdlib_module_names
 
 
 def _expanded(name: str, kind: type) -> Record:
@@ -197,7 +203,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         target = self._global(node.func)
-        if not isinstance(target, types.FunctionType) or target.__module__.partition(".")[0] != OWN:
+        if not _is_helper(target):
             return typing.cast(ast.expr, self.generic_visit(node))
         made, paths = self._flattener.helper(target)
         self.helpers[typing.cast(ast.Name, node.func).id] = made
@@ -266,7 +272,7 @@ class _Rewriter(ast.NodeTransformer):
             return [ast.Assign([ast.Tuple(names, ast.Store())], call)]
         statements: list[ast.stmt] = []
         fields: dict[str, Record | str] = {}
-        for field, each in zip(made._fields, self._bound(made, value), strict=True):  # type: ignore[union-attr]
+        for field, each in zip(made._fields, self._bound(made, value), strict=True):
             variable = f"{name}__{field}"
             if self._gives_record(each):
                 statements += self._bind(variable, each)
@@ -283,7 +289,7 @@ class _Rewriter(ast.NodeTransformer):
         if self._record(value) is not None:
             return True
         made = self._global(value.func) if isinstance(value, ast.Call) else None
-        if isinstance(made, types.FunctionType) and made.__module__.partition(".")[0] == OWN:
+        if _is_helper(made):
             return _is_record(typing.get_type_hints(made).get("return"))
         return _is_record(made)
 
