@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
@@ -83,6 +82,8 @@ def _together(instance: BatchedInstance, channels: int) -> IntArray:
     """A topological order that finishes one edge-connected component before it begins the next, where it can."""
     if channels > 1:
         return instance.order  # the order of the model's file keeps modules together; components cost too much here
+    import networkx as nx  # a tenth of a second, which solves that need no components do not wait for
+
     graph = nx.Graph()
     graph.add_nodes_from(range(instance.operators))
     graph.add_edges_from(zip(instance.source.tolist(), instance.target.tolist(), strict=True))

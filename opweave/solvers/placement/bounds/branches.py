@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import networkx as nx
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.instance import BoolArray, FloatArray
 from opweave.problems.graph_arrays import IntArray
@@ -47,11 +48,13 @@ def branches_of(window: Window) -> Branches:
     inner[first:last] = True
     target = np.repeat(np.arange(count), np.diff(net.before_start))
     inside = inner[net.before] & inner[target]
-    graph = nx.Graph()
-    graph.add_nodes_from(range(first, last))
-    graph.add_edges_from(zip(net.before[inside].tolist(), target[inside].tolist(), strict=True))
+    joined = csr_matrix((np.ones(int(inside.sum())), (net.before[inside], target[inside])), shape=(count, count))
+    labels = connected_components(joined, directed=False)[1]
+    parts: dict[int, list[int]] = {}
+    for v in range(first, last):
+        parts.setdefault(int(labels[v]), []).append(v)
     component = np.full(count, -1, dtype=np.int64)
-    members = sorted(sorted(part) for part in nx.connected_components(graph))
+    members = list(parts.values())
     for number, part in enumerate(members):
         component[part] = number
     shared = _shared_tensors(window, component)
