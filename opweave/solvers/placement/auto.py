@@ -45,11 +45,12 @@ machine busy, and without the program they give other plans than by name."""
 
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
-BRIEF_SHARE = 0.2
-FIRST_DECOMPOSITION_SHARE = 0.15
+BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
+FIRST_DECOMPOSITION_SHARE = 0.1
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
-"""Of the time that is left by then."""
+"""Of the time that is left by then. Constraint programming waits for brief ones only, of small problems the briefest:
+it proves these in the time that they leave."""
 
 FIRST_ROUNDS = 1
 """Rounds of annealing before the first bounds: often the plan is optimal by then, and only the proof is missing."""
@@ -66,7 +67,7 @@ PROVABLE = 60
 """Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
 after a brief local search, and gets most of the time."""
 
-PROVABLE_SHARE, LARGER_SHARE = 0.75, 0.55
+PROVABLE_SHARE, LARGER_SHARE = 0.85, 0.55
 LARGER_SECONDS = 4.0
 """Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
 seconds at least."""
@@ -156,7 +157,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             plan_units(search.problem, search.instance, search.net, run)
         _take_best(search)
     whole = is_whole(search)
-    with run.share(BRIEF_SHARE if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+    brief = BRIEF_SHARE if small else LONGER_SHARE
+    with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
     if run.should_stop():
         return outcome
