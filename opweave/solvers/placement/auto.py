@@ -40,13 +40,17 @@ UNTIMED_SECONDS = 20.0
 
 LISTS_SHARE = 0.3
 PROGRAMS_SHARE = 0.6
-"""Of the time left: list rules that solve a linear program; they take milliseconds, unless the problem is large or the
-machine busy, and without the program they give other plans than by name."""
+"""Of the time left: list rules that solve a linear program, and of small problems all variants of list rules. They take
+milliseconds, unless the problem is large, the machine busy or loops not compiled yet; when they are cut, another list
+rule by name may be ahead."""
 
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
+WHOLE_LOCAL_SHARE = 0.9
+"""Of the time left after the engine, where most operators are in one module: decomposition then does little more."""
+
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
 """Of the time that is left by then. Constraint programming waits for brief ones only, of small problems the briefest:
@@ -67,7 +71,7 @@ PROVABLE = 60
 """Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
 after a brief local search, and gets most of the time."""
 
-PROVABLE_SHARE, LARGER_SHARE = 0.85, 0.55
+PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
 LARGER_SECONDS = 4.0
 """Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
 seconds at least."""
@@ -94,7 +98,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
-    with run.share(LISTS_SHARE, UNTIMED_SECONDS):
+    with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
         if not run.should_stop():
             more_list_plans(search)
     outcome: Outcome | None = None
@@ -177,7 +181,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
-        with run.share(0.5 if work.open() else 1.0, UNTIMED_SECONDS):
+        with run.share(WHOLE_LOCAL_SHARE if whole else 0.5 if work.open() else 1.0, UNTIMED_SECONDS):
             search_from(search, rounds=None)
         if not run.should_stop():
             work.learn()
