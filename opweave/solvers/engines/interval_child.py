@@ -7,8 +7,12 @@ solved in a tenth of a second does not wait for half a second first.
 from __future__ import annotations
 
 import os
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +43,8 @@ class IntervalWork:
 def solve(work: IntervalWork, send: Send) -> Answer:
     """Solve with CP-SAT; runs in the child."""
     deadline = Deadline(None if work.seconds is None else work.began + work.seconds - time.time())
-    from ortools.sat.python import cp_model
+    with _without_pandas():
+        from ortools.sat.python import cp_model
 
     model, columns = write(work.model)
     solver = cp_model.CpSolver()
@@ -68,6 +73,33 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     if name == "UNKNOWN":
         return Answer("stopped", None, float(solver.best_objective_bound))
     return Answer("failed", reason=f"{name}: {model.validate()}")
+
+
+class _Absent(ModuleType):
+    """Stands in for a module of which only the classes are named; each name is a class of its own without objects."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        made = type(name, (), {})
+        setattr(self, name, made)
+        return made
+
+
+@contextmanager
+def _without_pandas() -> Iterator[None]:
+    """Import without pandas: CP-SAT's module takes series of variables, which are not used here.
+
+    Loading pandas takes twice as long as all the rest, and longer than many a problem takes to solve.
+    """
+    if "pandas" in sys.modules:
+        yield
+        return
+    sys.modules["pandas"] = _Absent("pandas")
+    try:
+        yield
+    finally:
+        del sys.modules["pandas"]
 
 
 def _keep_to(cores: int) -> bool:

@@ -40,16 +40,21 @@ UNTIMED_SECONDS = 20.0
 
 LISTS_SHARE = 0.3
 PROGRAMS_SHARE = 0.6
-"""Of the time left: list rules that solve a linear program; they take milliseconds, unless the problem is large or the
-machine busy, and without the program they give other plans than by name."""
+"""Of the time left: list rules that solve a linear program, and of small problems all variants of list rules. They take
+milliseconds, unless the problem is large, the machine busy or loops not compiled yet; when they are cut, another list
+rule by name may be ahead."""
 
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
-BRIEF_SHARE = 0.2
-FIRST_DECOMPOSITION_SHARE = 0.15
+BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
+FIRST_DECOMPOSITION_SHARE = 0.1
+WHOLE_LOCAL_SHARE = 0.9
+"""Of the time left after the engine, where most operators are in one module: decomposition then does little more."""
+
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
-"""Of the time that is left by then."""
+"""Of the time that is left by then. Constraint programming waits for brief ones only, of small problems the briefest:
+it proves these in the time that they leave."""
 
 FIRST_ROUNDS = 1
 """Rounds of annealing before the first bounds: often the plan is optimal by then, and only the proof is missing."""
@@ -66,7 +71,7 @@ PROVABLE = 60
 """Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
 after a brief local search, and gets most of the time."""
 
-PROVABLE_SHARE, LARGER_SHARE = 0.75, 0.55
+PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
 LARGER_SECONDS = 4.0
 """Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
 seconds at least."""
@@ -93,7 +98,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
-    with run.share(LISTS_SHARE, UNTIMED_SECONDS):
+    with run.share(PROGRAMS_SHARE if instance.operators <= PROGRAMMED else LISTS_SHARE, UNTIMED_SECONDS):
         if not run.should_stop():
             more_list_plans(search)
     outcome: Outcome | None = None
@@ -156,7 +161,8 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             plan_units(search.problem, search.instance, search.net, run)
         _take_best(search)
     whole = is_whole(search)
-    with run.share(BRIEF_SHARE if whole else LOCAL_SHARE, UNTIMED_SECONDS):
+    brief = BRIEF_SHARE if small else LONGER_SHARE
+    with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
         search_from(search, rounds=FIRST_ROUNDS if timed or whole else UNTIMED_ROUNDS)
     if run.should_stop():
         return outcome
@@ -175,7 +181,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # what local search finds by now helps the decomposition where that has work left
-        with run.share(0.5 if work.open() else 1.0, UNTIMED_SECONDS):
+        with run.share(WHOLE_LOCAL_SHARE if whole else 0.5 if work.open() else 1.0, UNTIMED_SECONDS):
             search_from(search, rounds=None)
         if not run.should_stop():
             work.learn()
