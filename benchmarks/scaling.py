@@ -153,9 +153,16 @@ def measure(instance: Instance, threads: int) -> Row:
     ow.solve(problem, time_limit=START_SECONDS, threads=threads)
     sleep(START_SECONDS)
     together = ow.solve(problem, time_limit=instance.seconds, threads=threads)
-    gaps = [1.0 if result.gap is None else result.gap for result in (alone, together)]
-    last, one = (reached(alone, gap, instance.seconds) for gap in (gaps[0], max(gaps)))
-    return Row(instance.name, *gaps, last, one, reached(together, max(gaps), instance.seconds))
+    first, second = (1.0 if result.gap is None else result.gap for result in (alone, together))
+    wider = max(first, second)
+    return Row(
+        instance.name,
+        one_gap=first,
+        more_gap=second,
+        last=reached(alone, first, instance.seconds),
+        one=reached(alone, wider, instance.seconds),
+        more=reached(together, wider, instance.seconds),
+    )
 
 
 def geometric_mean(values: list[float]) -> float:
