@@ -30,6 +30,9 @@ ENGINE_CELLS = 40
 WHOLE_SHARE, QUICK_SHARE = 0.12, 0.02
 """Of the time: plans that do not split the batch, by placement's local search; the quick bounds before a search."""
 
+BOUND_SHARE = 0.2
+"""Of the time that is left: each bound, before the second lane anneals, too."""
+
 UNTIMED_SECONDS = 20.0
 
 ROLLS = 2
@@ -65,16 +68,17 @@ def bound(problem: BatchedMapping, run: Run) -> Outcome:
     if search is None or run.should_stop():
         return _ended(run)
     best = quick_bounds(search.instance, search.reach, run)
+    whole = never_splits(search.instance)
+    share = 1.0 if whole else BOUND_SHARE
     if not run.should_stop():
-        with run.share(1.0, UNTIMED_SECONDS):
+        with run.share(share, UNTIMED_SECONDS):
             module_bounds(problem, search.instance, best, run)
-    if never_splits(search.instance):
+    if whole:
         return _bound_whole(search)
     if not run.should_stop():
-        with run.share(1.0, UNTIMED_SECONDS):
+        with run.share(share, UNTIMED_SECONDS):
             best.report(shortest_way(problem, search.instance, best.value, run), "one input")
-    if not run.should_stop():
-        _anneal(search, 0)
+    _anneal(search, 1)
     return _ended(run)
 
 

@@ -25,7 +25,7 @@ from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.bounds import peak_bound_below, upper_keys
+from opweave.solvers.memory_ordering.bounds import step_bound, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.net import BACKWARD, Net, net_of
@@ -34,6 +34,7 @@ from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Key
 
 FIRST_BUDGET = 500
 SMALL_SEARCH = 3_000_000
@@ -50,6 +51,9 @@ MOST_STATES = 1 << 22
 
 STATES_PER_SECOND = 200_000
 """A cautious estimate that keeps a search within the time limit."""
+
+CUTS = 8
+"""Minimum cuts that one of several searches side by side takes at once."""
 
 FIRST_STARTS = 5
 FIRST_ROUNDS = 40
@@ -147,22 +151,38 @@ class PeakSearch:
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
-        """The largest L2 bound."""
+        """The largest L2 bound, by decreasing keys, reported as it grows."""
         self.run.enter("minimum cuts")
         self.keys = upper_keys(self.net, self.orders)
-        found = peak_bound_below(self.net, self.keys, self.run.should_stop)
-        self.bounding_operator = None if found.operator is None else self.instance.names[found.operator]
-        self.prove(found.value, "the graph inputs" if found.operator is None else f"L2 at {self.bounding_operator!r}")
+        order = np.argsort(-self.keys, kind="stable")
+        for first in range(0, len(order), CUTS):
+            if self.settled() or self.keys[order[first]] <= self.bound:
+                return
+            if not self._takes(("cuts", first)):
+                continue
+            for v in order[first : first + CUTS].tolist():
+                if self.keys[v] <= self.bound or self.run.should_stop():
+                    break
+                self.keys[v] = step_bound(self.net, v).value
+                if self.keys[v] > self.bound:
+                    self.bounding_operator = self.instance.names[v]
+                    self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
 
     def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
         """Min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
-        for order in sorted(self.orders, key=lambda order: peak(self.net, order))[:starts]:
+        for place, order in enumerate(sorted(self.orders, key=lambda order: peak(self.net, order))[:starts]):
             if self.settled():
                 return
+            if not self._takes(("polish", rounds, place)):
+                continue
             better = improve(self.net, order, rounds)
             self.keys = np.minimum(self.keys, upper_keys(self.net, [better]))
             self.consider(better)
+
+    def _takes(self, part: Key) -> bool:
+        """Whether a part of the work is this search's own: searches side by side each take others."""
+        return self.run.exchange is None or self.run.exchange.claim(part)
 
     def search(self, most_states: int) -> bool:
         """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.memory_ordering import MemoryOrdering
 from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
-from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound, upper_keys
+from opweave.solvers.memory_ordering.bounds import forced_footprints
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
@@ -27,36 +25,13 @@ from opweave.solvers.side_by_side.lane import Lane
 
 HOME = "opweave.solvers.memory_ordering"
 
-CUTS = 8
-"""Minimum cuts that a lane claims at once."""
-
 
 class SharedPeaks(PeakSearch):
-    """A peak search that divides the minimum cuts, and the floors to decide, with those beside it."""
-
-    def cut(self) -> None:
-        """The largest L2 bound, by decreasing keys; a lane takes some operators at a time."""
-        self.run.enter("minimum cuts")
-        self.keys = upper_keys(self.net, self.orders)
-        order = np.argsort(-self.keys, kind="stable")
-        for first in range(0, len(order), CUTS):
-            if self.settled() or self.keys[order[first]] <= self.bound:
-                return
-            exchange = self.run.exchange
-            if exchange is not None and not exchange.claim(("cuts", first)):
-                continue
-            for v in order[first : first + CUTS].tolist():
-                if self.keys[v] <= self.bound or self.run.should_stop():
-                    break
-                self.keys[v] = step_bound(self.net, v).value
-                if self.keys[v] > self.bound:
-                    self.bounding_operator = self.instance.names[v]
-                    self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
+    """A peak search that does not decide a floor that one beside it is at."""
 
     def _tighten(self, floor: int, budget: int) -> bool:
         """As ever, unless a lane beside this one is at it: what it decides will be heard."""
-        exchange = self.run.exchange
-        if exchange is not None and not exchange.claim(("floor", floor, budget)):
+        if not self._takes(("floor", floor, budget)):
             return False
         return super()._tighten(floor, budget)
 

@@ -10,11 +10,15 @@ from opweave.solvers.pipeline.auto import solve_auto
 from opweave.solvers.pipeline.exact import FIRST_WORK, BottleneckSearch, affordable
 from opweave.solvers.pipeline.plans import plan_from
 from opweave.solvers.pipeline.rules import TARGETS
+from opweave.solvers.pipeline.threshold import Answer
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane
 
 HOME = "opweave.solvers.pipeline"
+
+NEAR = 0.01
+"""Thresholds that differ by less than this share are not told apart by the cheapest tests."""
 
 
 @dataclass(eq=False)
@@ -44,6 +48,19 @@ class FromAbove(SharedSearch):
 
 class FromBelow(SharedSearch):
     """Lifts the bound, and looks for the proof just below the best plan with more and more work."""
+
+    def _narrow(self) -> None:
+        """Bisect from below with the cheapest tests; the other lane does so from above."""
+        self.run.enter("bisection")
+        high = self.best.value
+        while not self._over():
+            limit = self._middle(self.refuted, high)
+            if limit is None or high - self.refuted < NEAR * high:
+                return
+            answer = self.tester.quick(limit)
+            self._learn(limit, answer)
+            if answer is not Answer.REFUTED:
+                high = limit
 
     def _close(self) -> None:
         self.run.enter("exact labels from below")

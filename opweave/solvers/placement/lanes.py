@@ -27,8 +27,12 @@ HOME = "opweave.solvers.placement"
 UNITS_SHARE, SEARCH_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 20.0
 """Of the time that is left: plans of equal units, then local search; seconds where there is no limit."""
 
-FIRST_ROUNDS = 1
-"""Rounds of annealing before a lane helps with the modules."""
+FIRST_ROUNDS, MORE_ROUNDS = 1, 4
+"""Rounds of annealing before a lane helps with the modules: few where plan and bound are close, and the proof is all
+that is left to do."""
+
+CLOSE = 0.02
+"""Relative gap up to which they are."""
 
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
@@ -49,7 +53,7 @@ def search(problem: Placement, run: Run) -> Outcome:
             plan_units(search.problem, search.instance, search.net, run)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
-            _anneal(search, FIRST_ROUNDS)
+            _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
     _decompose(search)
     _anneal(search)
     return _ended(problem, run)
@@ -108,6 +112,13 @@ def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
     if isinstance(search.run.best, Schedule):
         search.consider_schedule(search.run.best)
     search_from(search, rounds=UNTIMED_ROUNDS if rounds is None and search.run.time_limit is None else rounds)
+
+
+def _is_close(run: Run) -> bool:
+    """Whether there is hardly anything between the best plan and the bound."""
+    run.take_in()
+    known, bound = run.objective, run.bound
+    return known is not None and bound is not None and known - bound <= CLOSE * known
 
 
 def _ended(problem: Placement, run: Run) -> Outcome:
