@@ -62,7 +62,8 @@ def solve(
     gap
         Stop once (objective - bound) / objective is no more than this.
     seed
-        Seed of everything random, a whole number from 0; the same seed gives the same result.
+        Seed of everything random, a whole number from 0. With one thread the same seed gives the same run, as far as no
+        time limit cuts it short: near a limit searches pace themselves by the clock.
     threads
         How many cores to use: the threads of an engine; of ``auto`` and the searches, processes of this machine that
         work in different ways side by side and share what they find and prove. With one thread, the same seed gives
