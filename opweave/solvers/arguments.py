@@ -9,11 +9,12 @@ import math
 import reprlib
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
-from typing import NoReturn, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.solvers.run import Run
 
@@ -92,3 +93,23 @@ def check_kinds(solver: object, run: Run) -> None:
     for name, given, fits, takes in kinds:
         if given is not None and not fits(given):
             _refuse(name, given, f"{takes}, or None")
+
+
+def start_run(problem: Problem[Any, Any], run: Run) -> None:
+    """Judge the user's start and make it the first incumbent.
+
+    Raises
+    ------
+    InvalidInputError
+        When the start is not a valid solution of the problem, or none at all.
+    """
+    if run.start is None:
+        return
+    needed = problem.solution_type
+    if not isinstance(run.start, needed):
+        given = type(run.start).__name__
+        raise InvalidInputError(f"start is of type {given}; it takes a solution of type {needed.__name__}, or None")
+    judged = problem.evaluate(run.start)
+    if judged.objective is None or not judged.feasible:
+        raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")
+    run.found(run.start, judged.objective)

@@ -18,7 +18,6 @@ import numpy as np
 
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph_arrays import IntArray
-from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
@@ -393,23 +392,3 @@ def _watch(reference: weakref.ref[Run]) -> None:
         run.update_halt()
         del run  # or it would live for as long as this thread sleeps
         time.sleep(WATCH_SECONDS)
-
-
-def start_run(problem: Problem[Any, Any], run: Run) -> None:
-    """Judge the user's start and make it the first incumbent.
-
-    Raises
-    ------
-    InvalidInputError
-        When the start is not a valid solution of the problem, or none at all.
-    """
-    if run.start is None:
-        return
-    needed = problem.solution_type
-    if not isinstance(run.start, needed):
-        given = type(run.start).__name__
-        raise InvalidInputError(f"start is of type {given}; it takes a solution of type {needed.__name__}, or None")
-    judged = problem.evaluate(run.start)
-    if judged.objective is None or not judged.feasible:
-        raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")
-    run.found(run.start, judged.objective)

@@ -14,13 +14,20 @@ from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue, Result, Termination, Timings
 from opweave.problems.solution import Details, Solution
-from opweave.solvers.arguments import check_kinds, checked_gap, checked_options, checked_time_limit, checked_whole
+from opweave.solvers.arguments import (
+    check_kinds,
+    checked_gap,
+    checked_options,
+    checked_time_limit,
+    checked_whole,
+    start_run,
+)
 from opweave.solvers.fallback import with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
-from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback, start_run
+from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback
 from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.side_by_side.ready import READY
 from opweave.solvers.verdict import judge_in_any_case, result_of
