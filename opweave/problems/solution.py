@@ -62,10 +62,14 @@ class Played(Spec):
         return {**super().__getstate__(), "__pydantic_private__": {"_timeline": None}}
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self.__dict__ == other.__dict__
+        """Compare the fields, as all specs do; ``Result`` and ``Result[Ordering]`` are one class in this."""
+        if not isinstance(other, Played):
+            return NotImplemented
+        own, theirs = (each.__pydantic_generic_metadata__["origin"] or type(each) for each in (self, other))
+        return own is theirs and all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
 
     def __hash__(self) -> int:
-        return hash(tuple(self.__dict__.values()))
+        return hash(tuple(getattr(self, name) for name in type(self).model_fields))
 
 
 class Evaluation(Played, Generic[DetailsT]):
