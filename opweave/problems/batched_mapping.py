@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from math import isnan
+from math import fsum, isnan
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -17,7 +17,7 @@ from opweave.problems.batched_mapping_details import BatchedDetails
 from opweave.problems.batched_mapping_replay import replay
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import check_cost_names, memory_by_cap
+from opweave.problems.on_cluster import check_cost_names, check_total_time, memory_by_cap
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
@@ -187,6 +187,10 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     def _check(self) -> BatchedMapping:
         check_cost_names(self.costs, self.graph, self.cluster)
         self._check_sizes()
+        running = fsum(
+            max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
+        )
+        check_total_time(self.graph, self.cluster, running)
         check_constraints(self.constraints, self)
         return self
 

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import isnan
 from typing import Literal
 
+import numpy as np
+
 from opweave.problems.arrays import IntArray
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
-from opweave.problems.costs import Costs
+from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
 from opweave.problems.words import together
@@ -47,6 +49,34 @@ def check_times_known(known: dict[str, dict[str, float]]) -> None:
     for name, by_device in known.items():
         if not by_device:
             raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
+
+
+def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
+    """Refuse times whose sum is no number of seconds that a schedule may contain.
+
+    Parameters
+    ----------
+    running
+        Seconds of all operators, each where it takes longest.
+
+    Raises
+    ------
+    ValueError
+        With both sums.
+    """
+    rate = cluster.effective_bandwidth
+    linked = (rate > 0.0) & np.isfinite(rate)
+    sending = 0.0
+    if linked.any():
+        sent = (name for op in graph.operators for name in op.inputs if name in graph.producer)
+        size = [graph.tensors[graph.tensor_index[name]].bytes for name in sent]
+        slowest = float(rate[linked].min())
+        sending = len(size) * float(cluster.effective_latency[linked].max()) + sum(size) / slowest
+    if running + sending > MAX_SECONDS:
+        raise ValueError(
+            f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "
+            f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 stands for no link)"
+        )
 
 
 def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:

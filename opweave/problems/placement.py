@@ -10,18 +10,18 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import ClassVar, Literal
 
-import numpy as np
 from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Precede, means
-from opweave.problems.costs import MAX_SECONDS, Costs
+from opweave.problems.costs import Costs
 from opweave.problems.device_details import CriticalStep
 from opweave.problems.on_cluster import (
     MemoryModel,
     bytes_held,
     check_cost_names,
     check_times_known,
+    check_total_time,
     memory_by_cap,
     times_by_device,
 )
@@ -152,27 +152,10 @@ class Placement(Problem[Schedule, PlacementDetails]):
     def _check(self) -> Placement:
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
-        self._check_total_time()
+        running = math.fsum(max(known.values()) for known in self.known_seconds.values())
+        check_total_time(self.graph, self.cluster, running)
         check_constraints(self.constraints, self)
         return self
-
-    def _check_total_time(self) -> None:
-        """Refuse times whose sum is no number of seconds that a schedule may contain."""
-        graph, cluster = self.graph, self.cluster
-        running = math.fsum(max(known.values()) for known in self.known_seconds.values())
-        rate = cluster.effective_bandwidth
-        linked = (rate > 0.0) & np.isfinite(rate)
-        sending = 0.0
-        if linked.any():
-            sent = (name for op in graph.operators for name in op.inputs if name in graph.producer)
-            size = [graph.tensors[graph.tensor_index[name]].bytes for name in sent]
-            slowest = float(rate[linked].min())
-            sending = len(size) * float(cluster.effective_latency[linked].max()) + sum(size) / slowest
-        if running + sending > MAX_SECONDS:
-            raise ValueError(
-                f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "
-                f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 stands for no link)"
-            )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:

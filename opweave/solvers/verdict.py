@@ -105,8 +105,9 @@ def result_of(
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    trivial = None if bound is not None else trivial_bound(problem)
-    if trivial is not None and _may_hold(trivial, judged.objective):
+    proved = bound is not None and judged.objective is not None and _agrees(bound, judged.objective)
+    trivial = None if proved else trivial_bound(problem)
+    if trivial is not None and (bound is None or trivial > bound) and _may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ by rounding only

@@ -6,11 +6,13 @@ the batch cannot be split, the problem is a placement and goes to placement's ow
 
 from __future__ import annotations
 
+import logging
 from contextlib import AbstractContextManager
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
@@ -33,6 +35,8 @@ from opweave.solvers.placement.auto import solve_auto as solve_placement
 from opweave.solvers.placement.local import solve_local as search_placement
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
+
+logger = logging.getLogger("opweave")
 
 ENGINE = "highs"
 ENGINE_CELLS = 40
@@ -94,11 +98,9 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
             best.report(shortest_way(problem, instance, best.value, run), "one input")
     if instance.operators * len(instance.devices) * instance.batch <= ENGINE_CELLS and not run.should_stop():
         search_from(search, rounds=1)
-        with _stage(run, ENGINE_SHARE):
-            outcome = find_solver(problem, ENGINE).run(problem, run)
+        outcome = _by_engine(search, ENGINE, ENGINE_SHARE)
         if outcome.infeasible:
             return outcome
-        begin_again(search)
     _improve(search, modules_of(instance, CHANNELS, least=WIDE))
     return _finish(search)
 
@@ -136,14 +138,24 @@ def _count(search: BatchSearch) -> Outcome | None:
         search_from(search, rounds=1)
         if run.should_stop():
             break
-        with _stage(run, share):
-            outcome = solver.run(search.problem, run)
-        begin_again(search)
+        outcome = _by_engine(search, name, share)
         if outcome.infeasible:
             return outcome
         if run.objective is not None and run.bound is not None and run.objective <= run.bound * (1 + NO_GAP):
             return Outcome(Termination.COMPLETED)
     return None
+
+
+def _by_engine(search: BatchSearch, name: str, share: float) -> Outcome:
+    """Let an engine have its turn; where its numbers do not reach, the search goes on without it."""
+    try:
+        with _stage(search.run, share):
+            outcome = find_solver(search.problem, name).run(search.problem, search.run)
+    except (EngineError, InvalidInputError) as error:
+        logger.info("batched mapping goes on without %s: %s", name, error)
+        outcome = Outcome(Termination.ENGINE_ERROR)
+    begin_again(search)
+    return outcome
 
 
 def _improve(search: BatchSearch, modules: list[Module]) -> None:
