@@ -25,7 +25,9 @@ from benchmarks.tables import show, timed
 
 OBJECTIVE_TARGET, BOUND_TARGET = 0.005, 0.01
 LATER, LATER_SECONDS = 1.5, 0.5
-GROSS = 0.05
+GROSS = 0.25
+"""What the smoke run fails at: with a second for each solve, on a machine that others use too, less says little."""
+
 SMOKE_SIZES, SMOKE_LIMIT, SMOKE_SECONDS = (8, 16), 1.0, 27.0
 SMOKE_SOLVERS = ("exact", "decompose", "local", "heft", "search", "chain", "highs", "cp-sat")
 PROVED = (ow.Status.OPTIMAL, ow.Status.INFEASIBLE)

@@ -35,7 +35,9 @@ for module, solver in (("opweave.solvers.memory_ordering.auto", "auto"), ("pyomo
     sys.meta_path.insert(0, hook)
     result = ow.solve(PROBLEMS["memory_ordering"], solver=solver)
     assert hook.module is None, f"{module} had been imported before"
-    assert result.termination is ow.Termination.INTERRUPTED, (module, result.termination)
+    # a tiny problem may be solved before the signal, put off until the import has ended, comes again
+    ended = (ow.Termination.INTERRUPTED, ow.Termination.COMPLETED)[: 1 + (solver == "highs")]
+    assert result.termination in ended, (module, result.termination)
     assert result.solver == solver
     assert module in sys.modules
 for solver in ("highs", "auto"):
