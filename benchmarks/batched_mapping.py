@@ -271,24 +271,24 @@ def sizes(*, smoke: bool) -> None:
 def decoder(*, smoke: bool) -> None:
     """Plans a second that the decoder judges."""
     from opweave.formulations.batched_mapping.instance import lower
-    from opweave.solvers.batched_mapping.net import decode_many, natural_order, net_of
+    from opweave.solvers.batched_mapping.arrays import arrays_of, decode_many, natural_order
 
     problem = stacked(small(Stack(), smoke=smoke), 16)
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     where = np.random.default_rng(0).integers(0, 3, (instance.operators, instance.granules))
     times = 2_000 if smoke else 300_000
-    decode_many.compiled(net, where, natural_order(instance), 10)
+    decode_many.compiled(arrays, where, natural_order(instance), 10)
     with timed() as clock:
-        decode_many.compiled(net, where, natural_order(instance), times)
+        decode_many.compiled(arrays, where, natural_order(instance), times)
     rows = [(f"{instance.operators} tasks x 3, 4 granules", f"{times / clock.seconds:,.0f}")]
     show("Decoder: whole plans a second on one core", ("instance", "plans/s"), rows)
 
 
 def progress(*, smoke: bool) -> None:
     """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
-    from opweave.adapters.batched_mapping.figure import throughput_figure
-    from opweave.adapters.figures import save_figure
+    from opweave.adapters.report.batched_mapping.figure import throughput_figure
+    from opweave.adapters.report.figures import save_figure
 
     limit = 0.5 if smoke else 60.0
     stack = small(Stack(channels=2, dependency="wdep"), smoke=smoke)

@@ -12,8 +12,8 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.calibration_models import MODELS
-from opweave.adapters.calibrate import calibrate, measure
-from opweave.adapters.onnx_in import from_onnx
+from opweave.adapters.costs.calibrate import calibrate, measure
+from opweave.adapters.onnx.read import from_onnx
 
 SMOKE = ("squeezenet1_1",)
 

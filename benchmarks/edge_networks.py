@@ -13,7 +13,7 @@ from functools import cache
 
 import opweave as ow
 from benchmarks.tables import GRAPHS
-from opweave.problems.pipeline import PAPER_COMPRESSION
+from opweave.problems.pipeline.spec import PAPER_COMPRESSION
 
 AMPLITUDE = 283230.0
 NEAREST, FARTHEST = 1.0, 150.0

@@ -32,11 +32,11 @@ from benchmarks.hostile_instances import (
     hostile_slicing,
 )
 from benchmarks.tables import GRAPHS, show
-from tests.brute_force import best_ordering_by_states
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.brute_force_pipeline import best_pipeline
-from tests.brute_force_placement import best_placement
-from tests.brute_force_slicing import best_slicing
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.oracles.pipeline import best_pipeline
+from tests.oracles.placement import best_placement
+from tests.oracles.slicing import best_slicing
 
 ROUNDED = 2e-6
 """How far above an optimum a bound in seconds may lie: what ``solve`` takes for equal, of both."""

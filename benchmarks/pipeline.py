@@ -19,7 +19,7 @@ from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, keras
 from benchmarks.pipeline_proofs import needs_split, proofs
 from benchmarks.tables import run_parts, show
 from opweave.formulations.pipeline.instance import lower
-from opweave.solvers.pipeline.net import net_of
+from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.threshold import Thresholds
 
 PAPER_MODELS = ("MobileNetV2", "EfficientNetB1", "ResNet50", "InceptionResNetV2")
@@ -34,7 +34,7 @@ def warm_up() -> None:
     for solver in ("kpath_8", "greedy", "random", "auto"):
         ow.solve(problem, solver=solver, time_limit=30)
     for _ in range(3):  # the first calls are not compiled yet
-        loops = Thresholds(net_of(lower(problem)))
+        loops = Thresholds(arrays_of(lower(problem)))
         for limit in (0.3, 0.5, 1.0):
             loops.quick(limit)
             loops.priced(limit, 2)

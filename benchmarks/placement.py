@@ -163,17 +163,17 @@ def list_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 def core_seconds(problem: ow.Placement) -> dict[str, float]:
     """Best of three runs on arrays alone: of each scheduler, and of timing a plan whose order and devices are given."""
     from opweave.formulations.placement.instance import lower
-    from opweave.solvers.placement.net import net_of
-    from opweave.solvers.placement.schedule import plan_of
+    from opweave.solvers.placement.arrays import arrays_of
+    from opweave.solvers.placement.plans import plan_of
 
     instance = lower(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     seconds: dict[str, float] = {}
     for name in QUICK:
         rule = getattr(import_module(f"opweave.solvers.placement.{name}"), name)
-        plan = rule(instance, net)
-        seconds[name] = quickest(lambda rule=rule: rule(instance, net))
-    seconds["timing"] = quickest(lambda: plan_of(net, plan.order, plan.device))
+        plan = rule(instance, arrays)
+        seconds[name] = quickest(lambda rule=rule: rule(instance, arrays))
+    seconds["timing"] = quickest(lambda: plan_of(arrays, plan.order, plan.device))
     return seconds
 
 

@@ -34,8 +34,8 @@ SEARCHES = (
 @cache
 def network(name: str) -> tuple[ow.OpGraph, dict[str, ow.Geometry]]:
     """A graph and its geometry."""
-    net = NETS[name]()
-    return net.graph(), net.geometry
+    arrays = NETS[name]()
+    return arrays.graph(), arrays.geometry
 
 
 def problem_of(name: str, link: str, devices: int = 4, memory: int | None = None, **fields: object) -> ow.Slicing:
@@ -126,20 +126,20 @@ def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Plans a second."""
     from opweave.formulations.slicing.instance import lower
     from opweave.solvers.run import Run
+    from opweave.solvers.slicing.arrays import arrays_of, judge
     from opweave.solvers.slicing.genetic import Vectorised, by_latency, evolve
-    from opweave.solvers.slicing.net import judge, net_of
 
     for name in list(NETS)[: 1 if smoke else None]:
         instance = lower(problem_of(name, "x1"))
-        net = net_of(instance)
-        whole = Vectorised(instance, net, memory=False)
+        arrays = arrays_of(instance)
+        whole = Vectorised(instance, arrays, memory=False)
         genes = np.random.default_rng(0).random((5_000, len(whole.lower)))
         population = whole.judge(genes)
         found = {}
         for memory in (False, True):
-            judge(net, population.modes[:500], population.cuts[:500], memory=memory)
+            judge(arrays, population.modes[:500], population.cuts[:500], memory=memory)
             with timed() as clock:
-                judge(net, population.modes, population.cuts, memory=memory)
+                judge(arrays, population.modes, population.cuts, memory=memory)
             found[memory] = 5_000 / clock.seconds
         generations = 20 if smoke else 200
         with timed() as clock:
@@ -191,9 +191,9 @@ def abstract(*, smoke: bool) -> None:
 
 def pictures(*, smoke: bool) -> None:
     """Draw shares, convergence and front of ResNet50 into the folder for temporary files."""
-    from opweave.adapters.figures import save_figure
-    from opweave.adapters.slicing.figure import pareto_figure
-    from opweave.adapters.views import show as view_of
+    from opweave.adapters.report.figures import save_figure
+    from opweave.adapters.report.slicing.figure import pareto_figure
+    from opweave.adapters.report.views import show as view_of
     from opweave.solvers.slicing.pareto import pareto_front
 
     seconds, folder = 0.5 if smoke else 10.0, Path(gettempdir())

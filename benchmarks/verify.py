@@ -12,7 +12,7 @@ from pathlib import Path
 
 import opweave as ow
 from benchmarks.tables import kilobytes, run_parts, show
-from opweave.adapters.verify_report import Verification
+from opweave.adapters.verify.report import Verification
 
 SOLVE_SECONDS = 10.0
 DEVICES = 3
@@ -83,7 +83,7 @@ def onnx_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 def optimised_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """The same models after ONNX Runtime's own graph optimisations, planned as the runtime wrote them."""
     from benchmarks.models.onnx_nets import ONNX_MODELS
-    from opweave.adapters.onnx_out.session import default_options, import_runtime, open_session
+    from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 
     runtime = import_runtime()
     with tempfile.TemporaryDirectory() as folder:
@@ -104,8 +104,8 @@ def torch_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     import torch
 
     from benchmarks.models.torch_nets import TORCH_MODELS
-    from opweave.adapters.torch_in import from_torch
-    from opweave.adapters.torch_program import prepare
+    from opweave.adapters.torch.program import prepare
+    from opweave.adapters.torch.read import from_torch
 
     for name in _chosen(TORCH_MODELS, smoke=smoke):
         torch.manual_seed(0)

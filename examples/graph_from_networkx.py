@@ -3,8 +3,8 @@
 import networkx as nx
 
 import opweave as ow
-from opweave.adapters.report import write_report
-from opweave.adapters.views import show
+from opweave.adapters.report.report import write_report
+from opweave.adapters.report.views import show
 
 net = nx.DiGraph(name="two branches")
 net.add_node("x", op="input", bytes=1_000)

@@ -20,24 +20,24 @@ import logging
 from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
-from opweave.adapters.calibrate import calibrate
-from opweave.adapters.geometry import geometry
-from opweave.adapters.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
+from opweave.adapters.costs.calibrate import calibrate
+from opweave.adapters.graphs.geometry import geometry
 from opweave.adapters.load import load, load_costs, load_problem, load_result
-from opweave.adapters.onnx_out.in_place import onnx_runtime_problem
-from opweave.adapters.onnx_out.pieces import Piece, split_onnx
-from opweave.adapters.onnx_out.reorder import reorder_onnx
-from opweave.adapters.onnx_out.runner import PieceRunner
-from opweave.adapters.onnx_out.session import onnx_session_options
-from opweave.adapters.progress_figure import progress_figure
-from opweave.adapters.torch_dispatch import trace_step, trace_training
-from opweave.adapters.torch_out.points import split_points
-from opweave.adapters.torch_out.stages import split_torch
-from opweave.adapters.verify import verify
-from opweave.adapters.verify_report import Verification
-from opweave.adapters.views import explain
+from opweave.adapters.onnx.in_place import onnx_runtime_problem
+from opweave.adapters.onnx.pieces import Piece, split_onnx
+from opweave.adapters.onnx.reorder import reorder_onnx
+from opweave.adapters.onnx.runner import PieceRunner
+from opweave.adapters.onnx.session import onnx_session_options
+from opweave.adapters.report.progress_figure import progress_figure
+from opweave.adapters.report.views import explain
+from opweave.adapters.runtimes.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
+from opweave.adapters.torch.dispatch import trace_step, trace_training
+from opweave.adapters.torch.points import split_points
+from opweave.adapters.torch.stages import split_torch
+from opweave.adapters.verify.report import Verification
+from opweave.adapters.verify.verify import verify
 from opweave.formulations.expressions import express
-from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
+from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
 from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
@@ -63,13 +63,13 @@ from opweave.problems.errors import (
 )
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from opweave.problems.pipeline import Pipeline, Stage, Stages
-from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
-from opweave.problems.slicing import Geometry, Slice, Slices, Slicing
+from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Evaluation, Solution, Violation
 from opweave.solvers.registry import SolverInfo, solvers
 from opweave.solvers.run import Progress

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.adapters.cli import main
+from opweave.adapters.cli.main import main
 
 if __name__ == "__main__":
     main()

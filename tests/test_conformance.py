@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
-from tests.brute_force import best_ordering_by_states
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.brute_force_pipeline import best_pipeline
-from tests.brute_force_placement import best_placement
-from tests.brute_force_slicing import best_slicing
-from tests.strategies import memory_orderings, placements
-from tests.strategies_batched_mapping import batched_mappings
-from tests.strategies_pipeline import pipelines
-from tests.strategies_slicing import slicings
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.oracles.pipeline import best_pipeline
+from tests.oracles.placement import best_placement
+from tests.oracles.slicing import best_slicing
+from tests.strategies.batched_mapping import batched_mappings
+from tests.strategies.pipeline import pipelines
+from tests.strategies.slicing import slicings
+from tests.strategies.specs import memory_orderings, placements
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""

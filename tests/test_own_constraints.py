@@ -11,10 +11,10 @@ import pytest
 import opweave as ow
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import formulation_names
-from tests.brute_force import best_ordering_by_states
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.brute_force_pipeline import best_pipeline
-from tests.brute_force_placement import best_placement
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.oracles.pipeline import best_pipeline
+from tests.oracles.placement import best_placement
 from tests.tiny import CLUSTER, COSTS, GRAPH, PROBLEMS, READS
 
 ON_DEVICES = {

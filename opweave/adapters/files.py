@@ -17,7 +17,7 @@ from typing import IO
 
 import numpy as np
 
-from opweave.adapters.complaints import plain
+from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from opweave.adapters.complaints import complaint
+from opweave.adapters.error_messages import complaint
 from opweave.adapters.files import PathLike, place, read_json, write_text
-from opweave.adapters.inplace import INPLACE_KINDS
-from opweave.adapters.node_edge import from_node_edge
-from opweave.adapters.ort_profile import profile_costs
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.graphs.node_edge import from_node_edge
+from opweave.adapters.onnx.profile import profile_costs
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -51,10 +51,10 @@ def load(
     ----------
     model
         A file: ``.onnx``; ``.pt2`` as ``torch.export.save`` writes it; ``.json`` or ``.json.gz`` with opweave's own
-        schema or with nodes and edges (see :mod:`opweave.adapters.node_edge`). Or a model in memory: an ONNX
-        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch_in`), a functional Keras
-        model (see :mod:`opweave.adapters.keras_in`), a networkx ``DiGraph`` (see
-        :mod:`opweave.adapters.networkx_io`).
+        schema or with nodes and edges (see :mod:`opweave.adapters.graphs.node_edge`). Or a model in memory: an ONNX
+        ``ModelProto``, a PyTorch module or exported program (see :mod:`opweave.adapters.torch.read`), a functional
+        Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
+        :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
         Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device do.
     dims
@@ -93,19 +93,19 @@ def load(
     if dims and family not in ("onnx", "keras"):
         raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this one's sizes are already fixed")
     if family == "torch":
-        from opweave.adapters.torch_in import from_torch
+        from opweave.adapters.torch.read import from_torch
 
         return from_torch(model, args=args, kwargs=kwargs, inplace_kinds=inplace_kinds, limits=limits)
     if family == "keras":
-        from opweave.adapters.keras_in import from_keras
+        from opweave.adapters.keras.read import from_keras
 
         return from_keras(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if family == "onnx":
-        from opweave.adapters.onnx_in import from_onnx
+        from opweave.adapters.onnx.read import from_onnx
 
         return from_onnx(model, dims=dims, inplace_kinds=inplace_kinds, limits=limits)
     if not isinstance(model, str | os.PathLike):
-        from opweave.adapters.networkx_io import from_networkx
+        from opweave.adapters.graphs.networkx_io import from_networkx
 
         return from_networkx(model, inplace_kinds=inplace_kinds, limits=limits)
     if family != "json":

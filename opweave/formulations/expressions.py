@@ -61,9 +61,9 @@ def expression(constraint: type[Constraint], target: str) -> Expression | None:
     return None
 
 
-def expressible(constraint: type[Constraint], targets: Iterable[str]) -> bool:
+def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:
     """Whether any of ``targets`` understands the constraint."""
-    return any(expression(constraint, target) is not None for target in targets)
+    return any(expression(constraint, target) is not None for target in supports)
 
 
 @express(Precede, "order_arcs")

@@ -33,7 +33,7 @@ class OutOfTimeError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class BuildContext:
     """What is known before a model is written, which may make it smaller.
 
     Attributes
@@ -79,19 +79,19 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         one leaves nothing out.
     restricts
         Whether it leaves out solutions of the problem: then its bounds prove nothing.
-    circumstances
+    context
         What is known beforehand.
     """
 
     name: ClassVar[str]
     problem_type: ClassVar[type[Problem[Any, Any]]]
-    targets: ClassVar[tuple[str, ...]]
+    supports: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 
-    def __init__(self, circumstances: Circumstances = Circumstances()) -> None:
-        self.circumstances = circumstances
+    def __init__(self, context: BuildContext = BuildContext()) -> None:
+        self.context = context
         self._built: Collection[int] = ()
 
     @abstractmethod
@@ -107,7 +107,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         InfeasibleError
             When no solution exists and that shows already here.
         OutOfTimeError
-            When the circumstances do not let it go on.
+            When the context do not let it go on.
         """
 
     @abstractmethod
@@ -154,14 +154,14 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         return waits_of(model, self._built, *self.times(model))
 
     def check_time(self) -> None:
-        """Stop writing when the circumstances say so.
+        """Stop writing when the context say so.
 
         Raises
         ------
         OutOfTimeError
             When they do.
         """
-        if not self.circumstances.keep_going():
+        if not self.context.keep_going():
             raise OutOfTimeError
 
     def add_constraints(self, model: ConcreteModel, problem: ProblemT) -> None:
@@ -174,7 +174,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """
         self._built = built_of(model)
         for constraint in problem.constraints:
-            if not expressible(type(constraint), self.targets):
+            if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(
                     f"formulation {self.name!r} cannot express {type(constraint).__name__}; "
                     f"register it with express({type(constraint).__name__}, {self.name!r})"

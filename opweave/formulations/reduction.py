@@ -32,7 +32,7 @@ class Reduction(Generic[ProblemT, SolutionT]):
     Examples
     --------
     >>> from opweave.problems.graph import OpGraph, Operator, Tensor
-    >>> from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+    >>> from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
     >>> graph = OpGraph(tensors=[Tensor(id="x", bytes=4)], operators=[Operator(id="make", outputs=["x"])])
     >>> same = identity(MemoryOrdering(graph=graph))
     >>> same.exact, same.lift(Ordering(order=["make"])).order

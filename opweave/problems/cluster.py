@@ -7,16 +7,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
+from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Seconds, Spec
 
 if TYPE_CHECKING:
     from typing import Self
 
-FloatMatrix = NDArray[np.float64]
 
 Speed = Annotated[Amount, Field(gt=0.0)]
 """A finite number above 0, per second."""

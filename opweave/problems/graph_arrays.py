@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import chain
 
 import numpy as np
-from numpy.typing import NDArray
 
-IntArray = NDArray[np.int64]
+from opweave.problems.arrays import IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

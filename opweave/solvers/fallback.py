@@ -34,7 +34,7 @@ def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Out
         return outcome
     for name in BASELINES.get(problem.kind, ()):
         solver = find_solver(problem, name)
-        if not all(expressible(type(constraint), solver.targets) for constraint in problem.constraints):
+        if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
             with run.at_work(), Interrupter(run.until_fallback_ends):

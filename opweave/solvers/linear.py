@@ -30,8 +30,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.patience import patiently
 
 UNIT_ROUNDOFF = 2.0**-53

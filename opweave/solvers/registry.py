@@ -98,7 +98,7 @@ class Solver:
     about: str
     proves: Proves = "nothing"
     features: frozenset[Feature] = frozenset()
-    targets: tuple[str, ...] = ()
+    supports: tuple[str, ...] = ()
     options: frozenset[str] = frozenset()
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
@@ -203,7 +203,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
         For an argument or option that it does not know.
     """
     for constraint in problem.constraints:
-        if not expressible(type(constraint), solver.targets):
+        if not expressible(type(constraint), solver.supports):
             raise UnsupportedConstraintError(_unsupported(problem, solver, constraint))
     asked = {
         Feature.START: run.start is not None,
@@ -230,7 +230,7 @@ def _unsupported(problem: Problem[Any, Any], solver: Solver, constraint: Constra
     able = [
         name
         for (kind, name), other in _SOLVERS.items()
-        if kind == problem.kind and expressible(type(constraint), other.targets)
+        if kind == problem.kind and expressible(type(constraint), other.supports)
     ]
     return (
         f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph_arrays import IntArray
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved

@@ -25,8 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import Dual, LinearProgram
 

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph import OpGraph
-from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
-from opweave.problems.memory_ordering import MemoryOrdering
-from opweave.problems.pipeline import Pipeline
-from opweave.problems.placement import Placement
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing.spec import Slicing
 
 ROUNDING = 1e-9
 """Relative allowance for sums of seconds."""

@@ -17,10 +17,10 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import Limits
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Result
 from tests.adapters.conftest import write
-from tests.strategies import memory_orderings, op_graphs
+from tests.strategies.specs import memory_orderings, op_graphs
 
 
 @given(op_graphs())

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 
 def _problem() -> MemoryOrdering:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
-from tests.strategies import clusters
+from tests.strategies.specs import clusters
 
 MB = 10**6
 

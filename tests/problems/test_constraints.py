@@ -20,7 +20,7 @@ from opweave.problems.constraints import (
     Separate,
 )
 from opweave.problems.graph import Operator, OpGraph
-from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
 from opweave.problems.problem import AnyProblem, Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Many, Name, read_tagged

@@ -14,7 +14,7 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs, Efficiency, moved_bytes
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from tests.strategies import clusters, costs, op_graphs
+from tests.strategies.specs import clusters, costs, op_graphs
 
 TABLE = Costs.from_table({"conv": {"a": {1: 1.0, 4: 3.0}, "b": 2}, "relu": {"b": None, "c": {4: np.float32(0.5)}}})
 

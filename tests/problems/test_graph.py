@@ -14,7 +14,7 @@ from opweave.problems import graph as graph_module
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.graph_arrays import Adjacency, find_cycle, topological_order
 from opweave.problems.limits import Limits
-from tests.strategies import op_graphs
+from tests.strategies.specs import op_graphs
 
 
 def graph(operators, tensors, **fields):

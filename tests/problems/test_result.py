@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from opweave.problems.memory_ordering import Ordering
+from opweave.problems.memory_ordering.spec import Ordering
 from opweave.problems.result import Incumbent, Result, Status, Termination, Timings
 from opweave.problems.solution import Solution, Violation
 

@@ -14,7 +14,7 @@ from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevice
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.memory_ordering import MemoryOrdering, MemoryProfile, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
 from opweave.problems.result import Incumbent, Result, Timings
 from opweave.problems.solution import Evaluation, Solution, Violation
 from opweave.problems.spec import Amount, Bytes, Count, FrozenDict, Many, Name, Seconds, Share, Spec, read_tagged

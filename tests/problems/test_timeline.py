@@ -10,21 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.measures import MEASURES, busy_seconds, bytes_held, energy, moved_bytes, total_bytes, traffic
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from opweave.problems.pipeline import Pipeline, Stages
-from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.rules import causes_first, one_at_a_time
-from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.timeline import ActivityKind, Timeline
-from tests.strategies import memory_orderings, planned_placements, topological_orders
-from tests.strategies_batched_mapping import planned_batched_mappings
-from tests.strategies_pipeline import planned_pipelines
-from tests.strategies_slicing import planned_slicings
+from tests.strategies.batched_mapping import planned_batched_mappings
+from tests.strategies.pipeline import planned_pipelines
+from tests.strategies.slicing import planned_slicings
+from tests.strategies.specs import memory_orderings, planned_placements, topological_orders
 
 WATTS = (10.0, 30.0)
 

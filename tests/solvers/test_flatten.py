@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiling.flatten import Flattener, NotFlatError, entry_of
 from opweave.solvers.compiling.warm import all_kernels
 

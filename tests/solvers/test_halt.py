@@ -19,34 +19,34 @@ from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
 from opweave.solvers.batched_mapping.bounds.alone import least_span
 from opweave.solvers.batched_mapping.local import begin, new_search
+from opweave.solvers.memory_ordering.arrays import FORWARD
+from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
 from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live, unavoidable
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.net import FORWARD
-from opweave.solvers.memory_ordering.net import net_of as ordering_net
 from opweave.solvers.memory_ordering.orders import peak
 from opweave.solvers.memory_ordering.search import UNDECIDED, decide
 from opweave.solvers.memory_ordering.shift import shift
-from opweave.solvers.pipeline.net import net_of as pipeline_net
+from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.net import net_of as placement_net
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.anneal import DRAWS as SLICING_DRAWS
 from opweave.solvers.slicing.anneal import Span
 from opweave.solvers.slicing.anneal import anneal as anneal_slices
-from opweave.solvers.slicing.bounds.cells import cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
-from tests.problems.test_batched_mapping import two
-from tests.problems.test_pipeline import four
-from tests.problems.test_slicing import chain
+from tests.problems.batched_mapping.test_spec import two
+from tests.problems.pipeline.test_spec import four
+from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 MANY = 10**7
@@ -72,8 +72,8 @@ def diamonds(count: int) -> ow.MemoryOrdering:
 @pytest.mark.parametrize("seed", range(5))
 def test_a_halted_search_of_a_module_proves_nothing(seed: int) -> None:
     problem = small_problem(seed)
-    net = placement_net(lower_placement(problem), problem)
-    found = search_module(net, math.inf, 0.0, MANY, raised())
+    arrays = placement_net(lower_placement(problem), problem)
+    found = search_module(arrays, math.inf, 0.0, MANY, raised())
     assert not found.proved
     assert found.device[0] == -1
 
@@ -82,13 +82,14 @@ def test_a_halted_search_of_a_module_proves_nothing(seed: int) -> None:
 def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     problem = layered_problem(3, 3)
     instance = lower_placement(problem)
-    net = placement_net(instance, problem)
+    arrays = placement_net(instance, problem)
     order = topological_order(instance.after).astype(np.int64)
     device = np.zeros(len(order), dtype=np.int64)
     members, kept = members_of(instance.cluster), device.copy()
     draws, heat = np.full((1_000, DRAWS), 0.5), np.full(1_000, 1e9)
     best, current = method.plain(
-        net, counted_plan(net, order, device), members.start, members.items, instance.cluster, draws, heat, raised(),
+        arrays, counted_plan(arrays, order, device),
+        members.start, members.items, instance.cluster, draws, heat, raised(),
         order.copy(), kept,
     )  # fmt: skip
     assert best == current < math.inf
@@ -104,13 +105,13 @@ def test_halted_searches_over_strings_keep_the_plan_that_they_were_given() -> No
     best_where, best_order = where.copy(), order.copy()
     draws, heat = np.full((1_000, BATCHED_DRAWS), 0.3), np.full(1_000, 1e9)
     best, _ = anneal_batched.plain(
-        search.net, where.copy(), order.copy(), search.everything(), SEARCH_MOVES, search.strings, draws, heat,
+        search.arrays, where.copy(), order.copy(), search.everything(), SEARCH_MOVES, search.strings, draws, heat,
         raised(), best_where, best_order,
     )  # fmt: skip
     assert (best_where == where).all()
     assert (best_order == order).all()
     flips = np.zeros((1_000, 1, 2))
-    assert climb.plain(search.net, where.copy(), order, search.everything(), flips, raised(), best_where) == best
+    assert climb.plain(search.arrays, where.copy(), order, search.everything(), flips, raised(), best_where) == best
     assert (best_where == where).all()
 
 
@@ -161,7 +162,7 @@ def test_halted_annealing_of_cuts_keeps_the_plan_that_it_was_given() -> None:
     draws, heat = np.full((1_000, SLICING_DRAWS), 0.9), np.full(1_000, 1e9)
     span = Span(search.instance.first, search.instance.first + len(search.instance.names))
     found = anneal_slices.plain(
-        search.net, span, -1.0, draws, heat, raised(), mode.copy(), cuts.copy(), best_mode, best_cuts
+        search.arrays, span, -1.0, draws, heat, raised(), mode.copy(), cuts.copy(), best_mode, best_cuts
     )
     assert found == pytest.approx(search.best.seconds)
     assert (best_mode == mode).all()

@@ -11,9 +11,9 @@ import opweave as ow
 from opweave.problems.errors import OpweaveError
 from opweave.solvers import registry
 from opweave.solvers.run import ALLOWED_SECONDS, ALLOWED_SHARE, Outcome, Run
-from tests.problems.test_batched_mapping import two
-from tests.problems.test_pipeline import four
-from tests.problems.test_slicing import chain
+from tests.problems.batched_mapping.test_spec import two
+from tests.problems.pipeline.test_spec import four
+from tests.problems.slicing.test_spec import chain
 from tests.solvers.placement.instances import layered_problem
 
 ow.solvers()  # or the first test would count the seconds of importing them all

@@ -11,16 +11,16 @@ from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
 from opweave.solvers.trivial import trivial_bound
-from tests.brute_force import best_ordering_by_states
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.brute_force_pipeline import best_pipeline
-from tests.brute_force_placement import best_placement
-from tests.brute_force_slicing import best_slicing
-from tests.problems.test_slicing import chain
-from tests.strategies import memory_orderings, placements
-from tests.strategies_batched_mapping import batched_mappings
-from tests.strategies_pipeline import pipelines
-from tests.strategies_slicing import slicings
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.oracles.pipeline import best_pipeline
+from tests.oracles.placement import best_placement
+from tests.oracles.slicing import best_slicing
+from tests.problems.slicing.test_spec import chain
+from tests.strategies.batched_mapping import batched_mappings
+from tests.strategies.pipeline import pipelines
+from tests.strategies.slicing import slicings
+from tests.strategies.specs import memory_orderings, placements
 
 CASES: dict[str, tuple[SearchStrategy[ow.Problem], Callable[[ow.Problem], float | None]]] = {
     "ordering": (memory_orderings(5, limits=True, precedes=True), lambda p: best_ordering_by_states(p)[0]),

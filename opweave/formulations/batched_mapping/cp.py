@@ -26,9 +26,9 @@ from opweave.formulations.expressions import express
 from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
 from opweave.formulations.placement.cp import WHOLE, fine_tick
 from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, MaxDevices, Separate
-from opweave.problems.graph_arrays import IntArray
 
 Arc = tuple[int, int, int]
 """Edge, device that it leaves, device that it enters."""
@@ -97,14 +97,14 @@ class BatchIntervals(Identities):
     """Optional intervals, with the device of every input."""
 
     name: ClassVar[str] = "batch_intervals"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
 
     def build(self, problem: BatchedMapping) -> Any:
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
         devices = len(instance.devices)
         arcs = len(instance.source) * devices**2
-        check_rows(arcs * (problem.batch + 2), self.name, self.circumstances.limits)
+        check_rows(arcs * (problem.batch + 2), self.name, self.context.limits)
         horizon = self._horizon(instance)
         self._activities = instance.operators * devices
         tick = fine_tick(self._activities, horizon)
@@ -179,7 +179,7 @@ class BatchIntervals(Identities):
     def _sorted_inputs(self, model: BatchedIntervals) -> None:
         """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
         instance = model.instance
-        if not instance.operators or self.circumstances.extended:
+        if not instance.operators or self.context.extended:
             return
         first = int(instance.order[0])
         devices = [u for u in range(len(instance.devices)) if instance.sizes(first, u)]
@@ -302,7 +302,7 @@ class BatchIntervals(Identities):
             i, u = model._place(batch.operator, batch.device)
             where[i, list(batch.inputs)] = u
             hint[model.starts_at[i, u]] = model.ticks(batch.start)
-        if instance.operators and not self.circumstances.extended:
+        if instance.operators and not self.context.extended:
             where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
         count = counts_of(where, len(instance.devices))
         hint |= {column: int(count[i, u] == c * instance.granule) for (i, u, c), column in model.z.items()}

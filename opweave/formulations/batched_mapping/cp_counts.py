@@ -15,14 +15,14 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.cp import Arc, BatchedIntervals, BatchIntervals
 from opweave.formulations.batched_mapping.retime import identified
-from opweave.problems.batched_mapping import BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedSchedule
 
 
 class BatchCounts(BatchIntervals):
     """Optional intervals, with how many inputs pass along every arc: a relaxation."""
 
     name: ClassVar[str] = "batch_counts"
-    targets: ClassVar[tuple[str, ...]] = BatchIntervals.targets
+    supports: ClassVar[tuple[str, ...]] = BatchIntervals.supports
 
     def _flows(self, model: BatchedIntervals) -> None:
         """Flows f[e, u, v] that leave and enter every batch in full."""

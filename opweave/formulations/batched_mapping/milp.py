@@ -28,11 +28,11 @@ from opweave.formulations.batched_mapping.program import BatchedModel, add_row, 
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.batched_mapping_shortage import rules_in_the_way, shortage
+from opweave.formulations.placement.instance import NO_LIMIT
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.shortage import rules_in_the_way, shortage
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
-from opweave.problems.graph_arrays import IntArray
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -55,7 +55,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
 
     name: ClassVar[str] = "identities"
     problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "identities")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "identities")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
 
     def __init__(self, *arguments: Any) -> None:
@@ -70,11 +70,11 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         devices = len(instance.devices)
         pairs = instance.operators * (instance.operators - 1) // 2
         flows = len(instance.source) * devices**2
-        check_rows(flows * (2 * problem.batch + 1) + 2 * pairs * devices, self.name, self.circumstances.limits)
+        check_rows(flows * (2 * problem.batch + 1) + 2 * pairs * devices, self.name, self.context.limits)
         model = ConcreteModel()
         horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0 else 1.0
-        written = BatchedModel(model, problem, instance, horizon / self._unit, self._unit, self.circumstances.extended)
+        written = BatchedModel(model, problem, instance, horizon / self._unit, self._unit, self.context.extended)
         model.batched = written
         self._columns(written)
         self._handles(model, written)
@@ -96,9 +96,9 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
 
     def _horizon(self, instance: BatchedInstance) -> float:
         """No best schedule is longer: that of a known one, or all batches and all delays one after the other."""
-        if self.circumstances.ceiling is not None and not self.circumstances.extended:
-            return float(self.circumstances.ceiling) * (1 + CEILING_SLACK)
-        return serial_length(instance) + self.circumstances.waits
+        if self.context.ceiling is not None and not self.context.extended:
+            return float(self.context.ceiling) * (1 + CEILING_SLACK)
+        return serial_length(instance) + self.context.waits
 
     def times(self, model: Any) -> tuple[Collection[Any], float]:
         return ("s", "C"), self._unit
@@ -273,7 +273,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
     def _ordered_inputs(self, written: BatchedModel) -> None:
         """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
         rows, instance = Rows(), written.instance
-        if instance.operators and not self.circumstances.extended:
+        if instance.operators and not self.context.extended:
             first = int(instance.order[0])
             for inputs in range(instance.batch - 1):
                 terms = {int(written.x[first, u, inputs]): float(u) for u in range(len(instance.devices))}
@@ -290,7 +290,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         values = np.asarray([variable.value or 0.0 for variable in written.variables])
         where = values[written.x].argmax(axis=1)
         start = values[written.start] * written.unit
-        return retimed(written.instance, where, start, release=start if self.circumstances.extended else None)
+        return retimed(written.instance, where, start, release=start if self.context.extended else None)
 
     def start(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
         """Set every column to what a known schedule implies, its inputs renumbered as the rows want them."""
@@ -330,7 +330,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             i, u = written.place(batch.operator, batch.device)
             where[i, list(batch.inputs)] = u
             start[i, u] = batch.start
-        if instance.operators and not self.circumstances.extended:
+        if instance.operators and not self.context.extended:
             where = where[:, np.argsort(where[instance.order[0]], kind="stable")]
         return where, start
 
@@ -344,7 +344,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
 
     def why_infeasible(self, problem: BatchedMapping) -> str:
         """Say what stands in the way, if that is easy to see; else what of the problem may."""
-        rules = rules_in_the_way(problem, rows_added=self.circumstances.extended)
+        rules = rules_in_the_way(problem, rows_added=self.context.extended)
         return shortage(problem) or f"no schedule respects {rules}"
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:

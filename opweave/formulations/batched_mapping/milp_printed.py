@@ -12,9 +12,8 @@ from opweave.formulations.batched_mapping.milp import Identities
 from opweave.formulations.batched_mapping.program import BatchedModel, serial_length, understand
 from opweave.formulations.bulk import Rows
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedSchedule
 
 
 @register_formulation
@@ -25,7 +24,7 @@ class Printed(Identities):
     """
 
     name: ClassVar[str] = "printed"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
     restricts = True
 
     def _more_rows(self, written: BatchedModel) -> None:
@@ -49,7 +48,7 @@ class Printed(Identities):
         return where, np.full_like(start, np.nan)
 
     def _horizon(self, instance: BatchedInstance) -> float:
-        return serial_length(instance) + self.circumstances.waits
+        return serial_length(instance) + self.context.waits
 
 
 understand(Printed.name)

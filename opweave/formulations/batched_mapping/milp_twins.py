@@ -17,9 +17,8 @@ from opweave.formulations.batched_mapping.milp import Identities
 from opweave.formulations.batched_mapping.program import BatchedModel, understand
 from opweave.formulations.bulk import Rows, Terms
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedSchedule
 
 
 class Twins(Identities):
@@ -66,7 +65,7 @@ class ByTasks(Twins):
     """Section VI: identical devices by the number of inputs that they run over all operators."""
 
     name: ClassVar[str] = "tasks"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
 
     def measure(self, written: BatchedModel, u: int) -> Terms:
         return dict.fromkeys(written.x[:, u].ravel().tolist(), 1.0)
@@ -80,7 +79,7 @@ class ByBatches(Twins):
     """Section VI: identical devices by the number of batches that they run."""
 
     name: ClassVar[str] = "batches"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
 
     def measure(self, written: BatchedModel, u: int) -> Terms:
         terms: Terms = {}
@@ -97,7 +96,7 @@ class ByBusyTime(Twins):
     """Section VI: identical devices by the time that they are busy."""
 
     name: ClassVar[str] = "busy"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
 
     def measure(self, written: BatchedModel, u: int) -> Terms:
         terms: Terms = {}
@@ -114,7 +113,7 @@ class FirstUse(Twins):
     """Identical devices by first use: operator i may use one only if its twin in front is used by some k <= i."""
 
     name: ClassVar[str] = "first_use"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
 
     def _more_rows(self, written: BatchedModel) -> None:
         rows = Rows()

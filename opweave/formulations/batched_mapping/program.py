@@ -12,9 +12,9 @@ from opweave.formulations.bulk import Rows, Terms, linear_expression
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, MaxDevices, Separate
-from opweave.problems.graph_arrays import IntArray
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression

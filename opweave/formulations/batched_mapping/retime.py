@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.batched_mapping import Batch, BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
 
 
 def counts_of(where: IntArray, devices: int) -> IntArray:

@@ -9,13 +9,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import Batch, BatchedMapping, BatchedSchedule
+from opweave.problems.arrays import FloatArray
+from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint, Forbid, Pin, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import MAX_BYTES
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.share import Share
 from opweave.problems.spec import FrozenDict
 

@@ -21,7 +21,7 @@ from opweave.formulations.memory_ordering.pairwise import PairModel, Pairwise
 from opweave.formulations.memory_ordering.precedence import check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak
 from opweave.problems.errors import LimitExceededError
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 LARGEST = 2**55
 """Units of the largest objective: sums of rows stay whole numbers of 64 bits."""
@@ -111,15 +111,15 @@ class PairSteps(OrderingProgram):
     """Pairs and steps."""
 
     name: ClassVar[str] = "pair_steps"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "pair_steps")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pair_steps")
 
     def build(self, problem: MemoryOrdering) -> Any:
         """Write the model: steps, pairs, footprints, what precedence says of pairs."""
         instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.circumstances.limits)
-        pairwise = Pairwise(self.circumstances)
+        check_closure(instance.operators, self.name, self.context.limits)
+        pairwise = Pairwise(self.context)
         written = pairwise.prepare(problem, instance, None)
-        check_rows(pairwise.count_rows(written) + 3 * len(written.pairs), self.name, self.circumstances.limits)
+        check_rows(pairwise.count_rows(written) + 3 * len(written.pairs), self.name, self.context.limits)
         model = PairIntervals(
             unit=instance.granularity(),
             written=written,
@@ -156,7 +156,7 @@ class PairSteps(OrderingProgram):
         unit, loads = model.unit, model.written.loads
         limit = problem.limit_bytes
         if problem.objective == "peak":
-            caps = [cap for cap in (limit, self.circumstances.ceiling) if cap is not None]
+            caps = [cap for cap in (limit, self.context.ceiling) if cap is not None]
             least = -(-model.written.floor // unit)
             most = int(min(caps)) // unit if caps else max(least, LARGEST)
             model.objective = model.whole(least, max(least, most))
@@ -164,7 +164,7 @@ class PairSteps(OrderingProgram):
                 model.row({**model.terms(load, unit), model.objective: -1}, None, -load.constant // unit)
             return
         total = _total(model.written)
-        ceiling = self.circumstances.ceiling
+        ceiling = self.context.ceiling
         model.objective = model.whole(0, LARGEST if ceiling is None else int(ceiling) // unit)
         model.row({**model.terms(total, unit), model.objective: -1}, None, -total.constant // unit)
         if limit is not None:

@@ -9,7 +9,7 @@ from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 
 def fused_problem(

@@ -19,7 +19,7 @@ from opweave.formulations.memory_ordering.nodes import MOST_REACHABILITY_NODES, 
 from opweave.formulations.memory_ordering.subgraphs import fuse_group
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction, identity
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 MOST_GROUP_NODES = 40
 """Largest sub-graph that is tried (M in Algorithm 1 of the paper), in nodes that may be fused ones themselves."""

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
-from opweave.problems.graph_arrays import Adjacency, IntArray, find_cycle
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.graph_arrays import Adjacency, find_cycle
 
 
 @dataclass(frozen=True, slots=True, eq=False)

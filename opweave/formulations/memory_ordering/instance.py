@@ -15,13 +15,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.formulations.order_arcs import with_order_arcs
-from opweave.problems.graph_arrays import Adjacency, IntArray
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-
-BoolArray = NDArray[np.bool_]
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.formulations.memory_ordering.groups import overwrite_groups
-from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.arrays import BoolArray, IntArray
 
 Literal01 = tuple[int, int, int]
 """``constant + sign * column`` as (constant, column, sign); column -1 and sign 0 for a constant."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.memory_ordering import InPlace, MemoryOrdering
+from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering
 
 MOST_REACHABILITY_NODES = 20_000
 """Up to here all ancestors are known, as bitsets of nodes**2 / 4 bytes; beyond, only direct predecessors are."""

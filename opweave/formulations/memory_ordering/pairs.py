@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.formulations.memory_ordering.groups import Groups
-from opweave.formulations.memory_ordering.instance import BoolArray
 from opweave.formulations.memory_ordering.loads import Literal01
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 
 Arc = tuple[int, int]
 

@@ -34,13 +34,14 @@ from opweave.formulations.bulk import Rows, check_rows, linear_expression, linea
 from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
-from opweave.formulations.memory_ordering.instance import BoolArray, OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Literal01, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
 from opweave.formulations.memory_ordering.scale import Scale
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.arrays import BoolArray
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression, NumericExpression
@@ -122,14 +123,14 @@ class Pairwise(OrderingProgram):
     """
 
     name: ClassVar[str] = "pairwise"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise")
 
     def build(self, problem: MemoryOrdering) -> ConcreteModel:
         """Write the model; families in the order (M), (P), then what subclasses add."""
         from pyomo.environ import Binary, ConcreteModel, ConstraintList, VarList
 
         instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.circumstances.limits)
+        check_closure(instance.operators, self.name, self.context.limits)
         model = ConcreteModel()
         written = self.prepare(problem, instance, model)
         model.pairwise, model.before, model.position = written, written.before, written.position
@@ -147,22 +148,22 @@ class Pairwise(OrderingProgram):
     def prepare(self, problem: MemoryOrdering, instance: OrderingInstance, model: ConcreteModel) -> PairModel:
         """Contract, find the critical operators, choose the pairs, write the footprints."""
         closed = ancestors(instance.after)
-        contracting = problem.objective == "peak" and not self.circumstances.extended
+        contracting = problem.objective == "peak" and not self.context.extended
         groups = contract(instance, closed) if contracting else single_groups(instance)
         closed = ancestors(groups.after)
         footprints = Footprints.of(instance, groups.operator_closure(closed))
         floor = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
         # Operators below a proved floor need no row. The peak itself is lifted to it for users' rows only: the search
         # goes faster towards a relaxation that is still minimised than among the many of the same value.
-        proved = max(floor, int(self.circumstances.floor or 0)) if problem.objective == "peak" else floor
+        proved = max(floor, int(self.context.floor or 0)) if problem.objective == "peak" else floor
         least_peak(problem, proved)
-        shown = proved if self.circumstances.extended else floor
+        shown = proved if self.context.extended else floor
         undecided = footprints.upper > (proved if problem.objective == "peak" else footprints.lower)
         wanted = np.zeros(len(groups.after), dtype=bool)
         wanted[groups.group[undecided]] = True
         pairs = Pairs.around(groups, closed, wanted)
         written = PairModel(model, self, instance, groups, pairs, wanted, [], {}, [], scale_of(instance), shown)
-        check_rows(self.count_rows(written), self.name, self.circumstances.limits)
+        check_rows(self.count_rows(written), self.name, self.context.limits)
         loads = Loads(footprints, pairs.before, len(pairs))
         chosen = undecided if problem.objective == "peak" else np.ones(instance.operators, dtype=bool)
         for v in np.flatnonzero(chosen).tolist():
@@ -186,7 +187,7 @@ class Pairwise(OrderingProgram):
         tops = [excess.upper for excess in written.excesses]
         model.excess = Var(range(len(tops)), domain=NonNegativeReals, bounds=lambda _, k: (0, tops[k]))
         if problem.objective == "peak":
-            caps = [cap for cap in (problem.limit_bytes, self.circumstances.ceiling) if cap is not None]
+            caps = [cap for cap in (problem.limit_bytes, self.context.ceiling) if cap is not None]
             scale = written.scale
             model.peak = Var(
                 domain=NonNegativeIntegers if scale.whole else NonNegativeReals,
@@ -308,7 +309,7 @@ class PairwisePositions(Pairwise):
     """
 
     name: ClassVar[str] = "pairwise_positions"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise", "pairwise_positions")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise", "pairwise_positions")
 
     def add_constraints(self, model: ConcreteModel, problem: MemoryOrdering) -> None:
         """Those registered for ``"pairwise"`` only are written the same way here."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import BoolArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.errors import LimitExceededError
-from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.limits import Limits
 
 ENTRIES_PER_ROW = 64

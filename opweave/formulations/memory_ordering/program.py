@@ -9,7 +9,7 @@ from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
     from pyomo.core.expr.relational_expr import RelationalExpression
@@ -31,11 +31,11 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
         """Name the limit or the side constraints."""
-        rows = "side constraint or an added row" if self.circumstances.extended else "side constraint"
+        rows = "side constraint or an added row" if self.context.extended else "side constraint"
         if problem.limit_bytes is None:
             return f"every order breaks some {rows}"
         limited = f"every order needs more than the limit of {problem.limit_bytes:,} bytes"
-        return f"{limited} or breaks some {rows}" if problem.constraints or self.circumstances.extended else limited
+        return f"{limited} or breaks some {rows}" if problem.constraints or self.context.extended else limited
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.before("a", "b") + model.before("a", "c") >= 1``."""

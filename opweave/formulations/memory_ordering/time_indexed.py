@@ -23,8 +23,8 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
 from opweave.formulations.memory_ordering.scale import Scale
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.arrays import IntArray
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -99,7 +99,7 @@ class TimeIndexed(OrderingProgram):
     """
 
     name: ClassVar[str] = "time_indexed"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
 
     def build(self, problem: MemoryOrdering) -> ConcreteModel:
         """Write the model, families in the paper's order."""
@@ -126,9 +126,9 @@ class TimeIndexed(OrderingProgram):
     def _prepare(self, problem: MemoryOrdering, instance: OrderingInstance) -> StepModel:
         """Number the columns that are not settled, and check the size of the model."""
         steps, floor = instance.operators, instance.start_bytes()
-        check_closure(steps, self.name, self.circumstances.limits)
+        check_closure(steps, self.name, self.context.limits)
         if problem.objective == "peak":
-            floor = max(floor, int(self.circumstances.floor or 0))
+            floor = max(floor, int(self.context.floor or 0))
         least_peak(problem, floor)
         first, last = self.windows(instance)
         step = np.arange(steps + 2)
@@ -140,7 +140,7 @@ class TimeIndexed(OrderingProgram):
         windows = last - first + 1
         touched = windows[instance.reads.heads()].sum() + windows[instance.writes.heads()].sum()
         arcs = len(instance.before.items)
-        check_rows(int(3 * steps + touched + arcs + np.count_nonzero(free)), self.name, self.circumstances.limits)
+        check_rows(int(3 * steps + touched + arcs + np.count_nonzero(free)), self.name, self.context.limits)
         return StepModel(instance, runs, held, scale_of(instance), floor)
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
@@ -185,7 +185,7 @@ class TimeIndexed(OrderingProgram):
         model.saved = Var(range(len(most)), domain=NonNegativeReals, bounds=lambda _, k: (0, most[k]))
         written.variables.extend(model.saved.values())
         if problem.objective == "peak":
-            caps = [cap for cap in (problem.limit_bytes, self.circumstances.ceiling) if cap is not None]
+            caps = [cap for cap in (problem.limit_bytes, self.context.ceiling) if cap is not None]
             scale = written.scale
             model.peak = Var(
                 domain=NonNegativeIntegers if scale.whole else NonNegativeReals,
@@ -331,7 +331,7 @@ class TimeIndexedOpen(TimeIndexed):
     """The paper's program without pruning: every operator may run in every step, as in its Table IV."""
 
     name: ClassVar[str] = "time_indexed_unpruned"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed_unpruned")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed_unpruned")
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
         """All steps for every operator."""

@@ -26,8 +26,8 @@ from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linea
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
-from opweave.problems.pipeline import Pipeline, Stages
-from opweave.problems.pipeline_shortage import rules_in_the_way
+from opweave.problems.pipeline.shortage import rules_in_the_way
+from opweave.problems.pipeline.spec import Pipeline, Stages
 
 TICKS = 2**28
 """Ticks of the best known plan, or else of the largest sum of times. With 2**36 CP-SAT 9.15 called a plan optimal that
@@ -79,7 +79,7 @@ class Circuit(Formulation[Pipeline, Stages]):
 
     name: ClassVar[str] = "circuit"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
-    targets: ClassVar[tuple[str, ...]] = ("stages", "circuit")
+    supports: ClassVar[tuple[str, ...]] = ("stages", "circuit")
     built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
 
     def __init__(self, *arguments: Any) -> None:
@@ -90,14 +90,14 @@ class Circuit(Formulation[Pipeline, Stages]):
     def build(self, problem: Pipeline) -> Any:
         """Write the model."""
         try:
-            instance = lower_unless_short(problem, self.circumstances.ceiling)
+            instance = lower_unless_short(problem, self.context.ceiling)
         except ContradictionError as error:
             raise InfeasibleError(str(error)) from error
         devices, points = instance.reach.shape
         self._devices = devices
         links = int((instance.rate > 0).sum())
         windows = int((instance.reach - np.arange(points)).sum())
-        check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.circumstances.limits)
+        check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.context.limits)
         model = PipelineCircuit(instance=instance, tick=self._tick_of(instance))
         self._tick = model.tick
         model.objective = model.whole(0, 2 * TICKS)
@@ -110,7 +110,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         return model
 
     def _tick_of(self, instance: PipelineInstance) -> float:
-        ceiling = self.circumstances.ceiling
+        ceiling = self.context.ceiling
         if ceiling is not None and ceiling > 0:
             return float(ceiling) / TICKS
         horizon = float(instance.elapsed.max(initial=0.0)) * max(1, instance.most)
@@ -253,7 +253,7 @@ class Circuit(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

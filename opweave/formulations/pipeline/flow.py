@@ -32,8 +32,8 @@ from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleE
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.problems.constraints import Constraint
-from opweave.problems.pipeline import Pipeline, Stages
-from opweave.problems.pipeline_shortage import rules_in_the_way
+from opweave.problems.pipeline.shortage import rules_in_the_way
+from opweave.problems.pipeline.spec import Pipeline, Stages
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -113,7 +113,7 @@ class Flow(Formulation[Pipeline, Stages]):
 
     name: ClassVar[str] = "flow"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
-    targets: ClassVar[tuple[str, ...]] = ("stages", "flow")
+    supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
     built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
 
     def __init__(self, *arguments: Any) -> None:
@@ -125,7 +125,7 @@ class Flow(Formulation[Pipeline, Stages]):
         from pyomo.environ import ConcreteModel
 
         try:
-            instance = lower_unless_short(problem, self.circumstances.ceiling)
+            instance = lower_unless_short(problem, self.context.ceiling)
         except ContradictionError as error:
             raise InfeasibleError(str(error)) from error
         model = ConcreteModel()
@@ -141,7 +141,7 @@ class Flow(Formulation[Pipeline, Stages]):
         return model
 
     def _unit_of(self, instance: PipelineInstance) -> float:
-        ceiling = self.circumstances.ceiling
+        ceiling = self.context.ceiling
         if ceiling is None or ceiling <= 0.0:
             slowest = [float(instance.elapsed.max(initial=0.0))]
             linked = instance.rate > 0
@@ -155,8 +155,8 @@ class Flow(Formulation[Pipeline, Stages]):
     def _columns(self, written: PipelineModel) -> None:
         """z[v, a, b] where device v holds the stage, l[b, v, w] where a link leads; none slower than a known plan."""
         instance, most = written.instance, math.inf
-        if self.circumstances.ceiling is not None:
-            most = float(self.circumstances.ceiling) * (1 + SLACK) / written.unit
+        if self.context.ceiling is not None:
+            most = float(self.context.ceiling) * (1 + SLACK) / written.unit
         longest = math.inf if instance.goal == "transfers" else most
         rows = 2 * instance.last * len(instance.devices) + 3 * len(instance.devices)
         points = np.arange(instance.last + 1)
@@ -164,7 +164,7 @@ class Flow(Formulation[Pipeline, Stages]):
         for v, elapsed in enumerate(instance.elapsed):
             within = (points > points[:, None]) & (points <= instance.reach[v][:, None])
             within &= (elapsed - elapsed[:, None]) / written.unit <= longest
-            check_rows(rows + len(stages) + int(within.sum()), self.name, self.circumstances.limits)
+            check_rows(rows + len(stages) + int(within.sum()), self.name, self.context.limits)
             stages += [(v, a, b) for a, b in np.argwhere(within).tolist()]
             self.check_time()
         linked = instance.rate > 0
@@ -172,7 +172,7 @@ class Flow(Formulation[Pipeline, Stages]):
         for b in range(1, instance.last):
             seconds = np.divide(instance.sent[b], instance.rate, out=np.full(linked.shape, np.inf), where=linked)
             near = linked & ((instance.latency + seconds) / written.unit <= most)
-            check_rows(rows + len(stages) + len(links) + int(near.sum()), self.name, self.circumstances.limits)
+            check_rows(rows + len(stages) + len(links) + int(near.sum()), self.name, self.context.limits)
             links += [(b, v, w) for v, w in np.argwhere(near).tolist()]
             self.check_time()
         written.stage = dict(zip(stages, written.columns("z", len(stages), whole=True), strict=True))
@@ -284,7 +284,7 @@ class Flow(Formulation[Pipeline, Stages]):
 
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
     def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

@@ -11,17 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.pipeline import Pipeline, Stage, Stages
-from opweave.problems.pipeline_shortage import shortage
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from opweave.problems.pipeline.shortage import shortage
+from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 
 NO_LIMIT = np.iinfo(np.int64).max
 """Capacity of a device whose memory is unlimited."""

@@ -22,7 +22,7 @@ from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
 
 FusedCost = Callable[[Sequence[str], str], float | None]

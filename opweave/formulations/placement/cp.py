@@ -38,15 +38,16 @@ import numpy as np
 from opweave.formulations.bulk import check_rows
 from opweave.formulations.expressions import express
 from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
-from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
 from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, Route, flow_seconds, links, messages_of
 from opweave.formulations.placement.program import PlacementProgram, instance_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
 from opweave.formulations.placement.windows import FIT, Windows
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import MaxDevices, Separate
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 
 TICKS = 10_000_000
 """Ticks of the horizon for every activity, where durations have no common measure: rounding adds up along paths."""
@@ -125,7 +126,7 @@ class Intervals(PlacementProgram):
     """A placement with optional intervals."""
 
     name: ClassVar[str] = "intervals"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -138,11 +139,11 @@ class Intervals(PlacementProgram):
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         links_needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + links_needed
-        check_rows(rows, self.name, self.circumstances.limits)
+        check_rows(rows, self.name, self.context.limits)
         # rows that are not known yet may ask for times between those that durations measure
         activities = self._activities = instance.operators + len(messages)
         tick = fine_tick(activities, windows.horizon)
-        if not self.circumstances.extended:
+        if not self.context.extended:
             tick = common_tick(instance, windows.horizon) or tick
         model = PlacementIntervals(problem=problem, instance=instance, messages=messages, windows=windows, tick=tick)
         self._unit = model.tick
@@ -308,7 +309,7 @@ class Intervals(PlacementProgram):
         device = [next(k for k in model.devices_of(v) if values[model.x[v, k]]) for v in range(instance.operators)]
         start = np.asarray([values[column] for column in model.starts_at], dtype=np.float64) * model.tick
         sent = np.asarray([values[column] for column in model.sent_at], dtype=np.float64) * model.tick
-        release = start if self.circumstances.extended else None
+        release = start if self.context.extended else None
         return retimed(model.problem, instance, model.messages, device, start, sent, release)
 
     def start(self, model: Any, solution: Schedule) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms
-from opweave.formulations.placement.instance import FloatArray
 from opweave.formulations.placement.jobs import Job
 from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
+from opweave.problems.arrays import FloatArray
 
 THRESHOLDS = 8
 """Values of heads and of tails that windows of work begin and end at."""

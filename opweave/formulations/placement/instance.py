@@ -11,17 +11,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
-from opweave.problems.graph_arrays import Adjacency, IntArray
-from opweave.problems.placement import Placement
-from opweave.problems.placement_shortage import shortage
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.placement.shortage import shortage
+from opweave.problems.placement.spec import Placement
 
 NO_LIMIT = np.iinfo(np.int64).max
 """Capacity of a device whose memory is unlimited."""

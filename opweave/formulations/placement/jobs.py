@@ -9,9 +9,8 @@ import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows
 from opweave.formulations.memory_ordering.precedence import check_closure
-from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.limits import Limits
 
 

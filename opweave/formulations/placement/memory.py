@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 
 WHOLE_BYTES = 1e7
 """Largest side of a memory row, in its unit: up to here engines' tolerances leave whole numbers exact."""

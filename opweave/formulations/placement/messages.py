@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
-from opweave.problems.placement import TransferModel
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.placement.spec import TransferModel
 
 
 @dataclass(frozen=True, slots=True)

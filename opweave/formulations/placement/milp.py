@@ -37,7 +37,6 @@ from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows, work_rows
-from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, chosen_orders, meeting, order_columns
 from opweave.formulations.placement.memory_rows import memory_rows
 from opweave.formulations.placement.messages import Route, flow_seconds, links
@@ -51,8 +50,8 @@ from opweave.formulations.placement.program import (
     understand,
 )
 from opweave.formulations.placement.timetable import timetable
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -77,18 +76,18 @@ class Disjunctive(PlacementProgram):
     """
 
     name: ClassVar[str] = "disjunctive"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
 
     def build(self, problem: Placement) -> ConcreteModel:
         """Write the model, families in the paper's order."""
         from pyomo.environ import ConcreteModel
 
         instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.circumstances.limits)
+        check_closure(instance.operators, self.name, self.context.limits)
         model = ConcreteModel()
         written = self.prepare(problem, model, instance)
         least = len(instance.source) * (1 + len(instance.devices)) + len(written.messages)
-        check_rows(least, self.name, self.circumstances.limits)
+        check_rows(least, self.name, self.context.limits)
         self._place_columns(written)
         self._link_columns(written)
         self._time_columns(written)
@@ -236,7 +235,7 @@ class Disjunctive(PlacementProgram):
     def _no_overlap(self, model: ConcreteModel, written: PlacementModel, closed: BoolArray) -> None:
         """(6) No two operators at a time on a device."""
         jobs = self.operator_jobs(written)
-        pairs = meeting(jobs, closed, self.name, self.circumstances.limits)
+        pairs = meeting(jobs, closed, self.name, self.context.limits)
         model.pairs = order_columns(written, "first", jobs, pairs)
         apart_rows(jobs, model.pairs).add_to(model, "no_overlap", written.variables, self.check_time)
 
@@ -248,7 +247,7 @@ class Disjunctive(PlacementProgram):
         producers = [message.producer for message in written.messages]
         for number, message in enumerate(written.messages):
             implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
-        pairs = meeting(jobs, implied, self.name, self.circumstances.limits)
+        pairs = meeting(jobs, implied, self.name, self.context.limits)
         model.sent_pairs = order_columns(written, "first_sent", jobs, pairs)
         apart_rows(jobs, model.sent_pairs).add_to(model, "ports", written.variables, self.check_time)
 

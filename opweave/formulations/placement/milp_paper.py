@@ -16,7 +16,6 @@ import numpy as np
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
-from opweave.formulations.placement.instance import BoolArray
 from opweave.formulations.placement.memory_rows import memory_rows
 from opweave.formulations.placement.messages import Message, links
 from opweave.formulations.placement.program import (
@@ -29,8 +28,9 @@ from opweave.formulations.placement.program import (
     understand,
 )
 from opweave.formulations.placement.timetable import timetable
+from opweave.problems.arrays import BoolArray
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -46,7 +46,7 @@ class Moirai(PlacementProgram):
     """
 
     name: ClassVar[str] = "moirai"
-    targets: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
 
     def build(self, problem: Placement) -> ConcreteModel:
         """Write the model, families in the paper's order."""
@@ -58,14 +58,14 @@ class Moirai(PlacementProgram):
                 f"{problem.transfers!r}; formulation 'disjunctive' knows them all"
             )
         instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.circumstances.limits)
+        check_closure(instance.operators, self.name, self.context.limits)
         model = ConcreteModel()
         written = self.prepare(problem, model, instance)
         closed = ancestors(instance.after)
         model.pairs = _unordered(closed)
         model.sent_pairs = _unordered(_message_order(written.messages, closed))
         rows = len(instance.devices) * (2 * len(model.pairs) + 4 * len(model.sent_pairs) + len(written.messages))
-        check_rows(rows, self.name, self.circumstances.limits)
+        check_rows(rows, self.name, self.context.limits)
         self._columns(model, written)
         self._objective(model, written)
         self._one_device(model, written)

@@ -13,16 +13,16 @@ from opweave.formulations.bulk import Terms, linear_expression
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import TAKEN_IN, FloatArray, PlacementInstance, lower
+from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower
 from opweave.formulations.placement.memory import overfull, readers_of
 from opweave.formulations.placement.messages import Message, messages_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule
-from opweave.problems.placement_shortage import rules_in_the_way, shortage
+from opweave.problems.placement.shortage import rules_in_the_way, shortage
+from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -148,7 +148,7 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         """Windows, messages, unit of time; the handles ``model.on``, ``model.starts`` and ``model.ends``."""
         windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
-        keeps = self.circumstances.extended
+        keeps = self.context.extended
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         written = PlacementModel(model, problem, instance, messages, windows, self._unit, keeps)
         model.placement = written
@@ -177,9 +177,9 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
 
     def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
         """Length of a known schedule, with some room; no less than any has to have while rows may come."""
-        if self.circumstances.extended:
-            return serial_length(instance) + self.circumstances.waits
-        ceiling = self.circumstances.ceiling
+        if self.context.extended:
+            return serial_length(instance) + self.context.waits
+        ceiling = self.context.ceiling
         if ceiling is None and not any(means(constraint, Separate) for constraint in problem.constraints):
             ceiling = single_device_length(instance)
         return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
@@ -189,7 +189,7 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
 
     def floor(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
-        return min(windows.horizon, max(windows.critical_path, float(self.circumstances.floor or 0.0)))
+        return min(windows.horizon, max(windows.critical_path, float(self.context.floor or 0.0)))
 
     def resolution(self) -> float:
         """Engines' tolerances, in seconds."""
@@ -236,7 +236,7 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         reason = shortage(problem)
         if reason is not None:
             return reason
-        extended = self.circumstances.extended
+        extended = self.context.extended
         own_rows = extended and all(means(each, *self.built_in) for each in problem.constraints)
         reason = f"no schedule respects {rules_in_the_way(problem, rows_added=own_rows)}"
         return f"{reason} (schedules of at most {self._horizon:.6g} s were considered)" if extended else reason

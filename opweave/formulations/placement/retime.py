@@ -12,10 +12,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, Route, messages_of
+from opweave.problems.arrays import FloatArray
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement import Placement, Schedule, Transfer
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
 
 

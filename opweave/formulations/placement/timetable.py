@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, Route
-from opweave.problems.placement import Schedule
+from opweave.problems.arrays import FloatArray
+from opweave.problems.placement.spec import Schedule
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,7 @@ from opweave.formulations.intervals import Comparison, IntervalModel, Linear, wh
 from opweave.formulations.slicing.milp import Cuts
 from opweave.formulations.slicing.program import ZERO, CutModel
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Separate
-from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.slicing.spec import Slices, Slicing
 
 TICKS = 1e6
 """Ticks in one unit of the program over cuts: a thousandth of a good plan."""
@@ -43,12 +43,12 @@ class CutCounts(Formulation[Slicing, Slices]):
 
     name: ClassVar[str] = "cut_counts"
     problem_type: ClassVar[type[Slicing]] = Slicing
-    targets: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_counts")
+    supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_counts")
     built_in: ClassVar[tuple[type[Constraint], ...]] = Cuts.built_in
 
     def build(self, problem: Slicing) -> Any:
         """Write the program and turn it into whole numbers."""
-        cuts = Cuts(self.circumstances)
+        cuts = Cuts(self.context)
         written, ends = cuts.write(problem)
         self.restricts = cuts.restricts
         self._unit = written.unit
@@ -94,7 +94,7 @@ class CutCounts(Formulation[Slicing, Slices]):
 
     def why_infeasible(self, problem: Slicing) -> str:
         """Say what stands in the way."""
-        return Cuts(self.circumstances).why_infeasible(problem)
+        return Cuts(self.context).why_infeasible(problem)
 
     def add_row(self, model: Any, row: Any) -> None:
         """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""

@@ -17,20 +17,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph import Operator
-from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
-from opweave.problems.slicing import Slice, Slices, Slicing
-from opweave.problems.slicing_rule import rulings
-from opweave.problems.slicing_shortage import shortage
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.shortage import shortage
+from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 NO_LIMIT = np.iinfo(np.int64).max
 """Capacity of a device whose memory is unlimited."""

@@ -21,8 +21,8 @@ from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKE
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.slicing import Slices, Slicing
-from opweave.problems.slicing_shortage import rules_in_the_way
+from opweave.problems.slicing.shortage import rules_in_the_way
+from opweave.problems.slicing.spec import Slices, Slicing
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -37,7 +37,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     name: ClassVar[str] = "cut_program"
     problem_type: ClassVar[type[Slicing]] = Slicing
-    targets: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")
+    supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
 
     def build(self, problem: Slicing) -> ConcreteModel:
@@ -65,7 +65,7 @@ class Cuts(Formulation[Slicing, Slices]):
         _check_reading(problem)
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
-        check_rows(20 * cells * len(instance.devices), self.name, self.circumstances.limits)
+        check_rows(20 * cells * len(instance.devices), self.name, self.context.limits)
         written = CutModel(problem, instance, unit_of(instance, self._ceiling()))
         self._unit = written.unit
         self._cut_points(written)
@@ -174,7 +174,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def _ceiling(self) -> float | None:
         """Seconds of a known plan, above 0."""
-        return float(self.circumstances.ceiling) if self.circumstances.ceiling else None
+        return float(self.context.ceiling) if self.context.ceiling else None
 
     def _memory(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> None:
         """(18), cv7: bytes on every device at every step."""
@@ -224,7 +224,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def why_infeasible(self, problem: Slicing) -> str:
         """Say what stands in the way."""
-        return f"no cuts respect {rules_in_the_way(problem, rows_added=self.circumstances.extended)}"
+        return f"no cuts respect {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
 def _instance_of(problem: Slicing) -> SlicingInstance:

@@ -11,7 +11,7 @@ import numpy as np
 from opweave.formulations.bulk import Rows, linear_expression
 from opweave.formulations.intervals import Linear
 from opweave.formulations.slicing.instance import SlicingInstance
-from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.slicing.spec import Slices, Slicing
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression

@@ -11,11 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.batched_mapping.net import (
-    BatchNet,
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.batched_mapping.arrays import (
+    BatchArrays,
     Strings,
     can_run,
     move_granule,
@@ -63,14 +61,14 @@ class Window(NamedTuple):
 
 @inlined
 def _judge(
-    net: BatchNet, strings: Strings, order: IntArray, window: Window, free: FloatArray, threshold: float
+    arrays: BatchArrays, strings: Strings, order: IntArray, window: Window, free: FloatArray, threshold: float
 ) -> float:
     devices = len(free)
     free[:] = window.free
     for p in range(window.low, window.high):
         node = order[p]
         window.end[node // devices, node % devices] = -1.0
-    return play(net, strings, order, window.low, window.high, free, window.end, window.tail, threshold)
+    return play(arrays, strings, order, window.low, window.high, free, window.end, window.tail, threshold)
 
 
 @inlined
@@ -85,17 +83,17 @@ def _slide(order: IntArray, at: int, to: int) -> None:
 
 
 @inlined
-def _spell(net: BatchNet, strings: Strings, i: int, string: IntArray) -> None:
+def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
     for g in range(len(string)):
-        move_granule(net, strings, i, g, string[g])
+        move_granule(arrays, strings, i, g, string[g])
 
 
 @inlined
 def _new_string(
-    net: BatchNet, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
+    arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
 ) -> None:
     """Write what a move makes of operator i's string."""
-    granules, devices = len(string), net.seconds.shape[1]
+    granules, devices = len(string), arrays.seconds.shape[1]
     string[:] = strings.where[i]
     if kind == 0:
         string[int(draw[2] * granules)] = int(draw[3] * devices)
@@ -109,20 +107,20 @@ def _new_string(
         for g in range(size):
             string[(first + g) % granules] = u
     else:
-        before = net.in_start[i + 1] - net.in_start[i]
-        neighbours = before + net.out_start[i + 1] - net.out_start[i]
+        before = arrays.in_start[i + 1] - arrays.in_start[i]
+        neighbours = before + arrays.out_start[i + 1] - arrays.out_start[i]
         pick = int(draw[2] * (neighbours + 1))
         if pick < before:
-            string[:] = strings.where[net.source[net.incoming[net.in_start[i] + pick]]]
+            string[:] = strings.where[arrays.source[arrays.incoming[arrays.in_start[i] + pick]]]
         elif pick < neighbours:
-            string[:] = strings.where[net.target[net.outgoing[net.out_start[i] + pick - before]]]
+            string[:] = strings.where[arrays.target[arrays.outgoing[arrays.out_start[i] + pick - before]]]
         else:
             string[:] = candidates[int(draw[3] * len(candidates))]
 
 
 @kernel
 def anneal(
-    net: BatchNet,
+    arrays: BatchArrays,
     where: IntMatrix,
     order: IntArray,
     window: Window,
@@ -139,10 +137,10 @@ def anneal(
     ``where`` and ``order`` are left as the last move left them; the best plan met goes to ``best_where`` and
     ``best_order``. Returns its largest end + tail and that of the last. Leaves off when ``halt`` is raised.
     """
-    strings = new_strings(net, where)
-    devices = net.seconds.shape[1]
+    strings = new_strings(arrays, where)
+    devices = arrays.seconds.shape[1]
     free = np.empty(devices)
-    current = _judge(net, strings, order, window, free, np.inf)
+    current = _judge(arrays, strings, order, window, free, np.inf)
     best = current
     best_where[:] = where
     best_order[:] = order
@@ -164,14 +162,14 @@ def anneal(
                 continue
             _slide(order, at, to)
         else:
-            _new_string(net, strings, i, kind, draw, candidates, string)
+            _new_string(arrays, strings, i, kind, draw, candidates, string)
             old[:] = strings.where[i]
             if (string == old).all():
                 continue
-            _spell(net, strings, i, string)
+            _spell(arrays, strings, i, string)
         value = np.inf
-        if kind == 4 or (can_run(net, strings, i) and not overfull(net, strings)):
-            value = _judge(net, strings, order, window, free, threshold)
+        if kind == 4 or (can_run(arrays, strings, i) and not overfull(arrays, strings)):
+            value = _judge(arrays, strings, order, window, free, threshold)
         if value <= threshold and value < np.inf:
             current = value
             if kind == 4:
@@ -185,14 +183,14 @@ def anneal(
         if kind == 4:
             _slide(order, to, at)
         else:
-            _spell(net, strings, i, old)
+            _spell(arrays, strings, i, old)
     where[:] = strings.where
     return best, current
 
 
 @kernel
 def climb(
-    net: BatchNet,
+    arrays: BatchArrays,
     where: IntMatrix,
     order: IntArray,
     window: Window,
@@ -206,11 +204,11 @@ def climb(
     Accepts what is no worse; leaves off when ``halt`` is raised. Returns the best value; its strings are in
     ``best_where``.
     """
-    strings = new_strings(net, where)
+    strings = new_strings(arrays, where)
     operators, granules = where.shape
-    devices = net.seconds.shape[1]
+    devices = arrays.seconds.shape[1]
     free = np.empty(devices)
-    current = _judge(net, strings, order, window, free, np.inf)
+    current = _judge(arrays, strings, order, window, free, np.inf)
     flips = draws.shape[1]
     touched, old = np.empty(flips, dtype=np.int64), np.empty(flips, dtype=np.int64)
     for m in range(len(draws)):
@@ -224,16 +222,16 @@ def climb(
             i, g = cell // granules, cell % granules
             touched[count], old[count] = cell, strings.where[i, g]
             count += 1
-            move_granule(net, strings, i, g, int(draws[m, x, 1] * devices))
+            move_granule(arrays, strings, i, g, int(draws[m, x, 1] * devices))
         for x in range(count):
-            possible = possible and can_run(net, strings, touched[x] // granules)
+            possible = possible and can_run(arrays, strings, touched[x] // granules)
         value = np.inf
-        if possible and not overfull(net, strings):
-            value = _judge(net, strings, order, window, free, current)
+        if possible and not overfull(arrays, strings):
+            value = _judge(arrays, strings, order, window, free, current)
         if value <= current:
             current = value
             continue
         for x in range(count - 1, -1, -1):
-            move_granule(net, strings, touched[x] // granules, touched[x] % granules, old[x])
+            move_granule(arrays, strings, touched[x] // granules, touched[x] % granules, old[x])
     best_where[:] = strings.where
     return current

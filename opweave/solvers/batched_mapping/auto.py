@@ -11,17 +11,17 @@ from contextlib import AbstractContextManager
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.formulations.expressions import expressible
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
-from opweave.solvers.batched_mapping.lists import TARGETS
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search, search_from
 from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.batched_mapping.plans import granules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.rolling import roll
-from opweave.solvers.batched_mapping.schedule import granules_of
 from opweave.solvers.batched_mapping.split import (
     BATCH_SOLVER,
     EXACT_SECONDS,
@@ -81,7 +81,7 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         return Outcome(run.termination())
     search = new_search(problem, instance, run)
     begin(search)
-    for plan in replicated(problem, instance, search.net, run):
+    for plan in replicated(problem, instance, search.arrays, run):
         search.consider(plan)
     best = quick_bounds(instance, search.reach, run)
     if not never_splits(instance):
@@ -132,7 +132,7 @@ def _count(search: BatchSearch) -> Outcome | None:
     cells = instance.operators * len(instance.devices)
     for name, (most, share) in COUNTED.items():
         solver = find_solver(search.problem, name)
-        known = all(expressible(type(constraint), solver.targets) for constraint in search.problem.constraints)
+        known = all(expressible(type(constraint), solver.supports) for constraint in search.problem.constraints)
         if cells > most or run.should_stop() or not known or solver.missing() is not None:
             continue
         search_from(search, rounds=1)
@@ -208,6 +208,6 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        targets=(*TARGETS, "identities"),
+        supports=(*TARGETS, "identities"),
     )
 )

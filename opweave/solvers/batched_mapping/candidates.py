@@ -11,8 +11,8 @@ from itertools import product
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
 
 MOST_STRINGS = 1296
 """Up to so many strings all are tried; beyond, the structured ones."""

@@ -7,13 +7,13 @@ from opweave.formulations.batched_mapping.cp import BatchIntervals
 from opweave.formulations.batched_mapping.cp_counts import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.solvers.batched_mapping.arrays import arrays_of
+from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
-from opweave.solvers.batched_mapping.lists import attempts
-from opweave.solvers.batched_mapping.net import net_of
-from opweave.solvers.batched_mapping.schedule import solution_of
+from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -27,7 +27,7 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
         return None
     if not instance.operators:
         return BatchedSchedule(batches=())
-    for plan in sorted(attempts(problem, instance, net_of(instance)), key=lambda plan: plan.makespan):
+    for plan in sorted(attempts(problem, instance, arrays_of(instance)), key=lambda plan: plan.makespan):
         schedule = solution_of(instance, plan)
         if problem.evaluate(schedule).feasible:
             return schedule
@@ -40,20 +40,20 @@ def floor(problem: BatchedMapping) -> float | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    length = critical_path(reach_of(instance, net_of(instance)))
+    length = critical_path(reach_of(instance, arrays_of(instance)))
     return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
 
 
-AIDS = Aids(initial=best_list_schedule, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_list_schedule, floor=floor)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
-    outcome = CpSat().run(problem, run, BatchCounts, AIDS)
+    outcome = CpSat().run(problem, run, BatchCounts, HEAD_START_OF)
     return Outcome(outcome.termination, outcome.infeasible, outcome.reason)
 
 
-register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", AIDS)
-register_cp_sat(BatchedMapping, BatchIntervals, "intervals of batches, the device of every input", AIDS)
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START_OF)
+register_cp_sat(BatchedMapping, BatchIntervals, "intervals of batches, the device of every input", HEAD_START_OF)
 register(
     Solver(
         name="counts",
@@ -63,10 +63,10 @@ register(
         about="CP-SAT in a child process: counts of inputs only, a relaxation whose plans are realised afterwards",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.THREADS, Feature.CALLBACK}),
-        targets=BatchCounts.targets,
+        supports=BatchCounts.supports,
         missing=CpSat().missing,
         version=CpSat().version,
     )
 )
 
-__all__ = ["AIDS", "best_list_schedule", "floor"]
+__all__ = ["HEAD_START_OF", "best_list_schedule", "floor"]

@@ -12,16 +12,15 @@ from functools import partial
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, anneal, climb
+from opweave.solvers.batched_mapping.baselines import TARGETS, best_device, met
 from opweave.solvers.batched_mapping.insertion import NoPlanError
-from opweave.solvers.batched_mapping.lists import TARGETS, best_device, met
 from opweave.solvers.batched_mapping.local import BatchSearch, new_search
+from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
 from opweave.solvers.batched_mapping.ranks import breadth_first
-from opweave.solvers.batched_mapping.schedule import BatchPlan, plan_of, report
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -45,7 +44,9 @@ def first_plan(search: BatchSearch) -> BatchPlan | None:
     """Every operator by its fastest string; or one device for all where that does not fit."""
     for rule in (met, best_device):
         try:
-            return plan_of(search.net, rule(search.instance, search.net, search.strings).where, layer_order(search))
+            return plan_of(
+                search.arrays, rule(search.instance, search.arrays, search.strings).where, layer_order(search)
+            )
         except NoPlanError:
             continue
     return None
@@ -59,10 +60,16 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
     while not search.run.should_stop() and (search.run.time_limit is not None or done < CHUNKS):
         best = where.copy()
         climb.sized(STEPS * where.size)(
-            search.net, where.copy(), plan.order.copy(), search.everything(), _flips(rng, where), search.run.halt, best
+            search.arrays,
+            where.copy(),
+            plan.order.copy(),
+            search.everything(),
+            _flips(rng, where),
+            search.run.halt,
+            best,
         )
         where, done = best, done + 1
-        report(search.instance, plan_of(search.net, where, plan.order), search.run)
+        report(search.instance, plan_of(search.arrays, where, plan.order), search.run)
 
 
 def _flips(rng: np.random.Generator, where: IntArray) -> FloatArray:
@@ -85,11 +92,11 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
         heat = scale * FIRST * (LAST / FIRST) ** min(1.0, share)
         best_where, best_order = where.copy(), order.copy()
         anneal.sized(STEPS * where.size)(
-            search.net, where, order, search.everything(), PAPER_MOVES, search.strings, rng.random((STEPS, DRAWS)),
+            search.arrays, where, order, search.everything(), PAPER_MOVES, search.strings, rng.random((STEPS, DRAWS)),
             np.full(STEPS, heat), search.run.halt, best_where, best_order,
         )  # fmt: skip
         done += 1
-        report(search.instance, plan_of(search.net, best_where, best_order), search.run)
+        report(search.instance, plan_of(search.arrays, best_where, best_order), search.run)
 
 
 def solve_by(improve: Callable[[BatchSearch, BatchPlan], None], problem: BatchedMapping, run: Run) -> Outcome:
@@ -118,6 +125,6 @@ for _name, _improve, _about in (
             run=partial(solve_by, _improve),
             about=_about,
             features=frozenset({Feature.GAP, Feature.CALLBACK}),
-            targets=TARGETS,
+            supports=TARGETS,
         )
     )

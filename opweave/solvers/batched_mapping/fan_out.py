@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass
 
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 logger = logging.getLogger("opweave")
 

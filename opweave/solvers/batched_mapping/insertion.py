@@ -9,13 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.arrays import FloatCube, FloatMatrix, IntMatrix
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.batched_mapping.net import BatchNet
-from opweave.solvers.batched_mapping.schedule import BatchPlan, order_by_start, plan_of
+from opweave.problems.arrays import BoolArray, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.batched_mapping.arrays import BatchArrays
+from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.timeline import first_fit, new_timeline, occupy
+from opweave.solvers.placement.busy_times import first_fit, new_timeline, occupy
 
 
 class NoPlanError(Exception):
@@ -24,7 +22,7 @@ class NoPlanError(Exception):
 
 def inserted(
     instance: BatchedInstance,
-    net: BatchNet,
+    arrays: BatchArrays,
     order: IntArray,
     strings: IntArray,
     *,
@@ -52,24 +50,24 @@ def inserted(
     NoPlanError
         When an operator finds no string with run times, room and links.
     """
-    operators, devices = net.seconds.shape[:2]
+    operators, devices = arrays.seconds.shape[:2]
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
-    work = 8 * len(strings) * instance.granules * (operators + len(net.source))
-    stuck = insert_all.sized(work)(net, order, strings, tail, busy_price, gaps, where, end)
+    work = 8 * len(strings) * instance.granules * (operators + len(arrays.source))
+    stuck = insert_all.sized(work)(arrays, order, strings, tail, busy_price, gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
             f"no way was left to spread operator {instance.names[stuck]!r}: none had batch sizes, memory and links "
             "after the operators before it were placed"
         )
-    plan = plan_of(net, where, order_by_start(instance, where, end))  # the same order, each batch as soon as it can
+    plan = plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, each batch as soon as it can
     makespan = float(end.max(initial=0.0))
     return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
 
 
 @kernel
 def insert_all(
-    net: BatchNet,
+    arrays: BatchArrays,
     order: IntArray,
     strings: IntMatrix,
     tail: FloatCube,
@@ -79,32 +77,34 @@ def insert_all(
     end: FloatMatrix,
 ) -> int:
     """Fill strings and ends; returns the operator that found no string, or -1."""
-    operators, devices = net.seconds.shape[:2]
+    operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
     free = np.zeros(devices)
     used = np.zeros(devices, dtype=np.int64)
-    holds = np.zeros((len(net.parameter_bytes), devices), dtype=np.bool_)
+    holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.bool_)
     ready = np.zeros(devices)
     count, best_count = np.zeros(devices, dtype=np.int64), np.zeros(devices, dtype=np.int64)
     flow = np.zeros((devices, devices), dtype=np.int64)
     for i in order:
         least, least_end = np.inf, np.inf
-        own = net.in_start[i + 1] - net.in_start[i]
+        own = arrays.in_start[i + 1] - arrays.in_start[i]
         for s in range(len(strings) + own):
             string = (
-                strings[s] if s < len(strings) else where[net.source[net.incoming[net.in_start[i] + s - len(strings)]]]
+                strings[s]
+                if s < len(strings)
+                else where[arrays.source[arrays.incoming[arrays.in_start[i] + s - len(strings)]]]
             )
             count[:] = 0
             for g in range(granules):
                 count[string[g]] += 1
-            if not _fits(net, i, count, used, holds):
+            if not _fits(arrays, i, count, used, holds):
                 continue
-            _arrivals(net, i, string, where, end, flow, ready)
+            _arrivals(arrays, i, string, where, end, flow, ready)
             score, busy, last = 0.0, 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
-                    lasts = net.seconds[i, u, count[u]]
+                    lasts = arrays.seconds[i, u, count[u]]
                     start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
                     score = max(score, start + lasts + tail[i, u, count[u]])
                     last = max(last, start + lasts)
@@ -116,61 +116,61 @@ def insert_all(
                 best_count[:] = count
         if least == np.inf:
             return int(i)
-        _arrivals(net, i, where[i], where, end, flow, ready)
+        _arrivals(arrays, i, where[i], where, end, flow, ready)
         for u in range(devices):
             if best_count[u] > 0:
-                lasts = net.seconds[i, u, best_count[u]]
+                lasts = arrays.seconds[i, u, best_count[u]]
                 start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
                 occupy(timeline, u, start, start + lasts)
                 end[i, u] = start + lasts
                 free[u] = max(free[u], start + lasts)
-                _hold(net, i, u, best_count[u], used, holds)
+                _hold(arrays, i, u, best_count[u], used, holds)
     return -1
 
 
 @inlined
-def _hold(net: BatchNet, i: int, u: int, granules: int, used: IntArray, holds: BoolArray) -> None:
+def _hold(arrays: BatchArrays, i: int, u: int, granules: int, used: IntArray, holds: BoolArray) -> None:
     """Take the memory of a batch of operator i on device u."""
-    used[u] += net.memory[i] * granules
-    for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
-        p = net.parameters[x]
+    used[u] += arrays.memory[i] * granules
+    for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
+        p = arrays.parameters[x]
         if not holds[p, u]:
             holds[p, u] = True
-            used[u] += net.parameter_bytes[p]
+            used[u] += arrays.parameter_bytes[p]
 
 
 @inlined
-def _fits(net: BatchNet, i: int, count: IntArray, used: IntArray, holds: BoolArray) -> bool:
+def _fits(arrays: BatchArrays, i: int, count: IntArray, used: IntArray, holds: BoolArray) -> bool:
     """Whether the counts are batches that can run and that memory has room for."""
     for u in range(len(count)):
-        if net.seconds[i, u, count[u]] == np.inf:
+        if arrays.seconds[i, u, count[u]] == np.inf:
             return False
-        if net.limited and count[u] > 0:
-            needed = used[u] + net.memory[i] * count[u]
-            for x in range(net.parameters_start[i], net.parameters_start[i + 1]):
-                if not holds[net.parameters[x], u]:
-                    needed += net.parameter_bytes[net.parameters[x]]
-            if needed > net.capacity[u]:
+        if arrays.limited and count[u] > 0:
+            needed = used[u] + arrays.memory[i] * count[u]
+            for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
+                if not holds[arrays.parameters[x], u]:
+                    needed += arrays.parameter_bytes[arrays.parameters[x]]
+            if needed > arrays.capacity[u]:
                 return False
     return True
 
 
 @inlined
 def _arrivals(
-    net: BatchNet, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
+    arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
 ) -> None:
     """When the data of an operator's granules is on every device, into ``ready``."""
     ready[:] = 0.0
-    for x in range(net.in_start[i], net.in_start[i + 1]):
-        e = net.incoming[x]
-        h = net.source[e]
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        h = arrays.source[e]
         for g in range(len(string)):
             flow[where[h, g], string[g]] += 1
         for g in range(len(string)):
             w, u = where[h, g], string[g]
             if flow[w, u] > 0:
-                sent = 0.0 if w == u else net.base[e, w, u] + net.slope[e, w, u] * flow[w, u]
+                sent = 0.0 if w == u else arrays.base[e, w, u] + arrays.slope[e, w, u] * flow[w, u]
                 ready[u] = max(ready[u], end[h, w] + sent)
                 flow[w, u] = 0
-    for x in range(net.waits_start[i], net.waits_start[i + 1]):
-        ready[:] = np.maximum(ready, end[net.waits[x]].max())
+    for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+        ready[:] = np.maximum(ready, end[arrays.waits[x]].max())

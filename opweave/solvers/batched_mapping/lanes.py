@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.formulations.expressions import expressible
-from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
-from opweave.solvers.batched_mapping.lists import TARGETS
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
@@ -101,7 +101,7 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
         return None
     search = new_search(problem, instance, run)
     begin(search)
-    for plan in replicated(problem, instance, search.net, run):
+    for plan in replicated(problem, instance, search.arrays, run):
         search.consider(plan)
     return search
 

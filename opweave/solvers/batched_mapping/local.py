@@ -13,17 +13,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
+from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
+from opweave.solvers.batched_mapping.baselines import TARGETS, attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings
-from opweave.solvers.batched_mapping.lists import TARGETS, attempts
-from opweave.solvers.batched_mapping.net import BatchNet, net_of
-from opweave.solvers.batched_mapping.schedule import (
+from opweave.solvers.batched_mapping.plans import (
     BatchPlan,
     granules_of,
     order_by_start,
@@ -59,7 +58,7 @@ class BatchSearch:
 
     problem: BatchedMapping
     instance: BatchedInstance
-    net: BatchNet
+    arrays: BatchArrays
     reach: Reach
     run: Run
     strings: IntArray
@@ -77,7 +76,7 @@ class BatchSearch:
         """Keep a plan if it is the best so far, after decoding it once more by its own starts."""
         if not math.isfinite(plan.makespan):
             return False
-        again = plan_of(self.net, plan.where, order_by_start(self.instance, plan.where, plan.end))
+        again = plan_of(self.arrays, plan.where, order_by_start(self.instance, plan.where, plan.end))
         better = again if again.makespan <= plan.makespan else plan
         if better.makespan >= self.makespan:
             return False
@@ -97,7 +96,7 @@ class BatchSearch:
 
     def everything(self) -> Window:
         """The whole plan."""
-        operators, devices = self.net.seconds.shape[:2]
+        operators, devices = self.arrays.seconds.shape[:2]
         return Window(
             operators=np.arange(operators),
             low=0,
@@ -109,7 +108,7 @@ class BatchSearch:
 
     def effort(self, window: Window) -> int:
         """Nodes and flows that are judged for one move."""
-        return max(1, (window.high - window.low) + len(self.net.source) * len(window.free))
+        return max(1, (window.high - window.low) + len(self.arrays.source) * len(window.free))
 
     def moves(self, window: Window) -> int:
         """Moves of one chunk."""
@@ -133,7 +132,7 @@ class BatchSearch:
             began = self.run.elapsed()
             best_where, best_order = where.copy(), order.copy()
             anneal.sized(CHUNK_WORK)(
-                self.net,
+                self.arrays,
                 where,
                 order,
                 window,
@@ -145,16 +144,16 @@ class BatchSearch:
                 best_where,
                 best_order,
             )
-            self.consider(plan_of(self.net, best_where, best_order))
+            self.consider(plan_of(self.arrays, best_where, best_order))
             self.pace = (self.run.elapsed() - began) / work
 
 
 def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> BatchSearch:
     """A local search without a plan yet."""
-    net = net_of(instance)
-    reach = reach_of(instance, net)
+    arrays = arrays_of(instance)
+    reach = reach_of(instance, arrays)
     strings = all_strings(problem, instance)
-    return BatchSearch(problem, instance, net, reach, run, strings, tail=granule_tails(instance, reach))
+    return BatchSearch(problem, instance, arrays, reach, run, strings, tail=granule_tails(instance, reach))
 
 
 def begin(search: BatchSearch) -> None:
@@ -164,7 +163,7 @@ def begin(search: BatchSearch) -> None:
         if plan is not None:
             search.consider(plan)
     search.run.enter("list schedulers")
-    for plan in attempts(search.problem, search.instance, search.net):
+    for plan in attempts(search.problem, search.instance, search.arrays):
         search.consider(plan)
 
 
@@ -198,6 +197,6 @@ register(
         run=solve_local,
         about="simulated annealing over strings of devices and order, from the best list schedule",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=TARGETS,
+        supports=TARGETS,
     )
 )

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""

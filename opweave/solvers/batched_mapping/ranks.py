@@ -7,12 +7,11 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.batched_mapping.net import BatchNet
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.batched_mapping.arrays import BatchArrays
 
 
-def upward_rank(instance: BatchedInstance, net: BatchNet) -> FloatArray:
+def upward_rank(instance: BatchedInstance, arrays: BatchArrays) -> FloatArray:
     """Longest path from every operator to an end: run times of the whole batch on all devices at once, mean delays."""
     whole = instance.seconds[:, :, 1:]
     per_input = (whole / np.arange(1, instance.granules + 1)).min(axis=2, initial=np.inf)
@@ -20,7 +19,7 @@ def upward_rank(instance: BatchedInstance, net: BatchNet) -> FloatArray:
     speed = np.divide(1.0, per_input, out=np.zeros_like(per_input), where=usable).sum(axis=1)
     own = np.divide(float(instance.granules), speed, out=np.zeros_like(speed), where=speed > 0)
     share = max(1.0, instance.granules / max(1, len(instance.devices)))
-    delays = net.base + net.slope * share
+    delays = arrays.base + arrays.slope * share
     linked = np.isfinite(delays)
     total = np.where(linked, delays, 0.0).sum(axis=(1, 2))
     mean = total / np.maximum(1, linked.sum(axis=(1, 2))) if len(delays) else np.zeros(0)

@@ -12,15 +12,15 @@ from itertools import product
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
-from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
+from opweave.solvers.batched_mapping.baselines import TARGETS, greedy, heft, met
 from opweave.solvers.batched_mapping.bounds.reach import granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import MOST_STRINGS, constant_strings, servers_of
 from opweave.solvers.batched_mapping.insertion import NoPlanError
-from opweave.solvers.batched_mapping.lists import TARGETS, greedy, heft, met
 from opweave.solvers.batched_mapping.local import BatchSearch
-from opweave.solvers.batched_mapping.net import BatchNet, net_of
-from opweave.solvers.batched_mapping.schedule import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -28,12 +28,12 @@ ROUNDS = 2
 """Rounds of annealing on the one server."""
 
 
-def replicated(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet, run: Run) -> list[BatchPlan]:
+def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchArrays, run: Run) -> list[BatchPlan]:
     """Plan one server for a share of the batch, and run that plan on every server.
 
     Parameters
     ----------
-    problem, instance, net
+    problem, instance, arrays
         The problem in its three forms.
     run
         Only for the seed and the time.
@@ -59,7 +59,7 @@ def replicated(problem: BatchedMapping, instance: BatchedInstance, net: BatchNet
             if run.should_stop():
                 break
             search.anneal_round(number)
-        plans.append(_spread(instance, net, search.best, servers))
+        plans.append(_spread(instance, arrays, search.best, servers))
     return plans
 
 
@@ -91,8 +91,8 @@ def _on_server(instance: BatchedInstance, server: list[int], share: int) -> Batc
 
 def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSearch:
     """A search on the one server, begun with its list schedules."""
-    net = net_of(one)
-    reach = reach_of(one, net)
+    arrays = arrays_of(one)
+    reach = reach_of(one, arrays)
     devices, share = len(one.devices), one.granules
     strings = constant_strings(one)
     if devices**share <= MOST_STRINGS:
@@ -101,17 +101,17 @@ def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSea
         runs = [[g * width // share for g in range(share)] for width in range(2, min(devices, share) + 1)]
         strings = np.concatenate([strings, np.asarray(runs, dtype=np.int64).reshape(-1, share)])
     inner = Run(time_limit=run.remaining(), seed=run.seed, callback=lambda _: run.should_stop())
-    search = BatchSearch(problem, one, net, reach, inner, strings, tail=granule_tails(one, reach))
+    search = BatchSearch(problem, one, arrays, reach, inner, strings, tail=granule_tails(one, reach))
     for rule in (met, greedy, heft):
         for candidates in (strings, constant_strings(one)):
             try:
-                search.consider(rule(one, net, candidates))
+                search.consider(rule(one, arrays, candidates))
             except NoPlanError:
                 continue
     return search
 
 
-def _spread(instance: BatchedInstance, net: BatchNet, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
+def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
     """The one server's plan on all servers; the last may get a smaller share."""
     inner, share = plan.end.shape[1], plan.where.shape[1]
     where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
@@ -123,7 +123,7 @@ def _spread(instance: BatchedInstance, net: BatchNet, plan: BatchPlan, servers: 
         where[:, first:last] = place[plan.where[:, : last - first]]
         if last > first:
             end[:, place[:inner]] = plan.end
-    return plan_of(net, where, _order(instance, where, end))
+    return plan_of(arrays, where, _order(instance, where, end))
 
 
 def _order(instance: BatchedInstance, where: IntArray, end: np.ndarray) -> IntArray:
@@ -134,7 +134,7 @@ def _order(instance: BatchedInstance, where: IntArray, end: np.ndarray) -> IntAr
 def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "replicated"."""
     instance = lower_unless_short(problem)
-    plans = replicated(problem, instance, net_of(instance), run)
+    plans = replicated(problem, instance, arrays_of(instance), run)
     for plan in plans:
         report(instance, plan, run)
     if run.best is None:
@@ -149,6 +149,6 @@ register(
         kind="algorithm",
         run=solve_replicated,
         about="one server's plan for an equal share of the batch, on every server",
-        targets=TARGETS,
+        supports=TARGETS,
     )
 )

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
 from opweave.solvers.batched_mapping.local import FIRST_HEAT, LAST_HEAT, BatchSearch
 from opweave.solvers.batched_mapping.modules import Module
-from opweave.solvers.batched_mapping.schedule import plan_of
+from opweave.solvers.batched_mapping.plans import plan_of
 
 WINDOW = 2
 MOVES_PER_OPERATOR = 3000
@@ -32,9 +32,9 @@ def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
     search.run.enter("rolling windows")
     rng = np.random.default_rng((search.run.seed, 7, number))
     where, order = search.best.where.copy(), by_module(search, modules)
-    devices = search.net.seconds.shape[1]
+    devices = search.arrays.seconds.shape[1]
     places = np.cumsum([0, *(len(module.operators) * devices for module in modules)])
-    free, end = np.zeros(devices), np.full(search.net.seconds.shape[:2], -1.0)
+    free, end = np.zeros(devices), np.full(search.arrays.seconds.shape[:2], -1.0)
     for first in range(len(modules)):
         last = min(len(modules), first + WINDOW)
         members = np.concatenate([module.operators for module in modules[first:last]])
@@ -43,14 +43,14 @@ def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
         heat = np.geomspace(FIRST_HEAT, LAST_HEAT, moves) * search.makespan
         best_where, best_order = where.copy(), order.copy()
         anneal.sized(moves * len(members) * devices)(
-            search.net, where, order, window, SEARCH_MOVES, search.strings, rng.random((moves, DRAWS)), heat,
+            search.arrays, where, order, window, SEARCH_MOVES, search.strings, rng.random((moves, DRAWS)), heat,
             search.run.halt, best_where, best_order,
         )  # fmt: skip
         where, order = best_where, best_order
         free, end = _after(search, where, order, window, int(places[first + 1]), modules[first].operators)
         if search.run.should_stop():
             return
-    search.consider(plan_of(search.net, where, order))
+    search.consider(plan_of(search.arrays, where, order))
 
 
 def _after(
@@ -61,7 +61,7 @@ def _after(
     inside = order[window.low : window.high]
     own = np.isin(inside // devices, members)
     order[window.low : window.high] = np.concatenate([inside[own], inside[~own]])
-    plan = plan_of(search.net, where, order)
+    plan = plan_of(search.arrays, where, order)
     end = plan.end.copy()
     later = np.unique(order[place:] // devices)
     end[later] = -1.0
@@ -71,8 +71,8 @@ def _after(
 def by_module(search: BatchSearch, modules: list[Module]) -> IntArray:
     """The best plan's order, module by module."""
     assert search.best is not None
-    devices = search.net.seconds.shape[1]
-    number = np.empty(search.net.seconds.shape[0], dtype=np.int64)
+    devices = search.arrays.seconds.shape[1]
+    number = np.empty(search.arrays.seconds.shape[0], dtype=np.int64)
     for index, module in enumerate(modules):
         number[module.operators] = index
     order = search.best.order

@@ -24,19 +24,18 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
+from opweave.solvers.batched_mapping.arrays import arrays_of
+from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import Best
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
-from opweave.solvers.batched_mapping.lists import TARGETS
 from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
 from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
-from opweave.solvers.batched_mapping.net import net_of
-from opweave.solvers.batched_mapping.schedule import inputs_of, order_by_start, plan_of, report
+from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of, report
 from opweave.solvers.placement.module_intervals import available
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -260,7 +259,7 @@ def _floor(part: ModuleProblem) -> float:
         instance = lower(part.problem)
     except ContradictionError:
         return np.inf
-    return critical_path(reach_of(instance, net_of(instance)))
+    return critical_path(reach_of(instance, arrays_of(instance)))
 
 
 def _of_module(part: ModuleProblem, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
@@ -335,7 +334,7 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
     if granule == 1 or (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():
         strings = np.ascontiguousarray(where[:, ::granule])
         order = order_by_start(search.instance, strings, end)
-        plan = plan_of(search.net, strings, order)
+        plan = plan_of(search.arrays, strings, order)
         search.consider(plan)
         report(search.instance, plan, search.run)
 
@@ -370,7 +369,7 @@ register(
         about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        targets=TARGETS,
+        supports=TARGETS,
         options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
     )
 )

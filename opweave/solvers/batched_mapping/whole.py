@@ -15,11 +15,12 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.formulations.batched_mapping.unsplit import single, unsplit, whole
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import lower as lower_placement
-from opweave.problems.batched_mapping import BatchedMapping, BatchedSchedule
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.linear import SUMMATION
+from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.auto import solve_auto as solve_placement
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
@@ -30,9 +31,8 @@ from opweave.solvers.placement.lists import TARGETS
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.net import net_of as placement_net
-from opweave.solvers.placement.schedule import Plan
-from opweave.solvers.placement.schedule import report as placement_report
+from opweave.solvers.placement.plans import Plan
+from opweave.solvers.placement.plans import report as placement_report
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -67,8 +67,8 @@ def _solve_whole(
     same = unsplit(problem)
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
-    net = placement_net(lower_placement(same), same)
-    if not np.isfinite(longest(net, reach_of(net))):
+    arrays = placement_net(lower_placement(same), same)
+    if not np.isfinite(longest(arrays, reach_of(arrays))):
         reason = "links leave some operator no device on which its data could reach it"
         return Outcome(infeasible=never_splits(instance), reason=reason)
     first = single(problem, run.best) if isinstance(run.best, BatchedSchedule) else None
@@ -116,22 +116,22 @@ class WholeRun(Run):
 def solve_search(problem: Placement, run: Run) -> Outcome:
     """HEFT's plan, then placement's branch and bound over a small graph; memory is looked at afterwards."""
     instance = lower_placement(problem)
-    net = placement_net(instance, problem)
+    arrays = placement_net(instance, problem)
     if not instance.operators or instance.operators > LARGEST_SEARCHED:
         return solve_decompose(problem, run)
     high = np.inf
     try:
-        plan = heft(instance, net)
-        placement_report(instance, net, plan, run)
+        plan = heft(instance, arrays)
+        placement_report(instance, arrays, plan, run)
         high = plan.makespan
     except NoPlanError:
         pass  # the search finds its first plan by itself
     left = run.remaining()
     budget = LAST_BUDGET if left is None else int(min(LAST_BUDGET, 1 + left * NODES_PER_SECOND))
-    found = search_module(net, high, 0.0, budget, run.halt)
+    found = search_module(arrays, high, 0.0, budget, run.halt)
     if found.device[0] >= 0 and found.makespan < high:
         order = np.argsort(found.start, kind="stable").astype(np.int64)
-        placement_report(instance, net, Plan(order, found.device, found.start, found.begins, found.makespan), run)
+        placement_report(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan), run)
     if found.proved and np.isfinite(found.makespan):
         run.proved(found.makespan, "module search")
     return Outcome(run.termination() if run.closed() else Termination.BUDGET)
@@ -144,24 +144,24 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
     to begin with, modules of 34 operators on three devices are closed in 2 to 5 seconds.
     """
     instance = lower_placement(problem)
-    net = placement_net(instance, problem)
+    arrays = placement_net(instance, problem)
     if not instance.operators:
         return solve_decompose(problem, run)
     search = empty_search(problem, instance, run)
     with run.share(LOCAL_SHARE, LOCAL_SECONDS):
         list_plans(search)
         search_from(search, rounds=1)
-    reach = reach_of(net)
-    low = energetic_at_best_prices(net, reach, longest(net, reach))
+    reach = reach_of(arrays)
+    low = energetic_at_best_prices(arrays, reach, longest(arrays, reach))
     if np.isfinite(low):
         run.proved(low * (1.0 - SUMMATION), "energetic")
     left = LAST_SECONDS if run.time_limit is None else run.remaining() or 0.0
     if run.objective is None or run.closed() or left == 0.0:
         return Outcome(run.termination())
-    found = solve_intervals(net, float(run.objective), low, left, threads=run.threads)
+    found = solve_intervals(arrays, float(run.objective), low, left, threads=run.threads)
     if found.device[0] >= 0:
         order = np.argsort(found.start, kind="stable").astype(np.int64)
-        placement_report(instance, net, Plan(order, found.device, found.start, found.begins, found.makespan), run)
+        placement_report(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan), run)
     run.proved(float(run.objective) if found.proved else found.bound, "intervals")
     return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
 
@@ -181,6 +181,6 @@ for _name, _solver, _about in (
             about=_about,
             proves="bound",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            targets=(*TARGETS, "batched_arrays"),
+            supports=(*TARGETS, "batched_arrays"),
         )
     )

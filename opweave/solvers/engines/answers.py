@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-FloatArray = NDArray[np.float64]
+from opweave.problems.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

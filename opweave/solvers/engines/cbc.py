@@ -17,11 +17,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.engines.mps import write_mps
 
 STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {

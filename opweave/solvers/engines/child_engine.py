@@ -11,11 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine, Task, Verdict
-from opweave.solvers.engines.matrix import FloatArray, MatrixModel
+from opweave.solvers.engines.matrix import MatrixModel
 from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"

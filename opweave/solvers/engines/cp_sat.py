@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
 from opweave.formulations.horizon import Waits
 from opweave.formulations.intervals import IntervalModel
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
@@ -21,9 +22,15 @@ from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.child_engine import memory_limit, package_version
-from opweave.solvers.engines.engine import MOST_MODELS, Aids, circumstances_of, first_knowledge, too_coarse, with_room
+from opweave.solvers.engines.engine import (
+    MOST_MODELS,
+    HeadStart,
+    circumstances_of,
+    first_knowledge,
+    too_coarse,
+    with_room,
+)
 from opweave.solvers.engines.interval_child import IntervalWork
-from opweave.solvers.engines.matrix import FloatArray
 from opweave.solvers.run import Outcome, Run
 
 LARGEST_SEED = 2**31 - 1
@@ -55,7 +62,7 @@ class CpSat:
         """Version of ortools."""
         return package_version("ortools")
 
-    def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], aids: Aids) -> Outcome:
+    def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], head_start: HeadStart) -> Outcome:
         """Write a problem with intervals, have it solved, and report what is found.
 
         Raises
@@ -69,7 +76,7 @@ class CpSat:
             raise InvalidInputError(
                 f"solver {self.name!r} runs formulation {formulation.name!r}, not {run.formulation!r}"
             )
-        known = first_knowledge(problem, run, aids)
+        known = first_knowledge(problem, run, head_start)
         outcome: Outcome | None = None
         for _ in range(MOST_MODELS):
             if run.closed():

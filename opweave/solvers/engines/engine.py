@@ -15,7 +15,7 @@ import numpy as np
 
 from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.formulation import (
-    Circumstances,
+    BuildContext,
     Formulation,
     InfeasibleError,
     OutOfTimeError,
@@ -23,19 +23,13 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.horizon import Waits
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.matrix import (
-    Block,
-    Compiled,
-    FloatArray,
-    MatrixModel,
-    TriviallyInfeasibleError,
-    compile_model,
-)
+from opweave.solvers.engines.matrix import Block, Compiled, MatrixModel, TriviallyInfeasibleError, compile_model
 from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.run import Outcome, Run
 
@@ -99,7 +93,7 @@ class Engine(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class Aids:
+class HeadStart:
     """Cheap knowledge about a problem that helps any engine.
 
     Attributes
@@ -109,13 +103,13 @@ class Aids:
     floor
         A proved lower bound of the objective, or None.
     within
-        Makes the aids for one run, where finding them takes so long that they have to know its time; None where it
-        does not.
+        Makes the head start for one run, where finding it takes long enough that it must know the time left; None
+        where it does not.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
     floor: Callable[[Any], int | float | None] = lambda _: None
-    within: Callable[[Run], Aids] | None = None
+    within: Callable[[Run], HeadStart] | None = None
 
 
 @dataclass(eq=False)
@@ -188,7 +182,7 @@ class Task:
         real = judged.objective
         if self.own_objective:
             claim = self.formulation.objective_bound(self.problem, self.matrix.objective(values))
-            floor = self.formulation.circumstances.floor
+            floor = self.formulation.context.floor
             claim = claim if floor is None else max(claim, floor)
             allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
             if real is None or not judged.feasible or real > claim + allowance:
@@ -225,7 +219,7 @@ class Task:
         return self.run.should_stop()
 
 
-def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids = Aids()) -> Outcome:
+def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start: HeadStart = HeadStart()) -> Outcome:
     """Write a problem as a model, let an engine solve it, and report what it finds.
 
     Parameters
@@ -236,7 +230,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
         Receives solutions and bounds.
     engine
         Solves the model.
-    aids
+    head_start
         A first solution and bound.
 
     Raises
@@ -249,7 +243,7 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
     written = find_formulation(type(problem), run.formulation or _expressive(problem))
     if not engine.separates and written.whole is not None:
         written = written.whole
-    known = first_knowledge(problem, run, aids)
+    known = first_knowledge(problem, run, head_start)
     if not run.closed() and "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
         return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
@@ -267,8 +261,8 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, aids: Aids 
 
 def too_coarse(run: Run, formulation: Any) -> bool:
     """Whether a model was written for objectives so much larger than the best one found that it blurs them."""
-    ceiling, best = formulation.circumstances.ceiling, run.objective
-    if formulation.circumstances.extended or best is None or not formulation.resolution() > COARSE * best:
+    ceiling, best = formulation.context.ceiling, run.objective
+    if formulation.context.extended or best is None or not formulation.resolution() > COARSE * best:
         return False
     return ceiling is None or best < SMALLER * ceiling
 
@@ -279,7 +273,7 @@ def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple
     if not outcome.infeasible or waits is None:
         return outcome
     if waits.seconds > 0.0:
-        outcome, _ = attempt(type(formulation)(replace(formulation.circumstances, waits=waits.seconds)))
+        outcome, _ = attempt(type(formulation)(replace(formulation.context, waits=waits.seconds)))
     if not outcome.infeasible or waits.bounded:
         return outcome
     return Outcome(reason=f"{outcome.reason}; rows like the added ones may allow longer ones, so that this is no proof")
@@ -323,21 +317,21 @@ def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcom
 def _expressive(problem: Problem[Any, Any]) -> str | None:
     """The first formulation that can express every side constraint; None leaves the complaint to the default one."""
     for name in formulation_names(problem.kind):
-        targets = find_formulation(type(problem), name).targets
-        if all(expressible(type(constraint), targets) for constraint in problem.constraints):
+        supports = find_formulation(type(problem), name).supports
+        if all(expressible(type(constraint), supports) for constraint in problem.constraints):
             return name
     return None
 
 
-def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solution | None:
+def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
-    floor = aids.floor(problem)
+    floor = head_start.floor(problem)
     if floor is not None:
         run.proved(floor, "bound before the engine")
     if run.extend is not None:
         run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
-        return run.start or aids.initial(problem)
-    initial = aids.initial(problem)
+        return run.start or head_start.initial(problem)
+    initial = head_start.initial(problem)
     if initial is not None:
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
@@ -345,13 +339,13 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, aids: Aids) -> Solutio
     return run.best
 
 
-def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> Circumstances:
+def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
     """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
     extended = run.extend is not None or any(
         not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
-    return Circumstances(
+    return BuildContext(
         floor=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.apart import Worker
 from opweave.solvers.engines.highs_model import load_highs, option, set_options

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
-FloatArray = NDArray[np.float64]
 
 LARGEST_COEFFICIENT = 1e15
 SMALLEST_COEFFICIENT = 1e-9

@@ -10,7 +10,7 @@ from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
 from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
-from opweave.solvers.engines.engine import Aids, Engine, run_engine
+from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Gurobi, Xpress
 from opweave.solvers.engines.scip import Scip
@@ -18,7 +18,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
-"""Option of every engine: whether it begins with what the aids know. True unless it says no."""
+"""Option of every engine: whether it begins with the head start. True unless it says no."""
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
@@ -34,7 +34,7 @@ ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
 )
 
 
-def register_engines(problem: type[Problem[Any, Any]], model: str, aids: Aids) -> None:
+def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
     """Register the engines that solve linear programs, for a problem whose formulations are registered by now.
 
     Parameters
@@ -43,22 +43,22 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, aids: Aids) -
         Its class.
     model
         What they are given, for the list of solvers: "an integer program".
-    aids
+    head_start
         A first solution and bound for any of them.
     """
     names = formulation_names(problem.kind)
-    targets = {target: None for name in names for target in find_formulation(problem, name).targets}
+    supports = {target: None for name in names for target in find_formulation(problem, name).supports}
     for engine, features, about in ENGINES:
         register(
             Solver(
                 name=engine.name,
                 problem=problem.kind,
                 kind="engine",
-                run=partial(_solve, engine, aids),
+                run=partial(_solve, engine, head_start),
                 about=f"{about}: {model}",
                 proves="optimum",
                 features=features,
-                targets=tuple(targets),
+                supports=tuple(supports),
                 options=frozenset({HEAD_START}) if engine.name == "highs" else frozenset({HEAD_START, MEMORY_OPTION}),
                 missing=engine.missing,
                 version=engine.version,
@@ -67,7 +67,7 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, aids: Aids) -
 
 
 def register_cp_sat(
-    problem: type[Problem[Any, Any]], formulation: type[Formulation[Any, Any]], model: str, aids: Aids
+    problem: type[Problem[Any, Any]], formulation: type[Formulation[Any, Any]], model: str, head_start: HeadStart
 ) -> None:
     """Register CP-SAT for a problem.
 
@@ -79,7 +79,7 @@ def register_cp_sat(
         How it is written as a constraint program.
     model
         What that is, for the list of solvers: "intervals that are there or not".
-    aids
+    head_start
         A first solution and bound.
     """
     engine = CpSat()
@@ -88,11 +88,11 @@ def register_cp_sat(
             name=engine.name,
             problem=problem.kind,
             kind="engine",
-            run=partial(_solve_with_intervals, engine, formulation, aids),
+            run=partial(_solve_with_intervals, engine, formulation, head_start),
             about=f"CP-SAT in a child process: {model}",
             proves="optimum",
             features=THREADED,
-            targets=formulation.targets,
+            supports=formulation.supports,
             options=frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION}),
             missing=engine.missing,
             version=engine.version,
@@ -100,17 +100,17 @@ def register_cp_sat(
     )
 
 
-def _solve(engine: Engine, aids: Aids, problem: Problem[Any, Any], run: Run) -> Outcome:
-    return run_engine(problem, run, engine, _wanted(aids, run))
+def _solve(engine: Engine, head_start: HeadStart, problem: Problem[Any, Any], run: Run) -> Outcome:
+    return run_engine(problem, run, engine, _wanted(head_start, run))
 
 
 def _solve_with_intervals(
-    engine: CpSat, formulation: type[Formulation[Any, Any]], aids: Aids, problem: Problem[Any, Any], run: Run
+    engine: CpSat, formulation: type[Formulation[Any, Any]], head_start: HeadStart, problem: Problem[Any, Any], run: Run
 ) -> Outcome:
-    return engine.run(problem, run, formulation, _wanted(aids, run))
+    return engine.run(problem, run, formulation, _wanted(head_start, run))
 
 
-def _wanted(aids: Aids, run: Run) -> Aids:
+def _wanted(head_start: HeadStart, run: Run) -> HeadStart:
     if not run.option(HEAD_START, default=True):
-        return Aids()
-    return aids if aids.within is None else aids.within(run)
+        return HeadStart()
+    return head_start if head_start.within is None else head_start.within(run)

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
+from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.btsearch import search_states, solve_btsearch
 from opweave.solvers.memory_ordering.exact import (
     MOST_STATES,
@@ -20,7 +21,6 @@ from opweave.solvers.memory_ordering.exact import (
     searched_through,
 )
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
-from opweave.solvers.memory_ordering.net import net_of
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -78,7 +78,7 @@ def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Ru
     starts = report_greedy_totals(problem, instance, run)
     with run.share(BOUND_SHARE):
         run.enter("minimum cuts")
-        run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
+        run.proved(*total_bound(arrays_of(instance, run.halt), run.should_stop))
     engine = engine_for(problem, instance)
     if not _over(run):
         with run.share(FIRST_SHARE if engine else 1.0):
@@ -124,6 +124,6 @@ register(
         about="all of the below as far as they help, in the order of their cost",
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "step_rule"),
+        supports=("order_arcs", "step_rule"),
     )
 )

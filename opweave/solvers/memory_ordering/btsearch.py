@@ -20,13 +20,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
-from opweave.solvers.memory_ordering.bounds import forced_footprints
-from opweave.solvers.memory_ordering.net import net_of
+from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.orders import BY_NAME
 from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
 from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, least_footprints
@@ -244,16 +244,16 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
 
 def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
-    net = net_of(instance, run.halt)
+    arrays = arrays_of(instance, run.halt)
     with run.share(0.5):
         if problem.objective == "total":
-            footprints, source = least_footprints(net, run.should_stop)
+            footprints, source = least_footprints(arrays, run.should_stop)
             run.proved(int(footprints.sum()), source if source == "nothing" else f"sum of {source}")
             return footprints
         if instance.operators > FORCED_OPERATORS or run.should_stop():
             run.proved(instance.start_bytes(), "the graph inputs")
             return np.zeros(instance.operators, dtype=np.int64)
-        footprints = forced_footprints(net)
+        footprints = forced_footprints(arrays)
         run.proved(max(instance.start_bytes(), int(footprints.max(initial=0))), "L1")
         return footprints
 
@@ -313,7 +313,7 @@ register(
         about="depth-first search over all states with a dictionary of states seen (MemoriaNova)",
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "step_rule"),
+        supports=("order_arcs", "step_rule"),
         options=frozenset({"plain", "max_states"}),
     )
 )

@@ -12,10 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.memory_ordering.instance import BoolArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.memory_ordering.net import Net
+from opweave.solvers.memory_ordering.arrays import OrderingArrays
 
 INSIDE = 1
 FREE = 0
@@ -30,12 +29,12 @@ SINK = 1
 PATIENCE = 20
 
 
-def sides_around(net: Net, v: int) -> SideArray:
+def sides_around(arrays: OrderingArrays, v: int) -> SideArray:
     """Sides of the states in which v is the next operator: ancestors inside, v and its descendants outside."""
-    side = np.zeros(len(net.made), dtype=np.int8)
-    work = len(net.before) + len(net.made)
-    spread.sized(work)(net.before_start, net.before, v, INSIDE, side)
-    spread.sized(work)(net.after_start, net.after, v, OUTSIDE, side)
+    side = np.zeros(len(arrays.made), dtype=np.int8)
+    work = len(arrays.before) + len(arrays.made)
+    spread.sized(work)(arrays.before_start, arrays.before, v, INSIDE, side)
+    spread.sized(work)(arrays.after_start, arrays.after, v, OUTSIDE, side)
     side[v] = OUTSIDE
     return side
 
@@ -58,7 +57,7 @@ def spread(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray)
                 top += 1
 
 
-def least_live(net: Net, side: SideArray) -> tuple[int, SideArray, SideArray]:
+def least_live(arrays: OrderingArrays, side: SideArray) -> tuple[int, SideArray, SideArray]:
     """The least live bytes of any state that respects ``side``, with the smallest and the largest such state.
 
     ``side`` must be closed: predecessors of INSIDE operators are INSIDE, successors of OUTSIDE ones OUTSIDE. The states
@@ -67,7 +66,7 @@ def least_live(net: Net, side: SideArray) -> tuple[int, SideArray, SideArray]:
     smallest = np.zeros(len(side), dtype=np.int8)
     largest = np.zeros(len(side), dtype=np.int8)
     free = int((side == FREE).sum())
-    value = minimum_closure.sized(8 * len(net.reads) + 100 * free)(net, side, smallest, largest)
+    value = minimum_closure.sized(8 * len(arrays.reads) + 100 * free)(arrays, side, smallest, largest)
     return int(value), smallest, largest
 
 
@@ -204,22 +203,22 @@ def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
 
 
 @inlined
-def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) -> int:
+def _add_storage(arrays: OrderingArrays, side: SideArray, node: IntArray, flow: Flow, s: int) -> int:
     """Write one storage's term of f into the network; returns the part of it that is constant."""
-    size = net.size[s]
-    p = net.producer[s]
-    if size == 0 or not net.counts[s] or (p >= 0 and side[p] == OUTSIDE):
+    size = arrays.size[s]
+    p = arrays.producer[s]
+    if size == 0 or not arrays.counts[s] or (p >= 0 and side[p] == OUTSIDE):
         return 0
     maker = SOURCE if p < 0 or side[p] == INSIDE else node[p]
     free_readers = 0
     reader = -1
-    held = net.kept[s]
-    for k in range(net.readers_start[s], net.readers_start[s + 1]):
-        if side[net.readers[k]] == OUTSIDE:
+    held = arrays.kept[s]
+    for k in range(arrays.readers_start[s], arrays.readers_start[s + 1]):
+        if side[arrays.readers[k]] == OUTSIDE:
             held = True
-        elif side[net.readers[k]] == FREE:
+        elif side[arrays.readers[k]] == FREE:
             free_readers += 1
-            reader = net.readers[k]
+            reader = arrays.readers[k]
     if held and maker == SOURCE:
         return int(size)
     if held:
@@ -230,14 +229,14 @@ def _add_storage(net: Net, side: SideArray, node: IntArray, flow: Flow, s: int) 
         joint = flow.sizes[NODES]
         flow.sizes[NODES] = joint + 1
         _link(flow, maker, joint, size)
-        for k in range(net.readers_start[s], net.readers_start[s + 1]):
-            if side[net.readers[k]] == FREE:
-                _link(flow, joint, node[net.readers[k]], UNBOUNDED)
+        for k in range(arrays.readers_start[s], arrays.readers_start[s + 1]):
+            if side[arrays.readers[k]] == FREE:
+                _link(flow, joint, node[arrays.readers[k]], UNBOUNDED)
     return 0
 
 
 @inlined
-def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> Flow:
+def build_flow(arrays: OrderingArrays, side: SideArray, node: IntArray, spare: int) -> Flow:
     """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
     An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator.
@@ -250,8 +249,8 @@ def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> Flow:
         if side[v] == FREE:
             node[v] = free
             free += 1
-    storages = len(net.size)
-    most_arcs = 2 * (len(net.before) + len(net.reads) + 2 * storages + spare)
+    storages = len(arrays.size)
+    most_arcs = 2 * (len(arrays.before) + len(arrays.reads) + 2 * storages + spare)
     sizes = np.zeros(3, dtype=np.int64)
     sizes[NODES] = free
     flow = Flow(
@@ -263,23 +262,23 @@ def build_flow(net: Net, side: SideArray, node: IntArray, spare: int) -> Flow:
     )
     for v in range(len(side)):
         if side[v] == FREE:
-            for k in range(net.before_start[v], net.before_start[v + 1]):
-                if side[net.before[k]] == FREE:
-                    _link(flow, node[v], node[net.before[k]], UNBOUNDED)
+            for k in range(arrays.before_start[v], arrays.before_start[v + 1]):
+                if side[arrays.before[k]] == FREE:
+                    _link(flow, node[v], node[arrays.before[k]], UNBOUNDED)
     for s in range(storages):
-        sizes[CONSTANT] += _add_storage(net, side, node, flow, s)
+        sizes[CONSTANT] += _add_storage(arrays, side, node, flow, s)
     return flow
 
 
 @kernel
-def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
+def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
     """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; returns the minimum."""
     count = len(side)
     node = np.empty(count, dtype=np.int64)
-    flow = build_flow(net, side, node, 0)
+    flow = build_flow(arrays, side, node, 0)
     from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
     to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
-    value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED, net.halt)
+    value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED, arrays.halt)
     reach(flow, SOURCE, 0, from_source)
     reach(flow, SINK, 1, to_sink)
     for v in range(count):
@@ -292,7 +291,9 @@ def minimum_closure(net: Net, side: SideArray, smallest: SideArray, largest: Sid
 
 
 @kernel
-def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: int, verdict: SideArray) -> int:
+def unavoidable(
+    arrays: OrderingArrays, side: SideArray, room: int, rank: IntArray, budget: int, verdict: SideArray
+) -> int:
     """Which free operators lie on one side in every state with at most ``room`` live bytes.
 
     Writes to ``verdict`` INSIDE or OUTSIDE for those, FREE for the others. Returns the number of flows computed, or -1
@@ -303,7 +304,7 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
     """
     count = len(side)
     node = np.empty(count, dtype=np.int64)
-    flow = build_flow(net, side, node, 2 * count)
+    flow = build_flow(arrays, side, node, 2 * count)
     constant = int(flow.sizes[CONSTANT])
     leave = np.empty(count, dtype=np.int64)
     for v in range(count):
@@ -312,7 +313,7 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
             leave[v] = flow.sizes[ARCS]
             _link(flow, node[v], SINK, 0)
             _link(flow, SOURCE, node[v], 0)
-    base = constant + maximum_flow(flow, room - constant, net.halt)
+    base = constant + maximum_flow(flow, room - constant, arrays.halt)
     if base > room:
         return -1
     arcs = flow.sizes[ARCS]
@@ -330,20 +331,20 @@ def unavoidable(net: Net, side: SideArray, room: int, rank: IntArray, budget: in
             column = 0 if leaving else 1
             if side[v] != FREE or can[v, column] or verdict[v] != FREE:
                 continue
-            if flows >= budget or net.halt[0] != 0:
+            if flows >= budget or arrays.halt[0] != 0:
                 return flows
             flows += 1
             flow.room[:arcs] = saved
             flow.room[leave[v] if leaving else leave[v] + 2] = UNBOUNDED
             unsettled += 1
-            if base + maximum_flow(flow, room - base, net.halt) <= room:
+            if base + maximum_flow(flow, room - base, arrays.halt) <= room:
                 _witness(flow, side, node, can)
                 continue
             unsettled = 0
             if leaving:
-                _spread_verdict(net.before_start, net.before, v, INSIDE, side, verdict)
+                _spread_verdict(arrays.before_start, arrays.before, v, INSIDE, side, verdict)
             else:
-                _spread_verdict(net.after_start, net.after, v, OUTSIDE, side, verdict)
+                _spread_verdict(arrays.after_start, arrays.after, v, OUTSIDE, side, verdict)
     return flows
 
 

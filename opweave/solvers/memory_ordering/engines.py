@@ -6,13 +6,13 @@ from opweave.formulations.memory_ordering import pairwise, time_indexed  # noqa:
 from opweave.formulations.memory_ordering.cp import PairSteps
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from opweave.solvers.engines.engine import Aids
+from opweave.problems.arrays import IntArray
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.memory_ordering.bounds import forced_footprints, peak_bound
+from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.net import net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
 
 BOUNDED_OPERATORS = 5_000
@@ -30,12 +30,12 @@ def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
 
 
 def _best(problem: MemoryOrdering, instance: OrderingInstance) -> IntArray | None:
-    net = net_of(instance)
-    orders = [BY_NAME["definition"](instance), *(greedy(net, sign, rule) for sign, rule in PORTFOLIO)]
+    arrays = arrays_of(instance)
+    orders = [BY_NAME["definition"](instance), *(greedy(arrays, sign, rule) for sign, rule in PORTFOLIO)]
     if problem.limit_bytes is not None:
-        orders = [order for order in orders if peak(net, order) <= problem.limit_bytes]
+        orders = [order for order in orders if peak(arrays, order) <= problem.limit_bytes]
     measure = peak if problem.objective == "peak" else total
-    return min(orders, key=lambda order: measure(net, order), default=None)
+    return min(orders, key=lambda order: measure(arrays, order), default=None)
 
 
 def floor(problem: MemoryOrdering) -> int | None:
@@ -46,14 +46,14 @@ def floor(problem: MemoryOrdering) -> int | None:
         return None
     if instance.operators > BOUNDED_OPERATORS:
         return None
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     if problem.objective == "total":
-        return int(forced_footprints(net).sum())
-    return peak_bound(net, greedy(net, *PORTFOLIO[0])).value
+        return int(forced_footprints(arrays).sum())
+    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0])).value
 
 
-AIDS = Aids(initial=best_greedy_order, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_greedy_order, floor=floor)
 
 
-register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", AIDS)
-register_cp_sat(MemoryOrdering, PairSteps, "which operator runs before which, and in which step", AIDS)
+register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", HEAD_START_OF)
+register_cp_sat(MemoryOrdering, PairSteps, "which operator runs before which, and in which step", HEAD_START_OF)

@@ -20,15 +20,15 @@ import numpy as np
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.arrays import IntArray
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.bounds import step_bound, upper_keys
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.net import BACKWARD, Net, net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, peak
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
@@ -82,7 +82,7 @@ class PeakSearch:
     problem: MemoryOrdering
     instance: OrderingInstance
     run: Run
-    net: Net = field(init=False)
+    arrays: OrderingArrays = field(init=False)
     granularity: int = field(init=False)
     best: IntArray = field(init=False)
     peak: int = field(init=False)
@@ -95,12 +95,12 @@ class PeakSearch:
     _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
-        self.net = net_of(self.instance, self.run.halt)
+        self.arrays = arrays_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
         self.best = BY_NAME["definition"](self.instance)
-        self.peak = peak(self.net, self.best)
+        self.peak = peak(self.arrays, self.best)
         self._report()
-        self.prove(self.net.start_bytes, "the graph inputs")
+        self.prove(self.arrays.start_bytes, "the graph inputs")
         if self.run.start is not None:
             self.consider(self.instance.positions(self.run.start))  # type: ignore[arg-type]
 
@@ -116,7 +116,7 @@ class PeakSearch:
 
     def consider(self, order: IntArray) -> None:
         """Keep an order if it is the best so far."""
-        value = peak(self.net, order)
+        value = peak(self.arrays, order)
         if value < self.peak:
             self.best, self.peak = order, value
             self._report()
@@ -146,14 +146,14 @@ class PeakSearch:
     def _starts(self) -> Iterator[IntArray]:
         yield self.best
         for sign, rule in PORTFOLIO:
-            yield greedy(self.net, sign, rule)
+            yield greedy(self.arrays, sign, rule)
         for name in ("rpo", "lpmf", "bfs", "dfs"):
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
         """The largest L2 bound, by decreasing keys, reported as it grows."""
         self.run.enter("minimum cuts")
-        self.keys = upper_keys(self.net, self.orders)
+        self.keys = upper_keys(self.arrays, self.orders)
         order = np.argsort(-self.keys, kind="stable")
         for first in range(0, len(order), CUTS):
             if self.settled() or self.keys[order[first]] <= self.bound:
@@ -163,7 +163,7 @@ class PeakSearch:
             for v in order[first : first + CUTS].tolist():
                 if self.keys[v] <= self.bound or self.run.should_stop():
                     break
-                self.keys[v] = step_bound(self.net, v).value
+                self.keys[v] = step_bound(self.arrays, v).value
                 if self.keys[v] > self.bound:
                     self.bounding_operator = self.instance.names[v]
                     self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
@@ -171,13 +171,13 @@ class PeakSearch:
     def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
         """Min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
-        for place, order in enumerate(sorted(self.orders, key=lambda order: peak(self.net, order))[:starts]):
+        for place, order in enumerate(sorted(self.orders, key=lambda order: peak(self.arrays, order))[:starts]):
             if self.settled():
                 return
             if not self._takes(("polish", rounds, place)):
                 continue
-            better = improve(self.net, order, rounds)
-            self.keys = np.minimum(self.keys, upper_keys(self.net, [better]))
+            better = improve(self.arrays, order, rounds)
+            self.keys = np.minimum(self.keys, upper_keys(self.arrays, [better]))
             self.consider(better)
 
     def _takes(self, part: Key) -> bool:
@@ -261,7 +261,7 @@ class PeakSearch:
 
     def _probe(self, floor: int, budget: int) -> bool:
         """Search at a floor from both ends; whether it was decided."""
-        decision = self._decide(self.net, floor, budget)
+        decision = self._decide(self.arrays, floor, budget)
         if decision.answer == REFUTED:
             self.prove(self.peak if decision.least_refused is None else decision.least_refused, "state search")
         return decision.answer != UNDECIDED
@@ -274,23 +274,23 @@ class PeakSearch:
         if floor < self.bound:
             self.prove(self.peak, "granularity of the sizes")
             return True
-        tightened = propagate(self.net, floor, self.keys, budget, self.run.should_stop)
-        if tightened.net is None:
+        tightened = propagate(self.arrays, floor, self.keys, budget, self.run.should_stop)
+        if tightened.arrays is None:
             self.prove(floor + self.granularity, "forced precedences")
             return True
-        decision = self._decide(tightened.net, floor, budget)
+        decision = self._decide(tightened.arrays, floor, budget)
         if decision.answer == REFUTED:
             self.prove(floor + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED
 
-    def _decide(self, net: Net, floor: int, budget: int) -> Decision:
+    def _decide(self, arrays: OrderingArrays, floor: int, budget: int) -> Decision:
         """Search from both ends; an order that is found becomes the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
         for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():
-                decision = decide(net, floor, sign, most)
+                decision = decide(arrays, floor, sign, most)
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)
@@ -305,7 +305,7 @@ def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def only_arcs(problem: MemoryOrdering) -> bool:
-    """Whether all side constraints are precedences, which every search on the net obeys."""
+    """Whether all side constraints are precedences, which every search on the arrays obeys."""
     return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
 
 
@@ -375,7 +375,7 @@ register(
         about="greedy orders, minimum cuts and a two-way search over states; proves the smallest peak",
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "step_rule"),
+        supports=("order_arcs", "step_rule"),
         options=frozenset({"max_states"}),
     )
 )

@@ -6,12 +6,12 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.memory_ordering.net import (
+from opweave.solvers.memory_ordering.arrays import (
     BACKWARD,
     FORWARD,
-    Net,
+    OrderingArrays,
     initial_bytes,
     initial_left,
     pass_over,
@@ -36,9 +36,9 @@ PORTFOLIO: tuple[tuple[int, int], ...] = (
 """(direction, rule) pairs worth trying: no one rule wins on all families of graphs."""
 
 
-def greedy(net: Net, sign: int, rule: int) -> IntArray:
+def greedy(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     """The order that a rule builds from one end, first operator first."""
-    order = heap_order.sized(8 * (len(net.made) + len(net.reads)))(net, sign, rule)
+    order = heap_order.sized(8 * (len(arrays.made) + len(arrays.reads)))(arrays, sign, rule)
     return order if sign == FORWARD else order[::-1].copy()
 
 
@@ -62,27 +62,27 @@ def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple
 
 
 @kernel
-def heap_order(net: Net, sign: int, rule: int) -> IntArray:
+def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
     """Take the ready operator with the smallest key again and again, in the given direction. Shape (operators,).
 
     A ready operator's key changes only when a storage that it reads comes to (running) or leaves (undoing) the state in
     which this operator alone decides about it; keys only fall, so it is pushed again and stale entries are skipped.
     """
-    count = len(net.made)
-    enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)
-    waits_start = net.before_start if sign == 1 else net.after_start
+    count = len(arrays.made)
+    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
+    waits_start = arrays.before_start if sign == 1 else arrays.after_start
     waiting = np.zeros(count, dtype=np.int64)
     done = np.zeros(count, dtype=np.bool_)
     order = np.zeros(count, dtype=np.int64)
-    left = initial_left(net, sign)
-    live = initial_bytes(net, sign)
+    left = initial_left(arrays, sign)
+    live = initial_bytes(arrays, sign)
     stamp = 0
     heap = [((0, 0, 0), -1)]
     heap.clear()
     for v in range(count):
         waiting[v] = waits_start[v + 1] - waits_start[v]
         if waiting[v] == 0:
-            cost, far = step(net, v, live, left, sign)
+            cost, far = step(arrays, v, live, left, sign)
             heappush(heap, (_key(rule, cost, live, far, v, 0), v))
     placed = 0
     while placed < count:
@@ -93,20 +93,20 @@ def heap_order(net: Net, sign: int, rule: int) -> IntArray:
         order[placed] = v
         placed += 1
         stamp += 1
-        _, live = step(net, v, live, left, sign)
-        pass_over(net, v, left, sign)
+        _, live = step(arrays, v, live, left, sign)
+        pass_over(arrays, v, left, sign)
         for k in range(enters_start[v], enters_start[v + 1]):
             w = enters[k]
             waiting[w] -= 1
             if waiting[w] == 0:
-                cost, far = step(net, w, live, left, sign)
+                cost, far = step(arrays, w, live, left, sign)
                 heappush(heap, (_key(rule, cost, live, far, w, stamp), w))
-        for k in range(net.reads_start[v], net.reads_start[v + 1]):
-            s = net.reads[k]
-            if left[s] == 1 and not net.kept[s]:
-                for r in range(net.readers_start[s], net.readers_start[s + 1]):
-                    w = net.readers[r]
+        for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
+            s = arrays.reads[k]
+            if left[s] == 1 and not arrays.kept[s]:
+                for r in range(arrays.readers_start[s], arrays.readers_start[s + 1]):
+                    w = arrays.readers[r]
                     if waiting[w] == 0 and not done[w]:
-                        cost, far = step(net, w, live, left, sign)
+                        cost, far = step(arrays, w, live, left, sign)
                         heappush(heap, (_key(rule, cost, live, far, w, stamp), w))
     return order

@@ -8,7 +8,7 @@ import math
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.precedence import ancestors
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError, UnsupportedFeatureError
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Progress, Run
 

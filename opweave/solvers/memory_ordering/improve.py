@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.memory_ordering.bounds import least_increase
+from opweave.problems.arrays import IntArray
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, footprints
+from opweave.solvers.memory_ordering.bounds.best import least_increase
 from opweave.solvers.memory_ordering.closure import INSIDE, OUTSIDE, least_live, sides_around
-from opweave.solvers.memory_ordering.net import Net, footprints
 
 RESTARTS = 3
 
 
-def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
+def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
     """An order with a peak no higher than the given one's.
 
     The busiest operator v runs in some state between two fixed ones. The emptiest such state becomes fixed too: what
@@ -21,7 +21,7 @@ def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     order
         Where to start. Shape (operators,).
@@ -29,25 +29,25 @@ def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
         Most minimum cuts to compute.
     """
     count = len(order)
-    work = 10 * len(net.reads)
+    work = 10 * len(arrays.reads)
     best, current = order, order
-    cost = footprints.sized(work)(net, current)
+    cost = footprints.sized(work)(arrays, current)
     best_peak = int(cost.max(initial=0))
     fixed = [0, count]
     seen: set[bytes] = set()
     restarts = 0
     for turn in range(rounds):
-        if net.halt[0] != 0:
+        if arrays.halt[0] != 0:
             break
         at = int(cost.argmax())
         v = int(current[at])
         low = max(c for c in fixed if c <= at)
         high = min(c for c in fixed if c > at)
-        side = sides_around(net, v)
+        side = sides_around(arrays, v)
         side[current[:low]] = INSIDE
         side[current[high:]] = OUTSIDE
-        live, smallest, largest = least_live(net, side)
-        if live + least_increase(net, v, side) >= cost[at]:
+        live, smallest, largest = least_live(arrays, side)
+        if live + least_increase(arrays, v, side) >= cost[at]:
             if (low, high) == (0, count):
                 break
             fixed = [c for c in fixed if c in (0, count) or c not in (low, high)]
@@ -58,7 +58,7 @@ def improve(net: Net, order: IntArray, rounds: int) -> IntArray:
         later = segment[~chosen]
         current = np.concatenate([current[:low], segment[chosen], [v], later[later != v], current[high:]])
         fixed = sorted({*fixed, low + int(chosen.sum())})
-        cost = footprints.sized(work)(net, current)
+        cost = footprints.sized(work)(arrays, current)
         peak = int(cost.max())
         if peak < best_peak:
             best, best_peak = current, peak

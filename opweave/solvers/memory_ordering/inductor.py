@@ -14,7 +14,8 @@ from heapq import heapify, heappop, heappush
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency
 
 Rows = list[list[int]]
 

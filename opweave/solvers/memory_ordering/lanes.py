@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
 from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
-from opweave.solvers.memory_ordering.bounds import forced_footprints
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
 from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
-from opweave.solvers.memory_ordering.net import BACKWARD, net_of
 from opweave.solvers.memory_ordering.totals import (
     CUT_OPERATORS,
     KICKS,
@@ -104,7 +104,7 @@ def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
     instance = lower(problem)
     starts = report_greedy_totals(problem, instance, run)
     if instance.operators <= CUT_OPERATORS:
-        run.proved(int(forced_footprints(net_of(instance, run.halt)).sum()), "sum of L1")
+        run.proved(int(forced_footprints(arrays_of(instance, run.halt)).sum()), "sum of L1")
     kicks = None if run.time_limit is not None else KICKS
     if not run.should_stop():
         improve_total(problem, instance, run, starts, kicks)
@@ -116,7 +116,7 @@ def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
     instance = lower(problem)
     report_greedy_totals(problem, instance, run)
     run.enter("minimum cuts")
-    run.proved(*total_bound(net_of(instance, run.halt), run.should_stop))
+    run.proved(*total_bound(arrays_of(instance, run.halt), run.should_stop))
     suited = engine_for(problem, instance)
     if suited is not None and not run.should_stop():
         outcome = run_while_it_helps(suited, problem, run)

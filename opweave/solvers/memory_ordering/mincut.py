@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.memory_ordering.exact import PeakSearch, end_of_peak_search
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

@@ -10,10 +10,11 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, footprints
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
-from opweave.solvers.memory_ordering.net import BACKWARD, Net, footprints, net_of
 
 Order = Callable[[OrderingInstance], IntArray]
 
@@ -30,9 +31,9 @@ def rpo(instance: OrderingInstance) -> IntArray:
 
 def reverse(instance: OrderingInstance) -> IntArray:
     """The best of the greedy orders that are built from the last operator to the first."""
-    net = net_of(instance)
-    orders = [greedy(net, sign, rule) for sign, rule in PORTFOLIO if sign == BACKWARD]
-    return min(orders, key=lambda order: peak(net, order))
+    arrays = arrays_of(instance)
+    orders = [greedy(arrays, sign, rule) for sign, rule in PORTFOLIO if sign == BACKWARD]
+    return min(orders, key=lambda order: peak(arrays, order))
 
 
 BY_NAME: dict[str, Order] = {
@@ -45,15 +46,15 @@ BY_NAME: dict[str, Order] = {
 }
 
 
-def peak(net: Net, order: IntArray) -> int:
+def peak(arrays: OrderingArrays, order: IntArray) -> int:
     """Largest footprint of an order, or the bytes live before its first step."""
-    cost = footprints.sized(10 * len(net.reads))(net, order)
-    return max(net.start_bytes, int(cost.max(initial=0)))
+    cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
+    return max(arrays.start_bytes, int(cost.max(initial=0)))
 
 
-def total(net: Net, order: IntArray) -> int:
+def total(arrays: OrderingArrays, order: IntArray) -> int:
     """Sum of the footprints of an order."""
-    return int(footprints.sized(10 * len(net.reads))(net, order).sum())
+    return int(footprints.sized(10 * len(arrays.reads))(arrays, order).sum())
 
 
 def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:

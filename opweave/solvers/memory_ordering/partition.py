@@ -16,15 +16,15 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.problems.arrays import IntArray
 from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints
+from opweave.solvers.memory_ordering.baselines import report
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.named import report
-from opweave.solvers.memory_ordering.net import Net, footprints, net_of
 from opweave.solvers.memory_ordering.orders import peak, rpo
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -72,7 +72,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     lifted = instance.positions(reduction.lift(small.ordering(order)))
     report(problem, instance, lifted, run)
     if run.best is None:
-        needed = peak(net_of(instance), lifted)
+        needed = peak(arrays_of(instance), lifted)
         return Outcome(run.termination(), reason=f"its order needs {needed:,} bytes, more than the limit")
     return Outcome(run.termination())
 
@@ -81,10 +81,10 @@ def _reordered(
     problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
 ) -> IntArray:
     """The order with those of its parts ordered exactly that hold an operator at its peak."""
-    net = net_of(instance, run.halt)
-    cost = footprints.sized(10 * len(net.reads))(net, order)
+    arrays = arrays_of(instance, run.halt)
+    cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
     busiest = order[cost == cost.max(initial=0)]
-    pieces = cut_into_parts(net, order, min(parts, len(order)))
+    pieces = cut_into_parts(arrays, order, min(parts, len(order)))
     chosen = [k for k, piece in enumerate(pieces) if np.isin(busiest, piece).any()]
     for count, k in enumerate(chosen):
         if run.should_stop():
@@ -114,7 +114,7 @@ def _ordered_exactly(
     return np.asarray([position[name] for name in run.best.order], dtype=np.int64)
 
 
-def cut_into_parts(net: Net, order: IntArray, parts: int) -> list[IntArray]:
+def cut_into_parts(arrays: OrderingArrays, order: IntArray, parts: int) -> list[IntArray]:
     """Cut an order into parts that can run one after the other, with few bytes live between them.
 
     Cut i is the emptiest state between the prefixes of ``order`` that end half a part before and half a part after i
@@ -122,7 +122,7 @@ def cut_into_parts(net: Net, order: IntArray, parts: int) -> list[IntArray]:
 
     Parameters
     ----------
-    net
+    arrays
         The graph.
     order
         Operator positions. Shape (operators,).
@@ -141,7 +141,7 @@ def cut_into_parts(net: Net, order: IntArray, parts: int) -> list[IntArray]:
         side = np.full(count, FREE, dtype=np.int8)
         side[order[:low]] = INSIDE
         side[order[high:]] = OUTSIDE
-        _, smallest, _ = least_live(net, side)
+        _, smallest, _ = least_live(arrays, side)
         part[smallest == 1] = index - 1
     return [order[part[order] == index] for index in range(parts) if (part == index).any()]
 
@@ -196,7 +196,7 @@ register(
         run=partial(solve_partition, solve_exact),
         about="reverse post-order, with the parts that hold its peak ordered exactly (Zhong et al., Algorithm 2)",
         features=frozenset({Feature.CALLBACK}),
-        targets=("order_arcs",),
+        supports=("order_arcs",),
         options=frozenset({"parts"}),
     )
 )

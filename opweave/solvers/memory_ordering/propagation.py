@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.problems.graph_arrays import Adjacency, IntArray, topological_order
-from opweave.solvers.memory_ordering.bounds import least_increase
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, with_arcs
+from opweave.solvers.memory_ordering.bounds.best import least_increase
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, sides_around, unavoidable
-from opweave.solvers.memory_ordering.net import Net, with_arcs
 
 BUSIEST = 60
 """Operators whose steps are examined, by decreasing upper bound of their L2."""
@@ -23,18 +24,20 @@ BUSIEST = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Propagated:
-    """The net with the arcs found, or None when no order stays within the floor."""
+    """The arrays with the arcs found, or None when no order stays within the floor."""
 
-    net: Net | None
+    arrays: OrderingArrays | None
     arcs: int
 
 
-def propagate(net: Net, floor: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]) -> Propagated:
+def propagate(
+    arrays: OrderingArrays, floor: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
+) -> Propagated:
     """Add every forced precedence that the busiest operators reveal, until nothing new comes.
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     floor
         Bytes; arcs hold for orders whose peak is at most this.
@@ -48,18 +51,18 @@ def propagate(net: Net, floor: int, keys: IntArray, cuts: int, should_stop: Call
     found, left = 0, cuts
     busy = np.argsort(-keys, kind="stable")[:BUSIEST].tolist()
     rank = np.empty(len(keys), dtype=np.int64)
-    rank[topological_order(Adjacency(net.after_start, net.after))] = np.arange(len(keys))
+    rank[topological_order(Adjacency(arrays.after_start, arrays.after))] = np.arange(len(keys))
     found_before = -1
     while found > found_before:
         found_before = found
         for v in busy:
             if left <= 0 or should_stop():
-                return Propagated(net, found)
-            side = sides_around(net, v)
-            room = floor - least_increase(net, v, side)
+                return Propagated(arrays, found)
+            side = sides_around(arrays, v)
+            room = floor - least_increase(arrays, v, side)
             verdict = np.zeros(len(keys), dtype=np.int8)
-            work = 300 * int((side == FREE).sum()) + 8 * len(net.reads)
-            used = unavoidable.sized(work)(net, side, room, rank, left, verdict)
+            work = 300 * int((side == FREE).sum()) + 8 * len(arrays.reads)
+            used = unavoidable.sized(work)(arrays, side, room, rank, left, verdict)
             if used < 0:
                 return Propagated(None, found)
             left -= used
@@ -67,6 +70,6 @@ def propagate(net: Net, floor: int, keys: IntArray, cuts: int, should_stop: Call
             if len(before) + len(after):
                 early = np.concatenate([before, np.full(len(after), v)])
                 late = np.concatenate([np.full(len(before), v), after])
-                net = with_arcs(net, early, late)
+                arrays = with_arcs(arrays, early, late)
                 found += len(early)
-    return Propagated(net, found)
+    return Propagated(arrays, found)

@@ -8,7 +8,7 @@ state (Zhong et al., section IV-B, generalised):
 * a chain of operators, each made ready by the one before, all within the floor, that ends with no more live bytes than
   before is run at once.
 
-The search runs from either end (see :mod:`~opweave.solvers.memory_ordering.net`).
+The search runs from either end (see :mod:`~opweave.solvers.memory_ordering.arrays`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.memory_ordering.net import FORWARD, Net, initial_bytes, initial_left, pass_over, step
+from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, initial_bytes, initial_left, pass_over, step
 
 UNDECIDED = 0
 FOUND = 1
@@ -87,12 +87,12 @@ class _Search(NamedTuple):
     scalars: IntArray
 
 
-def decide(net: Net, floor: int, sign: int, budget: int) -> Decision:
+def decide(arrays: OrderingArrays, floor: int, sign: int, budget: int) -> Decision:
     """Look for an order whose every step needs at most ``floor`` bytes.
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     floor
         Bytes.
@@ -106,11 +106,11 @@ def decide(net: Net, floor: int, sign: int, budget: int) -> Decision:
     Decision
         Exact unless UNDECIDED.
     """
-    count = len(net.made)
+    count = len(arrays.made)
     order = np.zeros(count, dtype=np.int64)
     mark = np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64)
     work = 40 * count * min(budget, 50 + count)
-    answer, refused, states = explore.sized(work)(net, floor, sign, budget, mark, order)
+    answer, refused, states = explore.sized(work)(arrays, floor, sign, budget, mark, order)
     least = None if refused >= NOTHING_REFUSED else int(refused)
     if answer != FOUND:
         return Decision(int(answer), None, least, int(states))
@@ -118,9 +118,9 @@ def decide(net: Net, floor: int, sign: int, budget: int) -> Decision:
 
 
 @inlined
-def _apply(net: Net, v: int, far: int, sign: int, now: _Search) -> None:
+def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
     """Move over v; what becomes ready goes to the end of the ready list."""
-    enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)
+    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     size = now.scalars[READY] - 1
     hole = now.place[v]
     moved = now.ready[size]
@@ -140,16 +140,16 @@ def _apply(net: Net, v: int, far: int, sign: int, now: _Search) -> None:
             now.place[w] = size
             size += 1
     now.scalars[READY] = size
-    pass_over(net, v, now.left, sign)
+    pass_over(arrays, v, now.left, sign)
     now.scalars[LIVE] = far
     now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     now.scalars[HASH] ^= now.mark[v]
 
 
 @inlined
-def _undo(net: Net, sign: int, now: _Search) -> None:
+def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
     """Take back the last move."""
-    enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)
+    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     t = now.scalars[TRAIL] - 1
     v = now.trail[t]
     size = now.scalars[READY]
@@ -167,22 +167,22 @@ def _undo(net: Net, sign: int, now: _Search) -> None:
     now.place[v] = hole
     now.scalars[READY] = size + 1
     now.scalars[TRAIL] = t
-    pass_over(net, v, now.left, -sign)
+    pass_over(arrays, v, now.left, -sign)
     now.scalars[LIVE] = now.lives[t]
     now.bits[v >> 6] ^= np.uint64(1) << np.uint64(v & 63)
     now.scalars[HASH] ^= now.mark[v]
 
 
 @inlined
-def _run_shrinking(net: Net, floor: int, sign: int, now: _Search) -> bool:
+def _run_shrinking(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
     """Run ready operators within the floor that free at least what they add, until there are none."""
     any_run = False
     position = 0
     while position < now.scalars[READY]:
         v = now.ready[position]
-        cost, far = step(net, v, now.scalars[LIVE], now.left, sign)
+        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
         if cost <= floor and far <= now.scalars[LIVE]:
-            _apply(net, v, far, sign, now)
+            _apply(arrays, v, far, sign, now)
             any_run = True
             position = 0
         else:
@@ -191,30 +191,30 @@ def _run_shrinking(net: Net, floor: int, sign: int, now: _Search) -> bool:
 
 
 @inlined
-def _run_chain(net: Net, floor: int, sign: int, now: _Search) -> bool:
+def _run_chain(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
     """Run the first chain found that comes back to no more live bytes than now, all within the floor."""
     base = now.scalars[LIVE]
     base_trail = now.scalars[TRAIL]
     for position in range(now.scalars[READY]):
         v = now.ready[position]
         while v >= 0:
-            cost, far = step(net, v, now.scalars[LIVE], now.left, sign)
+            cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
             if cost > floor:
                 break
             first_new = now.scalars[READY] - 1
-            _apply(net, v, far, sign, now)
+            _apply(arrays, v, far, sign, now)
             if far <= base:
                 return True
             v = -1
             least = 0
             for k in range(first_new, now.scalars[READY]):
                 w = now.ready[k]
-                cost, far = step(net, w, now.scalars[LIVE], now.left, sign)
+                cost, far = step(arrays, w, now.scalars[LIVE], now.left, sign)
                 if cost <= floor and (v < 0 or far < least):
                     v = w
                     least = far
         while now.scalars[TRAIL] > base_trail:
-            _undo(net, sign, now)
+            _undo(arrays, sign, now)
     return False
 
 
@@ -241,12 +241,12 @@ def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
 
 
 @inlined
-def _begin(net: Net, sign: int, mark: IntArray) -> _Search:
+def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
     """The state at the end from which the direction starts."""
-    count = len(net.made)
-    waits_start = net.before_start if sign == 1 else net.after_start
+    count = len(arrays.made)
+    waits_start = arrays.before_start if sign == 1 else arrays.after_start
     now = _Search(
-        left=initial_left(net, sign),
+        left=initial_left(arrays, sign),
         waiting=waits_start[1:] - waits_start[:-1],
         ready=np.zeros(count, dtype=np.int64),
         place=np.zeros(count, dtype=np.int64),
@@ -256,7 +256,7 @@ def _begin(net: Net, sign: int, mark: IntArray) -> _Search:
         mark=mark,
         scalars=np.zeros(4, dtype=np.int64),
     )
-    now.scalars[LIVE] = initial_bytes(net, sign)
+    now.scalars[LIVE] = initial_bytes(arrays, sign)
     for v in range(count):
         if now.waiting[v] == 0:
             now.ready[now.scalars[READY]] = v
@@ -266,19 +266,21 @@ def _begin(net: Net, sign: int, mark: IntArray) -> _Search:
 
 
 @inlined
-def _run_safe_moves(net: Net, floor: int, sign: int, now: _Search) -> bool:
+def _run_safe_moves(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
     """Make safe moves until there are none; whether there were any."""
     any_run = False
     moved = True
-    while moved and net.halt[0] == 0:
-        moved = _run_shrinking(net, floor, sign, now)
-        moved = _run_chain(net, floor, sign, now) or moved
+    while moved and arrays.halt[0] == 0:
+        moved = _run_shrinking(arrays, floor, sign, now)
+        moved = _run_chain(arrays, floor, sign, now) or moved
         any_run = any_run or moved
     return any_run
 
 
 @inlined
-def _branches(net: Net, floor: int, sign: int, now: _Search, pool: IntArray, first: int) -> tuple[int, int]:
+def _branches(
+    arrays: OrderingArrays, floor: int, sign: int, now: _Search, pool: IntArray, first: int
+) -> tuple[int, int]:
     """Write the moves within the floor to ``pool[first:]``, fewest live bytes first.
 
     Returns their number and the least footprint among the others.
@@ -289,7 +291,7 @@ def _branches(net: Net, floor: int, sign: int, now: _Search, pool: IntArray, fir
     used = 0
     for position in range(size):
         v = now.ready[position]
-        cost, far = step(net, v, now.scalars[LIVE], now.left, sign)
+        cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
         if cost > floor:
             refused = min(refused, cost)
             continue
@@ -305,19 +307,21 @@ def _branches(net: Net, floor: int, sign: int, now: _Search, pool: IntArray, fir
 
 
 @kernel
-def explore(net: Net, floor: int, sign: int, budget: int, mark: IntArray, order: IntArray) -> tuple[int, int, int]:
+def explore(
+    arrays: OrderingArrays, floor: int, sign: int, budget: int, mark: IntArray, order: IntArray
+) -> tuple[int, int, int]:
     """Depth-first search; returns (answer, least refused footprint, states). ``order`` holds the moves when found.
 
     A frame is a state on the path with its untried branches ``pool[frame_next:used]``; ``frame_trail`` is the length of
     the trail before the move into it, so that leaving it takes back its safe moves as well.
     """
-    count = len(net.made)
+    count = len(arrays.made)
     slots = 16
     while slots < 6 * budget + 8:
         slots *= 2
     table = np.full(slots, -1, dtype=np.int64)
     states = np.empty((3 * budget + 4, (count + 63) // 64), dtype=np.uint64)
-    now = _begin(net, sign, mark)
+    now = _begin(arrays, sign, mark)
     frame_trail = np.zeros(count + 2, dtype=np.int64)
     frame_first = np.zeros(count + 2, dtype=np.int64)
     frame_next = np.zeros(count + 2, dtype=np.int64)
@@ -326,11 +330,11 @@ def explore(net: Net, floor: int, sign: int, budget: int, mark: IntArray, order:
     refused = NOTHING_REFUSED
     trail_before = 0
     while True:
-        if expanded == budget or known + 2 > len(states) or net.halt[0] != 0:
+        if expanded == budget or known + 2 > len(states) or arrays.halt[0] != 0:
             return UNDECIDED, refused, expanded
         fresh = _enter(table, states, known, now)
         known += fresh
-        if fresh and _run_safe_moves(net, floor, sign, now):
+        if fresh and _run_safe_moves(arrays, floor, sign, now):
             fresh = _enter(table, states, known, now)
             known += fresh
         if now.scalars[TRAIL] == count:
@@ -342,18 +346,18 @@ def explore(net: Net, floor: int, sign: int, budget: int, mark: IntArray, order:
             expanded += 1
             if used + now.scalars[READY] > len(pool):
                 pool = np.concatenate((pool, np.zeros(len(pool) + now.scalars[READY], dtype=np.int64)))
-            added, least = _branches(net, floor, sign, now, pool, used)
+            added, least = _branches(arrays, floor, sign, now, pool, used)
             used += added
             refused = min(refused, least)
         while frame_next[depth] == used:
             used = frame_first[depth]
             while now.scalars[TRAIL] > frame_trail[depth]:
-                _undo(net, sign, now)
+                _undo(arrays, sign, now)
             depth -= 1
             if depth < 0:
                 return REFUTED, refused, expanded
         v = pool[frame_next[depth]]
         frame_next[depth] += 1
         trail_before = now.scalars[TRAIL]
-        _, far = step(net, v, now.scalars[LIVE], now.left, sign)
-        _apply(net, v, far, sign, now)
+        _, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
+        _apply(arrays, v, far, sign, now)

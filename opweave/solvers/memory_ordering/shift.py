@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.memory_ordering.net import Net, initial_bytes, initial_left, pass_over, step
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, initial_bytes, initial_left, pass_over, step
 
 SLICE = 5_000_000
 """Steps over a neighbour (tens of nanoseconds each when compiled) between two looks at the clock."""
 
 
 def shift(
-    net: Net, order: IntArray, ceiling: int, sweeps: int, should_stop: Callable[[], bool] = lambda: False
+    arrays: OrderingArrays, order: IntArray, ceiling: int, sweeps: int, should_stop: Callable[[], bool] = lambda: False
 ) -> IntArray:
     """An order with a total no higher, and no footprint above ``ceiling`` unless the given order had one.
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     order
         Where to start. Shape (operators,).
@@ -36,7 +36,7 @@ def shift(
         while at < len(order):
             if should_stop():
                 return better
-            at, more = shift_from.sized(min(20 * len(order) ** 2, SLICE))(net, better, ceiling, at, SLICE)
+            at, more = shift_from.sized(min(20 * len(order) ** 2, SLICE))(arrays, better, ceiling, at, SLICE)
             gained += more
         if gained == 0:
             break
@@ -45,7 +45,7 @@ def shift(
 
 @inlined
 def _best_place(
-    net: Net, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
+    arrays: OrderingArrays, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
 ) -> tuple[int, int, int]:
     """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours looked at.
 
@@ -55,8 +55,8 @@ def _best_place(
     by one; after k of them the operator's own step is priced in the state that they leave.
     """
     u = order[at]
-    enters_start, enters = (net.after_start, net.after) if sign == 1 else (net.before_start, net.before)
-    cost, far = step(net, u, live, left, sign)
+    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
+    cost, far = step(arrays, u, live, left, sign)
     old = cost
     with_live = far
     new = 0
@@ -74,50 +74,50 @@ def _best_place(
                 break
         if blocked:
             break
-        pass_over(net, u, left, sign)
-        cost, with_live = step(net, v, with_live, left, sign)
+        pass_over(arrays, u, left, sign)
+        cost, with_live = step(arrays, v, with_live, left, sign)
         old += cost
-        pass_over(net, u, left, -sign)
-        cost, near = step(net, v, near, left, sign)
+        pass_over(arrays, u, left, -sign)
+        cost, near = step(arrays, v, near, left, sign)
         if cost > ceiling:
             break
         new += cost
-        pass_over(net, v, left, sign)
+        pass_over(arrays, v, left, sign)
         moved += 1
-        cost, _ = step(net, u, near, left, sign)
+        cost, _ = step(arrays, u, near, left, sign)
         if cost <= ceiling and old - new - cost > best_gain:
             best_gain, best_at = old - new - cost, i
         i += sign
     for k in range(moved):
-        pass_over(net, order[at + sign * (k + 1)], left, -sign)
+        pass_over(arrays, order[at + sign * (k + 1)], left, -sign)
     return best_gain, best_at, moved
 
 
 @kernel
-def shift_from(net: Net, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
+def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
     """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
 
     Returns the position to go on from, ``len(order)`` at the end of the sweep, and the bytes gained.
     """
     count = len(order)
     gained = 0
-    left = initial_left(net, 1)
-    live = initial_bytes(net, 1)
+    left = initial_left(arrays, 1)
+    live = initial_bytes(arrays, 1)
     for position in range(at):
-        _, live = step(net, order[position], live, left, 1)
-        pass_over(net, order[position], left, 1)
-    while at < count and work > 0 and net.halt[0] == 0:
+        _, live = step(arrays, order[position], live, left, 1)
+        pass_over(arrays, order[position], left, 1)
+    while at < count and work > 0 and arrays.halt[0] == 0:
         u = order[at]
-        _, far = step(net, u, live, left, 1)
-        gain, place, seen = _best_place(net, order, at, 1, live, left, ceiling)
-        pass_over(net, u, left, 1)
-        back_gain, back_place, seen_back = _best_place(net, order, at, -1, far, left, ceiling)
+        _, far = step(arrays, u, live, left, 1)
+        gain, place, seen = _best_place(arrays, order, at, 1, live, left, ceiling)
+        pass_over(arrays, u, left, 1)
+        back_gain, back_place, seen_back = _best_place(arrays, order, at, -1, far, left, ceiling)
         work -= seen + seen_back + 1
         if gain == 0 and back_gain == 0:
             live = far
             at += 1
             continue
-        pass_over(net, u, left, -1)
+        pass_over(arrays, u, left, -1)
         if gain >= back_gain:
             gained += gain
             for i in range(at, place):
@@ -127,8 +127,8 @@ def shift_from(net: Net, order: IntArray, ceiling: int, at: int, work: int) -> t
         gained += back_gain
         for i in range(at - 1, back_place - 1, -1):
             w = order[i]
-            _, live = step(net, w, live, left, -1)
-            pass_over(net, w, left, -1)
+            _, live = step(arrays, w, live, left, -1)
+            pass_over(arrays, w, left, -1)
             order[i + 1] = w
         order[back_place] = u
         at = back_place

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 
 StepRule = Callable[[frozenset[str], str], bool]
 """``rule(done, op)``: whether ``op`` may run next when exactly ``done`` have run."""

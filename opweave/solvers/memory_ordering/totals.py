@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.memory_ordering import MemoryOrdering
-from opweave.solvers.memory_ordering.bounds import forced_footprints, step_bound
+from opweave.problems.arrays import IntArray
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.net import Net, net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
 from opweave.solvers.memory_ordering.shift import shift
 from opweave.solvers.run import Run
@@ -28,50 +28,50 @@ FORCED_OPERATORS = 30_000
 NO_CEILING = 1 << 62
 
 
-def least_footprints(net: Net, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
+def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
     """The least footprint of every operator's step in any order, and the bounds that say so. Shape (operators,).
 
     L2 (a minimum cut for each operator, as far as time allows) up to 2,000 operators, L1 up to 30,000, else nothing.
     """
-    count = len(net.made)
+    count = len(arrays.made)
     if count > FORCED_OPERATORS or should_stop():
         return np.zeros(count, dtype=np.int64), "nothing"
-    least = forced_footprints(net)
+    least = forced_footprints(arrays)
     if count > CUT_OPERATORS:
         return least, "L1"
     for v in range(count):
         if should_stop():
             return least, "L1 and L2"
-        least[v] = step_bound(net, v).value
+        least[v] = step_bound(arrays, v).value
     return least, "L2"
 
 
-def total_bound(net: Net, should_stop: Callable[[], bool] = lambda: False) -> tuple[int, str]:
+def total_bound(arrays: OrderingArrays, should_stop: Callable[[], bool] = lambda: False) -> tuple[int, str]:
     """A lower bound of the total: the least footprint of every step, summed; and the bound it is made of."""
-    least, source = least_footprints(net, should_stop)
+    least, source = least_footprints(arrays, should_stop)
     return int(least.sum()), source if source == "nothing" else f"sum of {source}"
 
 
 def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
     """Report the named orders and the greedy portfolio, and the run's best so far, as far as they respect the limit."""
-    net = net_of(instance, run.halt)
+    arrays = arrays_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
-    for order in _starts(instance, net):
-        if peak(net, order) <= _ceiling(problem):
+    for order in _starts(instance, arrays):
+        if peak(arrays, order) <= _ceiling(problem):
             kept.append(order)
-            run.found(instance.ordering(order), total(net, order))
+            run.found(instance.ordering(order), total(arrays, order))
         if run.should_stop():
             break
     return kept if known is None else [instance.positions(known), *kept]  # type: ignore[arg-type]
 
 
-def _starts(instance: OrderingInstance, net: Net) -> Iterator[IntArray]:
+def _starts(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
     for build in BY_NAME.values():
         yield build(instance)
     for sign, rule in PORTFOLIO:
-        yield greedy(net, sign, rule)
+        yield greedy(arrays, sign, rule)
 
 
 def _ceiling(problem: MemoryOrdering) -> int:
@@ -89,49 +89,51 @@ def improve_total(
 
     ``kicks`` None: until the run stops it.
     """
-    net = net_of(instance, run.halt)
+    arrays = arrays_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
     best: IntArray | None = None
-    for start in sorted(starts, key=lambda order: total(net, order)):
-        order = shift(net, start, ceiling, SWEEPS, run.should_stop)
-        if best is None or total(net, order) < total(net, best):
+    for start in sorted(starts, key=lambda order: total(arrays, order)):
+        order = shift(arrays, start, ceiling, SWEEPS, run.should_stop)
+        if best is None or total(arrays, order) < total(arrays, best):
             best = order
-            run.found(instance.ordering(best), total(net, best))
+            run.found(instance.ordering(best), total(arrays, best))
         if run.should_stop():
             return
     if best is not None and len(best) > 1:
-        _kick(net, instance, best, ceiling, run, kicks)
+        _kick(arrays, instance, best, ceiling, run, kicks)
 
 
-def _kick(net: Net, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None) -> None:
+def _kick(
+    arrays: OrderingArrays, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None
+) -> None:
     """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
     rng = np.random.default_rng(run.seed)
-    value = total(net, best)
+    value = total(arrays, best)
     for _ in itertools.count() if kicks is None else range(kicks):
         if run.should_stop():
             return
         order = best.copy()
         for _ in range(KICK_MOVES):
-            _move_at_random(net, order, rng)
-        if peak(net, order) > ceiling:
+            _move_at_random(arrays, order, rng)
+        if peak(arrays, order) > ceiling:
             continue
-        order = shift(net, order, ceiling, SWEEPS, run.should_stop)
-        found = total(net, order)
+        order = shift(arrays, order, ceiling, SWEEPS, run.should_stop)
+        found = total(arrays, order)
         if found <= value:
             if found < value:
                 run.found(instance.ordering(order), found)
             best, value = order, found
 
 
-def _move_at_random(net: Net, order: IntArray, rng: np.random.Generator) -> None:
+def _move_at_random(arrays: OrderingArrays, order: IntArray, rng: np.random.Generator) -> None:
     """Move a random operator to a random place between its last predecessor and its first successor."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
     v = int(rng.integers(count))
-    before = net.before[net.before_start[v] : net.before_start[v + 1]]
-    after = net.after[net.after_start[v] : net.after_start[v + 1]]
+    before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]]
+    after = arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]
     low = int(place[before].max(initial=-1)) + 1
     high = int(place[after].min(initial=count)) - 1
     at, to = int(place[v]), int(rng.integers(low, high + 1))

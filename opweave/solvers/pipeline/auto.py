@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.pipeline.instance import PipelineInstance, lower, lower_unless_short
-from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.solvers.pipeline.arrays import arrays_of
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, random_split
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
-from opweave.solvers.pipeline.net import net_of
 from opweave.solvers.pipeline.one_device import one_device
 from opweave.solvers.pipeline.plans import Best, NoPlanError, plan_from, value_of
 from opweave.solvers.pipeline.rules import TARGETS, Rule, attempt
@@ -91,11 +91,11 @@ def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint:
 
 def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
     run = best.run
-    net = net_of(instance, run.halt)
+    arrays = arrays_of(instance, run.halt)
     if instance.goal == "bottleneck" and not instance.shared_channel:
-        return joint(problem, instance, net, run, best).search()
+        return joint(problem, instance, arrays, run, best).search()
     stages = 1.0 if instance.goal == "latency" and instance.compute_counts else 0.0
-    return SumSearch(problem, instance, net, run, best, stages, 1.0).search()
+    return SumSearch(problem, instance, arrays, run, best, stages, 1.0).search()
 
 
 def _within_grace(run: Run) -> Rule:
@@ -124,6 +124,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            targets=(*TARGETS, "flow") if _name == "auto" else TARGETS,
+            supports=(*TARGETS, "flow") if _name == "auto" else TARGETS,
         )
     )

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 from numpy.random import Generator
 
-from opweave.formulations.pipeline.instance import BoolArray
+from opweave.problems.arrays import BoolArray
 
 MOST_TRIALS = 400
 

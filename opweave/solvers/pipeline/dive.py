@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import kernel
-from opweave.solvers.pipeline.net import Net, Window
-from opweave.solvers.pipeline.walk import Table
+from opweave.solvers.pipeline.arrays import PipelineArrays, Window
+from opweave.solvers.pipeline.priced_walks import Table
 
 LUCK = 0.9
 """Largest random addition to the cost of a completion, in prices of one visit."""
 
 
 @kernel
-def dive(net: Net, window: Window, table: Table, tries: int, seed: int, stages: IntArray, ends: IntArray) -> int:
+def dive(
+    arrays: PipelineArrays, window: Window, table: Table, tries: int, seed: int, stages: IntArray, ends: IntArray
+) -> int:
     """From every stage go on to the unused device with the cheapest completion, plus luck; stages of a plan, or 0."""
-    devices, points = net.reach.shape
-    layered = len(net.neighbour) > 1
+    devices, points = arrays.reach.shape
+    layered = len(arrays.neighbour) > 1
     used = np.zeros(devices, dtype=np.bool_)
     luck = seed % 2147483646 + 1
     for attempt in range(tries):
-        if net.halt[0] != 0:
+        if arrays.halt[0] != 0:
             return 0
         used[:] = False
         b, v, count = 0, -1, 0
@@ -31,21 +33,21 @@ def dive(net: Net, window: Window, table: Table, tries: int, seed: int, stages: 
             value = table.cost[0, 0, w] + (LUCK * (luck / 2147483647.0) if attempt > 0 else 0.0)
             if value < best:
                 best, v = value, w
-        while v >= 0 and net.halt[0] == 0:
+        while v >= 0 and arrays.halt[0] == 0:
             used[v] = True
             stages[count] = v
             count += 1
-            if window.end[v, b] == points - 1 and net.least <= count <= net.most:
+            if window.end[v, b] == points - 1 and arrays.least <= count <= arrays.most:
                 ends[count - 1] = points - 1
                 return count
-            if count >= net.most:
+            if count >= arrays.most:
                 break
             best, following, end = np.inf, -1, 0
             for e in range(window.end[v, b], b, -1):
                 if e == points - 1:
                     continue
                 for j in range(window.links[e, v]):
-                    w = net.neighbour[e if layered else 0, v, j]
+                    w = arrays.neighbour[e if layered else 0, v, j]
                     if used[w] or table.cost[0, e, w] >= best:
                         continue
                     rest = table.cost[0, e, w] if table.device[0, e, w] != v else table.cost[1, e, w]

@@ -6,8 +6,8 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline import flow  # noqa: F401 - it registers itself
 from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.instance import lower_unless_short
-from opweave.problems.pipeline import Pipeline, Stages
-from opweave.solvers.engines.engine import Aids
+from opweave.problems.pipeline.spec import Pipeline, Stages
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.pipeline.baselines import by_memory, joint_greedy
 from opweave.solvers.pipeline.one_device import one_device
@@ -41,8 +41,8 @@ def floor(_problem: Pipeline) -> float:
     return 0.0
 
 
-AIDS = Aids(initial=best_simple_split, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_simple_split, floor=floor)
 
 
-register_engines(Pipeline, "one unit that flows through stages and links", AIDS)
-register_cp_sat(Pipeline, Circuit, "a circuit through the devices", AIDS)
+register_engines(Pipeline, "one unit that flows through stages and links", HEAD_START_OF)
+register_cp_sat(Pipeline, Circuit, "a circuit through the devices", HEAD_START_OF)

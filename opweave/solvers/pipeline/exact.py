@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.pipeline import Pipeline
-from opweave.problems.pipeline_shortage import smallest_memory
+from opweave.problems.pipeline.shortage import smallest_memory
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.result import Termination
-from opweave.solvers.pipeline.net import Net, next_value
+from opweave.solvers.pipeline.arrays import PipelineArrays, next_value
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Outcome, Run
@@ -50,13 +50,13 @@ class BottleneckSearch:
 
     problem: Pipeline
     instance: PipelineInstance
-    net: Net
+    arrays: PipelineArrays
     run: Run
     best: Best
     refuted: float = -1.0
 
     def __post_init__(self) -> None:
-        self.tester = Thresholds(self.net, self.run.seed)
+        self.tester = Thresholds(self.arrays, self.run.seed)
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -86,12 +86,12 @@ class BottleneckSearch:
         """The smallest time of a stage or transfer above ``low``, or 0."""
         if low < 0.0:
             return 0.0
-        return neighbouring(self.net, low, compute=self.instance.compute_counts, links=True, down=False)
+        return neighbouring(self.arrays, low, compute=self.instance.compute_counts, links=True, down=False)
 
     def _below(self, high: float) -> float:
         """The largest time of a stage or transfer below ``high``, or 0."""
         compute = self.instance.compute_counts
-        return max(0.0, neighbouring(self.net, high, compute=compute, links=True, down=True))
+        return max(0.0, neighbouring(self.arrays, high, compute=compute, links=True, down=True))
 
     def _learn(self, limit: float, answer: Answer) -> None:
         if answer is Answer.KEPT and self.tester.plan is not None:
@@ -171,9 +171,9 @@ class BottleneckSearch:
         return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS
 
 
-def neighbouring(net: Net, value: float, *, compute: bool, links: bool, down: bool) -> float:
+def neighbouring(arrays: PipelineArrays, value: float, *, compute: bool, links: bool, down: bool) -> float:
     """The next time of a stage or a transfer above (or below) a value; inf (or -1) for none."""
-    return float(next_value.sized(40 * net.reach.size)(net, value, True, compute, links, down))
+    return float(next_value.sized(40 * arrays.reach.size)(arrays, value, True, compute, links, down))
 
 
 def affordable(run: Run, work: int) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.pipeline.color_coding import find_path
 from opweave.solvers.pipeline.partition_graph import classes_of, smallest_sum_cuts
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of

@@ -14,12 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.pipeline.instance import FloatArray
-from opweave.problems.arrays import IntMatrix, WordMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix, WordMatrix
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.pipeline.net import Net, Window, seconds_between
-from opweave.solvers.pipeline.walk import Table, is_simple
+from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
+from opweave.solvers.pipeline.priced_walks import Table, is_simple
 
 Words = NDArray[np.uint64]
 
@@ -133,23 +131,23 @@ def barriers(twin: IntArray) -> Words:
 
 
 @inlined
-def counts_stages(net: Net) -> bool:
+def counts_stages(arrays: PipelineArrays) -> bool:
     """Whether labels obey the largest number of stages.
 
     Where every device may have one, plans obey it by themselves; a walk that repeats devices may have more stages and
     still beat the beginning of a plan, so it has to be found (and made impossible) before anything is proved.
     """
-    return bool(net.most < len(net.twin))
+    return bool(arrays.most < len(arrays.twin))
 
 
 @inlined
-def beats(labels: Labels, i: int, j: int, net: Net) -> bool:
+def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
     """Whether label i is at least as good as label j in every way."""
     if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
         return False
-    if counts_stages(net) and labels.number[i] > labels.number[j]:
+    if counts_stages(arrays) and labels.number[i] > labels.number[j]:
         return False
-    if min(labels.number[i], net.least) < min(labels.number[j], net.least):
+    if min(labels.number[i], arrays.least) < min(labels.number[j], arrays.least):
         return False
     subset = True
     for k in range(labels.used.shape[1]):
@@ -158,7 +156,7 @@ def beats(labels: Labels, i: int, j: int, net: Net) -> bool:
 
 
 @inlined
-def insert(labels: Labels, new: int, net: Net, width: int, tally: IntArray) -> int:
+def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: IntArray) -> int:
     """Put a label at its place: 1 for in, 0 for beaten, 2 for in instead of another of a full beam, -1 for dropped."""
     b, w = labels.point[new], labels.device[new]
     size, worst, before = 0, -1, -1
@@ -168,9 +166,9 @@ def insert(labels: Labels, new: int, net: Net, width: int, tally: IntArray) -> i
         looks += 1
         if looks % LOOKS == 0:
             tally[WORK] += 1
-        if beats(labels, i, new, net):
+        if beats(labels, i, new, arrays):
             return 0
-        if beats(labels, new, i, net):
+        if beats(labels, new, i, arrays):
             if before < 0:
                 labels.head[b, w] = labels.links[i]
             else:
@@ -219,20 +217,28 @@ def _blocked(labels: Labels, i: int, barrier: Words, w: int) -> bool:
 
 @inlined
 def _grow(
-    net: Net, window: Window, table: Table, hunt: Hunt, labels: Labels, tally: IntArray, i: int, e: int, here: float
+    arrays: PipelineArrays,
+    window: Window,
+    table: Table,
+    hunt: Hunt,
+    labels: Labels,
+    tally: IntArray,
+    i: int,
+    e: int,
+    here: float,
 ) -> bool:
     """Let the stage of label i end at a point and go on to every device; False when there is no more room."""
     v = labels.device[i]
-    layer = e if len(net.neighbour) > 1 else 0
+    layer = e if len(arrays.neighbour) > 1 else 0
     tally[WORK] += window.links[e, v]
     for j in range(window.links[e, v]):
-        w = net.neighbour[layer, v, j]
+        w = arrays.neighbour[layer, v, j]
         rest = table.cost[0, e, w] if table.device[0, e, w] != v else table.cost[1, e, w]
         if here + rest > hunt.budget or _blocked(labels, i, hunt.barrier, w):
             continue
         cost = here
         if hunt.link_weight > 0.0:
-            cost += hunt.link_weight * seconds_between(net, e, v, w)
+            cost += hunt.link_weight * seconds_between(arrays, e, v, w)
             if cost + rest > hunt.budget:
                 continue
         top = tally[TOP]
@@ -246,7 +252,7 @@ def _grow(
         for k in range(labels.used.shape[1]):
             labels.used[top, k] = labels.used[i, k] & hunt.memory[w, k]
         labels.used[top, w // 64] |= np.uint64(1) << np.uint64(w % 64)
-        fate = insert(labels, top, net, hunt.width, tally)
+        fate = insert(labels, top, arrays, hunt.width, tally)
         if fate == 1:
             tally[TOP] += 1
         elif fate != 0:
@@ -256,7 +262,7 @@ def _grow(
 
 @kernel
 def search_labels(
-    net: Net, window: Window, table: Table, hunt: Hunt, labels: Labels, stages: IntArray, ends: IntArray
+    arrays: PipelineArrays, window: Window, table: Table, hunt: Hunt, labels: Labels, stages: IntArray, ends: IntArray
 ) -> tuple[int, int, float, int]:
     """Search for a walk within the budget that repeats no device within its memories.
 
@@ -266,22 +272,22 @@ def search_labels(
         What happened (``NOTHING`` is a proof unless labels were dropped), the number of stages found, the walk's cost,
         and how many labels a full beam dropped.
     """
-    devices, points = net.reach.shape
+    devices, points = arrays.reach.shape
     tally = np.zeros(4, dtype=np.int64)
     tally[LUCK] = hunt.seed % 2147483646 + 1
     best, best_label = hunt.budget, -1
-    most = net.most if counts_stages(net) else points
+    most = arrays.most if counts_stages(arrays) else points
     _begin(labels, table, best, tally)
     for b in range(points - 1):
         for v in range(devices):
             i = labels.head[b, v]
             while i >= 0:
-                base = labels.cost[i] + hunt.price[v] - hunt.stage_weight * net.elapsed[v, b]
+                base = labels.cost[i] + hunt.price[v] - hunt.stage_weight * arrays.elapsed[v, b]
                 for e in range(window.end[v, b], b, -1):
-                    here = base + hunt.stage_weight * net.elapsed[v, e]
+                    here = base + hunt.stage_weight * arrays.elapsed[v, e]
                     if e == points - 1:
                         better = here < best or (best_label < 0 and here <= best)
-                        if better and net.least <= labels.number[i] <= most:
+                        if better and arrays.least <= labels.number[i] <= most:
                             best, best_label = here, i
                             if best <= hunt.enough:
                                 count = _trace(labels, best_label, points, stages, ends)
@@ -289,11 +295,11 @@ def search_labels(
                     elif (
                         labels.number[i] < most
                         and here + table.onward[0, e, v] <= best
-                        and not _grow(net, window, table, hunt, labels, tally, i, e, here)
+                        and not _grow(arrays, window, table, hunt, labels, tally, i, e, here)
                     ):
                         return FULL, 0, best, tally[DROPPED]
                 i = labels.links[i]
-                if tally[WORK] > hunt.work or net.halt[0] != 0:
+                if tally[WORK] > hunt.work or arrays.halt[0] != 0:
                     return OUT_OF_WORK, 0, best, tally[DROPPED]
     if best_label < 0:
         return NOTHING, 0, best, tally[DROPPED]
@@ -312,15 +318,15 @@ def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntA
 
 
 @kernel
-def remember_repeats(net: Net, memory: WordMatrix, stages: IntArray, count: int) -> bool:
+def remember_repeats(arrays: PipelineArrays, memory: WordMatrix, stages: IntArray, count: int) -> bool:
     """Let the devices between two visits know of the first, for each repetition of a walk; False for a plan."""
-    if is_simple(net, stages, count):
+    if is_simple(arrays, stages, count):
         return False
     repeated = False
     for q in range(count):
         for p in range(q):
             u, w = stages[p], stages[q]
-            if net.twin[u] == net.twin[w] and u >= w:
+            if arrays.twin[u] == arrays.twin[w] and u >= w:
                 repeated = True
                 for r in range(p + 1, q):
                     memory[stages[r], u // 64] |= np.uint64(1) << np.uint64(u % 64)

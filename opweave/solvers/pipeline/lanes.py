@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opweave.formulations.expressions import expressible
-from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.auto import solve_auto
 from opweave.solvers.pipeline.exact import FIRST_WORK, BottleneckSearch, affordable
 from opweave.solvers.pipeline.plans import plan_from

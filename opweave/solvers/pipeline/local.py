@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.pipeline.plans import Best, Plan, is_valid
 
 BETTER = 1e-9

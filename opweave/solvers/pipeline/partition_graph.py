@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.pipeline.plans import NoPlanError
 
 NOT_EVERYWHERE = "some piece of the model cannot run on every device, and here what one cannot run or hold, none may"

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.pipeline import Stages
+from opweave.problems.arrays import IntArray
+from opweave.problems.pipeline.spec import Stages
 from opweave.solvers.linear import SUMMATION
 from opweave.solvers.run import Run
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.problems.pipeline import Pipeline
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, exact_value, is_valid
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -75,6 +75,6 @@ def _register(name: str, run: Callable[[Pipeline, Run], Outcome], about: str) ->
             kind="algorithm",
             run=run,
             about=about,
-            targets=TARGETS,
+            supports=TARGETS,
         )
     )

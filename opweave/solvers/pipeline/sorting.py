@@ -12,7 +12,8 @@ import itertools
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import FloatArray, PipelineInstance
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.pipeline.partition_graph import smallest_sum_cuts
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
 from opweave.solvers.pipeline.rules import register_rule

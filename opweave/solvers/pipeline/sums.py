@@ -16,8 +16,9 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.pipeline import Pipeline
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.result import Termination
+from opweave.solvers.pipeline.arrays import PipelineArrays, Window, window_at
 from opweave.solvers.pipeline.exact import UNTIMED_SECONDS, affordable, find_any, neighbouring
 from opweave.solvers.pipeline.labels import (
     FOUND,
@@ -33,10 +34,9 @@ from opweave.solvers.pipeline.labels import (
     small_memories,
 )
 from opweave.solvers.pipeline.local import Descent, Sums
-from opweave.solvers.pipeline.net import Net, Window, window_at
 from opweave.solvers.pipeline.plans import Best, Plan, plan_of, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.priced_walks import best_walk, new_table, table_work
 from opweave.solvers.pipeline.threshold import FIRST_LABELS, MOST_LABELS, Thresholds
-from opweave.solvers.pipeline.walk import best_walk, new_table, table_work
 from opweave.solvers.run import Outcome, Run
 
 WIDTH = 8
@@ -75,28 +75,28 @@ class SumSearch:
 
     problem: Pipeline
     instance: PipelineInstance
-    net: Net
+    arrays: PipelineArrays
     run: Run
     best: Best
     stage_weight: float
     link_weight: float
 
     def __post_init__(self) -> None:
-        devices, points = self.net.reach.shape
+        devices, points = self.arrays.reach.shape
         self._memory = small_memories(devices)
         self._full = full_memories(devices)
-        self._barrier = barriers(self.net.twin)
+        self._barrier = barriers(self.arrays.twin)
         self._table = new_table(points, devices)
         self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._stages = np.zeros(points + 1, dtype=np.int64)
         self._ends = np.zeros(points + 1, dtype=np.int64)
         self._price = np.zeros(devices)
-        self._work = table_work(self.net)
+        self._work = table_work(self.arrays)
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
         if self.best.plan is None:
-            outcome = find_any(self.problem, self.instance, Thresholds(self.net, self.run.seed), self.best)
+            outcome = find_any(self.problem, self.instance, Thresholds(self.arrays, self.run.seed), self.best)
             if outcome is not None:
                 return outcome
         if self.instance.goal == "bottleneck" and self.instance.compute_counts:
@@ -114,7 +114,7 @@ class SumSearch:
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """The least sum with stages within a limit, if it is below a ceiling."""
-        window = window_at(self.net, stage_limit, math.inf)
+        window = window_at(self.arrays, stage_limit, math.inf)
         self._price[:] = 0.0
         count, simple, bound = self._walked(window)
         if bound >= ceiling * (1 - HAIR):
@@ -168,7 +168,7 @@ class SumSearch:
                     break
             else:
                 bound = max(bound, self._below(cost))
-                if not remember_repeats.sized(10_000)(self.net, self._memory, self._stages, count):
+                if not remember_repeats.sized(10_000)(self.arrays, self._memory, self._stages, count):
                     found = plan_of(self._stages, self._ends, count)
                     if self._sum(found) < ceiling:
                         plan, ceiling = found, self._sum(found)
@@ -202,7 +202,7 @@ class SumSearch:
         """Fill the table: stages of the cheapest walk, whether it is a plan, and what it costs, which is a bound."""
         walking = best_walk.sized(self._work)
         count, simple = walking(
-            self.net, window, self._price, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
+            self.arrays, window, self._price, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
         )
         if count < 0:  # halted: all that is known is that no time is negative
             return 0, False, 0.0
@@ -230,14 +230,14 @@ class SumSearch:
             work=work,
         )
         happened, count, cost, _ = searching(
-            self.net, window, self._table, hunt, self._labels, self._stages, self._ends
+            self.arrays, window, self._table, hunt, self._labels, self._stages, self._ends
         )
         return happened, count, cost
 
     def _is_open(self) -> bool:
         """Whether the cheapest walks leave a gap for local search to narrow; their bound, and plan, count at once."""
         self._price[:] = 0.0
-        window = window_at(self.net, math.inf, math.inf)
+        window = window_at(self.arrays, math.inf, math.inf)
         count, simple, bound = self._walked(window)
         if simple:
             self.best.consider(plan_of(self._stages, self._ends, count))
@@ -285,7 +285,7 @@ class SumSearch:
             limit = self._between(low, high)
             if limit is None:
                 return
-            _, _, bound = self._walked(window_at(self.net, limit, math.inf))
+            _, _, bound = self._walked(window_at(self.arrays, limit, math.inf))
             if bound > limit:
                 low = limit
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
@@ -294,12 +294,12 @@ class SumSearch:
 
     def _between(self, low: float, high: float) -> float | None:
         """The time of a stage between two limits, both excluded, near their middle; None when there is none."""
-        first = 0.0 if low < 0 else neighbouring(self.net, low, compute=True, links=False, down=False)
+        first = 0.0 if low < 0 else neighbouring(self.arrays, low, compute=True, links=False, down=False)
         if first >= high:
             return None
-        last = max(first, neighbouring(self.net, high, compute=True, links=False, down=True))
+        last = max(first, neighbouring(self.arrays, high, compute=True, links=False, down=True))
         middle = math.nextafter(0.5 * (first + last), math.inf)
-        return min(max(first, neighbouring(self.net, middle, compute=True, links=False, down=True)), last)
+        return min(max(first, neighbouring(self.arrays, middle, compute=True, links=False, down=True)), last)
 
     def _too_long(self) -> bool:
         return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS

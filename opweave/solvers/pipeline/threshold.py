@@ -8,7 +8,8 @@ from enum import Enum
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import FloatArray
+from opweave.problems.arrays import FloatArray
+from opweave.solvers.pipeline.arrays import PipelineArrays, Window, window_at
 from opweave.solvers.pipeline.dive import dive
 from opweave.solvers.pipeline.labels import (
     FOUND,
@@ -23,9 +24,8 @@ from opweave.solvers.pipeline.labels import (
     search_labels,
     small_memories,
 )
-from opweave.solvers.pipeline.net import Net, Window, window_at
 from opweave.solvers.pipeline.plans import Plan, plan_of
-from opweave.solvers.pipeline.walk import (
+from opweave.solvers.pipeline.priced_walks import (
     REFUTED,
     ROUNDING,
     SIMPLE,
@@ -70,7 +70,7 @@ class Answer(Enum):
 
 @dataclass(eq=False)
 class Thresholds:
-    """Answers for one net; keeps prices, memories and working arrays between thresholds.
+    """Answers for one instance; keeps prices, memories and working arrays between thresholds.
 
     Attributes
     ----------
@@ -82,23 +82,23 @@ class Thresholds:
         What each device remembers in the exact search. It only grows, and is valid at every threshold.
     """
 
-    net: Net
+    arrays: PipelineArrays
     seed: int = 0
     plan: Plan | None = None
     price: FloatArray = field(init=False)
     memory: Words = field(init=False)
 
     def __post_init__(self) -> None:
-        devices, points = self.net.reach.shape
+        devices, points = self.arrays.reach.shape
         self.price = np.append(np.ones(devices), 0.0)
         self.memory = small_memories(devices)
         self._full = full_memories(devices)
-        self._barrier = barriers(self.net.twin)
+        self._barrier = barriers(self.arrays.twin)
         self._table = new_table(points, devices)
         self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
         self._stages = np.zeros(points + 1, dtype=np.int64)
         self._ends = np.zeros(points + 1, dtype=np.int64)
-        self._work = table_work(self.net)
+        self._work = table_work(self.arrays)
         self._limit = -1.0
         self._window = Window(np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64))
 
@@ -106,7 +106,7 @@ class Thresholds:
         """Count the stages of the shortest walk, and dive along it."""
         self._open(limit)
         counter = count_stages.sized(self._work)
-        count, verdict = counter(self.net, self._window, self._table, self._stages, self._ends)
+        count, verdict = counter(self.arrays, self._window, self._table, self._stages, self._ends)
         if verdict == REFUTED:
             return Answer.REFUTED
         if verdict == SIMPLE:
@@ -120,7 +120,7 @@ class Thresholds:
         full, budget = price[:-1], 0.0
         for rounds in chunks:
             pricing = price_walks.sized(rounds * self._work)
-            verdict, count = pricing(self.net, self._window, price, rounds, self._table, self._stages, self._ends)
+            verdict, count = pricing(self.arrays, self._window, price, rounds, self._table, self._stages, self._ends)
             self.price = price.copy()
             if verdict == REFUTED:
                 return Answer.REFUTED
@@ -139,7 +139,7 @@ class Thresholds:
         self._open(limit)
         price = self.price.copy()
         pricing = price_walks.sized(EXACT_ROUNDS * self._work)
-        verdict, count = pricing(self.net, self._window, price, EXACT_ROUNDS, self._table, self._stages, self._ends)
+        verdict, count = pricing(self.arrays, self._window, price, EXACT_ROUNDS, self._table, self._stages, self._ends)
         if verdict == REFUTED:
             return Answer.REFUTED
         if verdict == SIMPLE:
@@ -157,16 +157,16 @@ class Thresholds:
                 continue
             if happened != FOUND:
                 return Answer.OPEN
-            if not remember_repeats.sized(10_000)(self.net, self.memory, self._stages, count):
+            if not remember_repeats.sized(10_000)(self.arrays, self.memory, self._stages, count):
                 return self._keep(count)
 
     def _open(self, limit: float) -> None:
         if limit != self._limit:
-            self._window, self._limit = window_at(self.net, limit, limit), limit
+            self._window, self._limit = window_at(self.arrays, limit, limit), limit
 
     def _dive(self, tries: int) -> Answer:
         diving = dive.sized(tries * self._work // 4)
-        count = diving(self.net, self._window, self._table, tries, self.seed, self._stages, self._ends)
+        count = diving(self.arrays, self._window, self._table, tries, self.seed, self._stages, self._ends)
         return self._keep(count) if count else Answer.OPEN
 
     def _beam(self, full: FloatArray, budget: float, width: int, work: int) -> Answer:
@@ -191,10 +191,10 @@ class Thresholds:
         """
         full = price[:-1] + price[-1]
         walking = best_walk.sized(self._work)
-        count, _ = walking(self.net, self._window, full, 0.0, 0.0, self._table, self._stages, self._ends)
+        count, _ = walking(self.arrays, self._window, full, 0.0, 0.0, self._table, self._stages, self._ends)
         if count < 0:
             return None
-        budget = float(price[:-1].sum() + price[-1] * self.net.most)
+        budget = float(price[:-1].sum() + price[-1] * self.arrays.most)
         return full, budget + ROUNDING * max(1.0, budget)
 
     def _search(
@@ -214,7 +214,7 @@ class Thresholds:
             seed=self.seed,
             work=work,
         )
-        return searching(self.net, self._window, self._table, hunt, self._labels, self._stages, self._ends)
+        return searching(self.arrays, self._window, self._table, hunt, self._labels, self._stages, self._ends)
 
     def _keep(self, count: int) -> Answer:
         self.plan = plan_of(self._stages, self._ends, count)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatMatrix, IntMatrix
-from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.net import Net, new_clock, place
+from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
 
 DRAWS = 5
 """Random numbers that a move takes."""
@@ -43,17 +42,17 @@ class CountedPlan(NamedTuple):
     holders: IntMatrix
 
 
-def counted_plan(net: Net, order: IntArray, device: IntArray) -> CountedPlan:
+def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray) -> CountedPlan:
     """A plan with its memory counted."""
-    devices = net.seconds.shape[1]
+    devices = arrays.seconds.shape[1]
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
-    heads = np.repeat(np.arange(len(order)), np.diff(net.parameters_start))
-    holders = np.zeros((len(net.parameter_bytes), devices), dtype=np.int64)
-    np.add.at(holders, (net.parameters, device[heads]), 1)
+    heads = np.repeat(np.arange(len(order)), np.diff(arrays.parameters_start))
+    holders = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
+    np.add.at(holders, (arrays.parameters, device[heads]), 1)
     used = np.zeros(devices, dtype=np.int64)
-    np.add.at(used, device, net.memory)
-    used += ((holders > 0) * net.parameter_bytes[:, None]).sum(axis=0)
+    np.add.at(used, device, arrays.memory)
+    used += ((holders > 0) * arrays.parameter_bytes[:, None]).sum(axis=0)
     return CountedPlan(order.copy(), position, device.copy(), used, holders)
 
 
@@ -63,43 +62,43 @@ def members_of(cluster: IntArray) -> Adjacency:
 
 
 @inlined
-def settle(net: Net, plan: CountedPlan, v: int, k: int) -> None:
+def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
     """Move an operator to a device and keep the memory count."""
     a = plan.device[v]
     plan.device[v] = k
-    plan.used[a] -= net.memory[v]
-    plan.used[k] += net.memory[v]
-    for i in range(net.parameters_start[v], net.parameters_start[v + 1]):
-        p = net.parameters[i]
+    plan.used[a] -= arrays.memory[v]
+    plan.used[k] += arrays.memory[v]
+    for i in range(arrays.parameters_start[v], arrays.parameters_start[v + 1]):
+        p = arrays.parameters[i]
         plan.holders[p, a] -= 1
         if plan.holders[p, a] == 0:
-            plan.used[a] -= net.parameter_bytes[p]
+            plan.used[a] -= arrays.parameter_bytes[p]
         if plan.holders[p, k] == 0:
-            plan.used[k] += net.parameter_bytes[p]
+            plan.used[k] += arrays.parameter_bytes[p]
         plan.holders[p, k] += 1
 
 
 @inlined
-def overfull(net: Net, plan: CountedPlan) -> bool:
+def overfull(arrays: PlacementArrays, plan: CountedPlan) -> bool:
     """Whether a device holds more than it may."""
-    return bool((plan.used > net.capacity).any())
+    return bool((plan.used > arrays.capacity).any())
 
 
 @inlined
-def neighbour_device(net: Net, plan: CountedPlan, v: int, draw: float) -> int:
+def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: float) -> int:
     """The device of a random operator that v exchanges data with; its own when there is none."""
-    incoming = net.in_start[v + 1] - net.in_start[v]
-    outgoing = net.out_start[v + 1] - net.out_start[v]
+    incoming = arrays.in_start[v + 1] - arrays.in_start[v]
+    outgoing = arrays.out_start[v + 1] - arrays.out_start[v]
     if incoming + outgoing == 0:
         return int(plan.device[v])
     pick = int(draw * (incoming + outgoing))
     if pick < incoming:
-        return int(plan.device[net.source[net.incoming[net.in_start[v] + pick]]])
-    return int(plan.device[net.target[net.outgoing[net.out_start[v] + pick - incoming]]])
+        return int(plan.device[arrays.source[arrays.incoming[arrays.in_start[v] + pick]]])
+    return int(plan.device[arrays.target[arrays.outgoing[arrays.out_start[v] + pick - incoming]]])
 
 
 @inlined
-def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: IntArray) -> int:
+def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw: float, group: IntArray) -> int:
     """Write the operators that a device move takes along to ``group``; returns their number."""
     if kind == 1:
         longest = min(len(plan.order), 256)
@@ -111,10 +110,10 @@ def _gather(net: Net, plan: CountedPlan, v: int, kind: int, draw: float, group: 
     size = 1
     group[0] = v
     if kind == 2:
-        for i in range(net.out_start[v], net.out_start[v + 1]):
-            w = net.target[net.outgoing[i]]
+        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
+            w = arrays.target[arrays.outgoing[i]]
             # many tensors may lead to one reader; what is listed twice is told apart later, but there must be room
-            if net.before_start[w + 1] - net.before_start[w] == 1 and group[size - 1] != w and size < len(group):
+            if arrays.before_start[w + 1] - arrays.before_start[w] == 1 and group[size - 1] != w and size < len(group):
                 group[size] = w
                 size += 1
     return size
@@ -165,23 +164,23 @@ def _slide(plan: CountedPlan, at: int, to: int) -> None:
 
 
 @inlined
-def _window(net: Net, plan: CountedPlan, v: int) -> tuple[int, int]:
+def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
     """First and last place that an operator's neighbours leave it."""
     low, high = 0, len(plan.order) - 1
-    for i in range(net.before_start[v], net.before_start[v + 1]):
-        low = max(low, plan.position[net.before[i]] + 1)
-    for i in range(net.after_start[v], net.after_start[v + 1]):
-        high = min(high, plan.position[net.after[i]] - 1)
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        low = max(low, plan.position[arrays.before[i]] + 1)
+    for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+        high = min(high, plan.position[arrays.after[i]] - 1)
     return low, high
 
 
 @inlined
-def _judge(net: Net, plan: CountedPlan, threshold: float) -> float:
+def _judge(arrays: PlacementArrays, plan: CountedPlan, threshold: float) -> float:
     """Makespan, or the first end above the threshold."""
-    clock = new_clock(net)
+    clock = new_clock(arrays)
     makespan = 0.0
     for v in plan.order:
-        makespan = max(makespan, place(net, clock, v, plan.device[v], plan.device))
+        makespan = max(makespan, place(arrays, clock, v, plan.device[v], plan.device))
         if makespan > threshold:
             break
     return makespan
@@ -189,7 +188,7 @@ def _judge(net: Net, plan: CountedPlan, threshold: float) -> float:
 
 @kernel
 def anneal(
-    net: Net,
+    arrays: PlacementArrays,
     plan: CountedPlan,
     members_start: IntArray,
     members: IntArray,
@@ -205,8 +204,8 @@ def anneal(
     Changes ``plan``; the best plan met goes to ``best_order`` and ``best_device``. Returns its makespan and that of the
     plan at the end. Leaves off when ``halt`` is raised.
     """
-    count, devices = net.seconds.shape
-    current = _judge(net, plan, np.inf)
+    count, devices = arrays.seconds.shape
+    current = _judge(arrays, plan, np.inf)
     best = current
     best_order[:] = plan.order
     best_device[:] = plan.device
@@ -222,7 +221,7 @@ def anneal(
         size = 0
         at, to = plan.position[v], plan.position[v]
         if kind >= 6 or devices == 1:
-            low, high = _window(net, plan, v)
+            low, high = _window(arrays, plan, v)
             to = low + int(draws[move, 3] * (high - low + 1))
             if to == at:
                 continue
@@ -230,22 +229,22 @@ def anneal(
         else:
             k = int(draws[move, 2] * devices)
             if kind >= 4:
-                k = neighbour_device(net, plan, v, draws[move, 2])
-            size = _gather(net, plan, v, kind % 4, draws[move, 3], group)
+                k = neighbour_device(arrays, plan, v, draws[move, 2])
+            size = _gather(arrays, plan, v, kind % 4, draws[move, 3], group)
             size = with_clusters(members_start, members, cluster, group, size, taken, move)
             changed = False
             allowed = True
             for i in range(size):
-                allowed = allowed and net.seconds[group[i], k] < np.inf
+                allowed = allowed and arrays.seconds[group[i], k] < np.inf
                 changed = changed or plan.device[group[i]] != k
             if not (allowed and changed):
                 continue
             for i in range(size):
                 old[i] = plan.device[group[i]]
-                settle(net, plan, group[i], k)
+                settle(arrays, plan, group[i], k)
         value = np.inf
-        if not overfull(net, plan):
-            value = _judge(net, plan, threshold)
+        if not overfull(arrays, plan):
+            value = _judge(arrays, plan, threshold)
         if value <= threshold:
             current = value
             if value < best:
@@ -256,24 +255,24 @@ def anneal(
         if size == 0:
             _slide(plan, to, at)
         for i in range(size):
-            settle(net, plan, group[i], old[i])
+            settle(arrays, plan, group[i], old[i])
     return best, current
 
 
 @kernel
-def order_for(net: Net, device: IntArray, order: IntArray) -> None:
+def order_for(arrays: PlacementArrays, device: IntArray, order: IntArray) -> None:
     """See :func:`fill_order`."""
-    fill_order(net, device, order)
+    fill_order(arrays, device, order)
 
 
 @inlined
-def fill_order(net: Net, device: IntArray, order: IntArray) -> None:
+def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> None:
     """Fill ``order`` with the operators by decreasing upward rank, with the run and transfer times of an assignment.
 
     Ties and zero times fall back on a topological order.
     """
     count = len(device)
-    waiting = net.after_start[1:] - net.after_start[:-1]
+    waiting = arrays.after_start[1:] - arrays.after_start[:-1]
     stack = np.empty(count, dtype=np.int64)
     depth = np.zeros(count)
     level = np.zeros(count, dtype=np.int64)
@@ -285,18 +284,18 @@ def fill_order(net: Net, device: IntArray, order: IntArray) -> None:
     while top > 0:
         top -= 1
         v = stack[top]
-        for i in range(net.out_start[v], net.out_start[v + 1]):
-            f = net.outgoing[i]
-            w = net.target[f]
+        for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
+            f = arrays.outgoing[i]
+            w = arrays.target[f]
             a, b = device[v], device[w]
-            sent = 0.0 if a == b else net.latency[a, b] + net.size[f] * net.per_byte[a, b]
+            sent = 0.0 if a == b else arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]
             depth[v] = max(depth[v], sent + depth[w])
-        for i in range(net.after_start[v], net.after_start[v + 1]):
-            depth[v] = max(depth[v], depth[net.after[i]])
-            level[v] = max(level[v], level[net.after[i]] + 1)
-        depth[v] += net.seconds[v, device[v]]
-        for i in range(net.before_start[v], net.before_start[v + 1]):
-            u = net.before[i]
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            depth[v] = max(depth[v], depth[arrays.after[i]])
+            level[v] = max(level[v], level[arrays.after[i]] + 1)
+        depth[v] += arrays.seconds[v, device[v]]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
             waiting[u] -= 1
             if waiting[u] == 0:
                 stack[top] = u

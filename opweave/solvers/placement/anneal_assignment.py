@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.anneal import (
     CountedPlan,
@@ -22,7 +20,7 @@ from opweave.solvers.placement.anneal import (
     settle,
     with_clusters,
 )
-from opweave.solvers.placement.net import Net, new_clock, place
+from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
 
 ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
 KINDS = np.array([ALONE, ALONE, SAME_DEVICE, SAME_DEVICE, SWAP, STRETCH])
@@ -47,12 +45,12 @@ def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: I
 
 
 @inlined
-def _judge_order(net: Net, order: IntArray, device: IntArray, threshold: float) -> float:
+def _judge_order(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
     """Makespan, or the first end above the threshold."""
-    clock = new_clock(net)
+    clock = new_clock(arrays)
     makespan = 0.0
     for v in order:
-        makespan = max(makespan, place(net, clock, v, device[v], device))
+        makespan = max(makespan, place(arrays, clock, v, device[v], device))
         if makespan > threshold:
             break
     return makespan
@@ -60,7 +58,7 @@ def _judge_order(net: Net, order: IntArray, device: IntArray, threshold: float) 
 
 @kernel
 def anneal_assignment(
-    net: Net,
+    arrays: PlacementArrays,
     plan: CountedPlan,
     members_start: IntArray,
     members: IntArray,
@@ -72,11 +70,11 @@ def anneal_assignment(
     best_device: IntArray,
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` at the temperatures ``heat``; as :func:`.anneal.anneal`."""
-    count, devices = net.seconds.shape
-    fill_order(net, plan.device, plan.order)
+    count, devices = arrays.seconds.shape
+    fill_order(arrays, plan.device, plan.order)
     for i in range(count):
         plan.position[plan.order[i]] = i
-    current = _judge_order(net, plan.order, plan.device, np.inf)
+    current = _judge_order(arrays, plan.order, plan.device, np.inf)
     best = current
     best_order[:] = plan.order
     best_device[:] = plan.device
@@ -90,7 +88,7 @@ def anneal_assignment(
         v = int(draws[move, 0] * count)
         choice = int(draws[move, 1] * 2 * len(KINDS))
         kind = KINDS[choice // 2]
-        k = int(draws[move, 2] * devices) if choice % 2 == 0 else neighbour_device(net, plan, v, draws[move, 2])
+        k = int(draws[move, 2] * devices) if choice % 2 == 0 else neighbour_device(arrays, plan, v, draws[move, 2])
         a = plan.device[v]
         threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
         if kind != STRETCH and a == k:
@@ -101,21 +99,21 @@ def anneal_assignment(
         for i in range(size):
             w = group[i]
             to = a if kind == SWAP and plan.device[w] == k else k
-            allowed = allowed and net.seconds[w, to] < np.inf
+            allowed = allowed and arrays.seconds[w, to] < np.inf
             changed = changed or plan.device[w] != to
         if not (allowed and changed):
             continue
         for i in range(size):
             w = group[i]
             old[i] = plan.device[w]
-            settle(net, plan, w, a if kind == SWAP and old[i] == k else k)
+            settle(arrays, plan, w, a if kind == SWAP and old[i] == k else k)
         value = np.inf
-        if not overfull(net, plan):
-            fill_order(net, plan.device, order)
-            value = _judge_order(net, order, plan.device, threshold)
+        if not overfull(arrays, plan):
+            fill_order(arrays, plan.device, order)
+            value = _judge_order(arrays, order, plan.device, threshold)
         if value > threshold:
             for i in range(size):
-                settle(net, plan, group[i], old[i])
+                settle(arrays, plan, group[i], old[i])
             continue
         current = value
         plan.order[:] = order

@@ -10,17 +10,17 @@ from __future__ import annotations
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import Aids, run_engine
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
+from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.best import Best, quick_bounds
 from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
-from opweave.solvers.placement.head_start import aids_within, brief_aids_within
-from opweave.solvers.placement.heuristics import FIRST, OTHERS
+from opweave.solvers.placement.head_start import brief_head_start_within, head_start_within
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
@@ -94,7 +94,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
     list_plans(search, FIRST)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
-            quick_bounds(instance, search.net, Best(run))
+            quick_bounds(instance, search.arrays, Best(run))
     with run.share(PROGRAMS_SHARE, UNTIMED_SECONDS):
         if not run.closed():
             list_plans(search, OTHERS)
@@ -119,13 +119,13 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 
 def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     """Leave a problem to engines: its constraints are known to them alone."""
-    known = all(expressible(type(constraint), Intervals.targets) for constraint in problem.constraints)
+    known = all(expressible(type(constraint), Intervals.supports) for constraint in problem.constraints)
     if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
         with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-            outcome = CP_SAT.run(problem, run, Intervals, brief_aids_within(run))
+            outcome = CP_SAT.run(problem, run, Intervals, brief_head_start_within(run))
         if outcome.termination is Termination.COMPLETED or run.should_stop():
             return outcome
-    return run_engine(problem, run, Highs(), Aids() if run.candidates else aids_within(run))
+    return run_engine(problem, run, Highs(), HeadStart() if run.candidates else head_start_within(run))
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
@@ -133,7 +133,7 @@ def last_word(search: LocalSearch, share: float) -> Outcome:
     problem, run = search.problem, search.run
     with run.share(share, UNTIMED_SECONDS):
         if search.instance.operators > TINY and CP_SAT.missing() is None:
-            outcome = CP_SAT.run(problem, run, Intervals, Aids())
+            outcome = CP_SAT.run(problem, run, Intervals, HeadStart())
         else:
             outcome = run_engine(problem, run, Highs())
     _take_best(search)
@@ -158,7 +158,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     timed = run.time_limit is not None and not small
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            plan_units(search.problem, search.instance, search.net, run)
+            plan_units(search.problem, search.instance, search.arrays, run)
         _take_best(search)
     whole = is_whole(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
@@ -203,7 +203,7 @@ def is_whole(search: LocalSearch) -> bool:
     timed = search.run.time_limit is not None
     if not TINY < operators <= (PROVABLE if timed else SMALL) or CP_SAT.missing() is not None:
         return False
-    _, windows = modules(search.net)
+    _, windows = modules(search.arrays)
     return max(len(window.inner) for window in windows) >= WHOLE * operators
 
 
@@ -216,6 +216,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=(*TARGETS, "disjunctive"),
+        supports=(*TARGETS, "disjunctive"),
     )
 )

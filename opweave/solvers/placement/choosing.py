@@ -11,14 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
 from opweave.solvers.placement.insertion import NoPlanError, no_device
-from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Clock, Net, new_clock, place
-from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
-from opweave.solvers.placement.schedule import Plan, plan_of
+from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
+from opweave.solvers.placement.plans import Plan, plan_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,7 @@ class Choice:
     second: float
 
 
-def chosen(instance: PlacementInstance, net: Net, rule: Choice, halt: IntArray) -> Plan:
+def chosen(instance: PlacementInstance, arrays: PlacementArrays, rule: Choice, halt: IntArray) -> Plan:
     """Schedule all operators by a rule.
 
     Raises
@@ -52,21 +51,21 @@ def chosen(instance: PlacementInstance, net: Net, rule: Choice, halt: IntArray) 
     NoPlanError
         When an operator finds no device with room and links, or ``halt`` is raised.
     """
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    work = 40 * devices * (count + len(net.source))
+    work = 40 * devices * (count + len(arrays.source))
     shares = np.asarray([rule.run, rule.best, rule.second])
     stuck = choose_all.sized(work)(
-        net, clusters_of(instance, net), rule.urgency, rule.bias, shares, halt, order, device
+        arrays, clusters_of(instance, arrays), rule.urgency, rule.bias, shares, halt, order, device
     )
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
-    return plan_of(net, order, device)
+    return plan_of(arrays, order, device)
 
 
 @kernel
 def choose_all(
-    net: Net,
+    arrays: PlacementArrays,
     clusters: Clusters,
     urgency: FloatArray,
     bias: FloatMatrix,
@@ -76,9 +75,9 @@ def choose_all(
     device: IntArray,
 ) -> int:
     """Fill order and devices; returns the operator that found no device, or at which ``halt`` was raised, or -1."""
-    count, devices = net.seconds.shape
-    clock, room, anywhere = new_clock(net), new_room(net, clusters), roomy(net, clusters)
-    waiting = net.before_start[1:] - net.before_start[:-1]
+    count, devices = arrays.seconds.shape
+    clock, room, anywhere = new_clock(arrays), new_room(arrays, clusters), roomy(arrays, clusters)
+    waiting = arrays.before_start[1:] - arrays.before_start[:-1]
     ready = np.empty(count, dtype=np.int64)
     arrival = np.zeros((count, devices))
     width, scored = 0, shares[1] != 0.0 or shares[2] != 0.0
@@ -92,7 +91,7 @@ def choose_all(
             v = ready[i]
             value = urgency[v]
             if scored:
-                first, second, _ = _score(net, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
+                first, second, _ = _score(arrays, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
                 if first == np.inf:
                     return int(v)
                 value += shares[1] * first
@@ -101,33 +100,33 @@ def choose_all(
             if at < 0 or value < least:
                 least, at = value, i
         v = ready[at]
-        _, _, where = _score(net, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
+        _, _, where = _score(arrays, clusters, room, anywhere, clock, arrival, bias, shares[0], v)
         if where < 0 or halt[0] != 0:
             return int(v)
         device[v] = where
-        place(net, clock, v, where, device)
-        settle(net, clusters, room, v, where)
+        place(arrays, clock, v, where, device)
+        settle(arrays, clusters, room, v, where)
         order[step] = v
         width -= 1
         ready[at] = ready[width]
-        for i in range(net.after_start[v], net.after_start[v + 1]):
-            w = net.after[i]
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
             waiting[w] -= 1
             if waiting[w] == 0:
                 ready[width] = w
                 width += 1
                 for k in range(devices):
-                    arrival[w, k] = _arrival(net, clock, device, w, k)
-        if net.model != DELAY:
+                    arrival[w, k] = _arrival(arrays, clock, device, w, k)
+        if arrays.model != DELAY:
             for i in range(width):
                 for k in range(devices):
-                    arrival[ready[i], k] = _arrival(net, clock, device, ready[i], k)
+                    arrival[ready[i], k] = _arrival(arrays, clock, device, ready[i], k)
     return -1
 
 
 @inlined
 def _score(
-    net: Net,
+    arrays: PlacementArrays,
     clusters: Clusters,
     room: Room,
     anywhere: bool,
@@ -140,11 +139,11 @@ def _score(
     """Best and second-best score of an operator, and the device of the best; -1 where none can take it."""
     first, second, at = np.inf, np.inf, -1
     for k in range(len(clock.free)):
-        if arrival[v, k] == np.inf or net.seconds[v, k] == np.inf:
+        if arrival[v, k] == np.inf or arrays.seconds[v, k] == np.inf:
             continue
-        if not (anywhere or has_room(net, clusters, room, v, k)):
+        if not (anywhere or has_room(arrays, clusters, room, v, k)):
             continue
-        score = max(clock.free[k], arrival[v, k]) + run * net.seconds[v, k] + bias[v, k]
+        score = max(clock.free[k], arrival[v, k]) + run * arrays.seconds[v, k] + bias[v, k]
         if at < 0 or score < first:
             first, second, at = score, first, k
         elif score < second:
@@ -153,25 +152,25 @@ def _score(
 
 
 @inlined
-def _arrival(net: Net, clock: Clock, device: IntArray, v: int, k: int) -> float:
-    """When the inputs of a ready operator could be on device k, sent as in :func:`~.net.place`."""
+def _arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: int) -> float:
+    """When the inputs of a ready operator could be on device k, sent as in :func:`~.arrays.place`."""
     ready, cursor = 0.0, clock.receives[k]
-    for i in range(net.before_start[v], net.before_start[v + 1]):
-        ready = max(ready, clock.end[net.before[i]])
-    for i in range(net.in_start[v], net.in_start[v + 1]):
-        f = net.incoming[i]
-        u = net.source[f]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, clock.end[arrays.before[i]])
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
         a = device[u]
         if a == k:
             continue
-        if net.latency[a, k] == np.inf:
+        if arrays.latency[a, k] == np.inf:
             return np.inf
-        if net.model == PORT_TENSOR and clock.arrived[net.tensor[f], k] >= 0.0:
-            ready = max(ready, clock.arrived[net.tensor[f], k])
+        if arrays.model == PORT_TENSOR and clock.arrived[arrays.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[arrays.tensor[f], k])
             continue
         begin = clock.end[u]
-        lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-        if net.model != DELAY:
+        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        if arrays.model != DELAY:
             begin = max(begin, clock.sends[a], cursor)
             cursor = begin + lasts
         ready = max(ready, begin + lasts)

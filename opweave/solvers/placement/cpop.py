@@ -9,52 +9,53 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import inserted
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import downward_rank, order_by, upward_rank
-from opweave.solvers.placement.schedule import Plan
 
 TIE = 1e-9
 """Priorities that differ by less than this share of the longest path count as equal."""
 
 
-def cpop(instance: PlacementInstance, net: Net) -> Plan:
+def cpop(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Priorities are the longest paths through each operator."""
-    return cpop_by(instance, net, upward_rank(net), np.zeros(len(net.seconds)))
+    return cpop_by(instance, arrays, upward_rank(arrays), np.zeros(len(arrays.seconds)))
 
 
-def cpop_by(instance: PlacementInstance, net: Net, rank: FloatArray, own: FloatArray) -> Plan:
+def cpop_by(instance: PlacementInstance, arrays: PlacementArrays, rank: FloatArray, own: FloatArray) -> Plan:
     """CPOP with given upward ranks, and with ``own`` of every operator's time in its downward rank as well."""
-    priority = rank + downward_rank(net)
-    critical = _critical_path(net, priority)
-    bias = np.zeros(net.seconds.shape)
+    priority = rank + downward_rank(arrays)
+    critical = _critical_path(arrays, priority)
+    bias = np.zeros(arrays.seconds.shape)
     if critical.any():
         bias[critical] = np.inf
-        bias[critical, _path_device(net, critical)] = 0.0
-    return inserted(instance, net, order_by(priority + own, net), bias)
+        bias[critical, _path_device(arrays, critical)] = 0.0
+    return inserted(instance, arrays, order_by(priority + own, arrays), bias)
 
 
-def _critical_path(net: Net, priority: FloatArray) -> BoolArray:
+def _critical_path(arrays: PlacementArrays, priority: FloatArray) -> BoolArray:
     """One path of operators whose priority is the length of the longest path."""
     critical = np.zeros(len(priority), dtype=bool)
     if not len(priority):
         return critical
     longest = priority.max() * (1.0 - TIE)
-    first = np.flatnonzero((priority >= longest) & (np.diff(net.before_start) == 0))
+    first = np.flatnonzero((priority >= longest) & (np.diff(arrays.before_start) == 0))
     v = int(first[0]) if len(first) else -1
     while v >= 0:
         critical[v] = True
-        after = net.after[net.after_start[v] : net.after_start[v + 1]]
+        after = arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]
         following = after[priority[after] >= longest]
         v = int(following[0]) if len(following) else -1
     return critical
 
 
-def _path_device(net: Net, critical: BoolArray) -> int:
+def _path_device(arrays: PlacementArrays, critical: BoolArray) -> int:
     """The device that runs the path in the least time, of those that may run most of it."""
-    seconds = net.seconds[critical]
+    seconds = arrays.seconds[critical]
     allowed = np.isfinite(seconds)
     total = np.where(allowed, seconds, 0.0).sum(axis=0)
     return int(np.lexsort((total, -allowed.sum(axis=0)))[0])

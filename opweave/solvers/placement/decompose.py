@@ -21,19 +21,19 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.arrays import IntArray
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
-from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
 from opweave.solvers.placement.head_start import best_list_schedule
 from opweave.solvers.placement.lengths import NO_MORE, ROUNDED, Known, Lengths
 from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import Plan, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Fact, Key
@@ -80,8 +80,8 @@ LARGEST_SEARCHED = 40
 SETTLED = 1e-9
 """Relative gap at which a module's length counts as known."""
 
-ExactModule = Callable[[Net, float, float, int, IntArray], Found]
-"""Solves a small net: (net, upper bound, lower bound, budget, halt) -> what was found; see ``search_module``."""
+ExactModule = Callable[[PlacementArrays, float, float, int, IntArray], Found]
+"""Solves a small instance: (arrays, upper bound, lower bound, budget, halt) -> what was found, as ``search_module``."""
 
 
 Way = tuple[Lengths, int, int]
@@ -93,10 +93,10 @@ class Decomposition:
 
     def __init__(self, problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule) -> None:
         self.problem, self.instance, self.run, self.exact = problem, instance, run, exact
-        self.net = net_of(instance, problem)
+        self.arrays = arrays_of(instance, problem)
         self.best = Best(run)
-        quick_bounds(instance, self.net, self.best)
-        self.chain: Milestones = milestones_of(self.net)
+        quick_bounds(instance, self.arrays, self.best)
+        self.chain: Milestones = milestones_of(self.arrays)
         self.lengths: dict[int, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
@@ -137,7 +137,7 @@ class Decomposition:
     def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
         """One plan from the modules' plans between given devices."""
         device = np.zeros(self.instance.operators, dtype=np.int64)
-        start, begins = np.zeros(self.instance.operators), np.full(len(self.net.source), -1.0)
+        start, begins = np.zeros(self.instance.operators), np.full(len(self.arrays.source), -1.0)
         now = 0.0
         for i, (lengths, window) in enumerate(zip(modules, self.chain.windows, strict=True)):
             a, b = ends[i], ends[i + 1]
@@ -158,8 +158,8 @@ class Decomposition:
         plan = self.stitch()
         if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
             return
-        if fits(self.net, plan.device):
-            solution = solution_of(self.instance, self.net, plan)
+        if fits(self.arrays, plan.device):
+            solution = solution_of(self.instance, self.arrays, plan)
             judged = self.problem.evaluate(solution)
             if judged.feasible and judged.objective is not None:
                 self.run.found(solution, judged.objective)
@@ -173,7 +173,7 @@ class Decomposition:
         if judged.feasible and judged.objective is not None:
             self.run.found(best, judged.objective)
         starts, device = times_of(self.instance, best)
-        self.take(plan_of(self.net, order_by_start(self.instance, starts), device))
+        self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
     def advance(self) -> None:
         """Go on until the problem is solved, time is up, or nothing is left to try."""
@@ -276,13 +276,13 @@ class Decomposition:
             result = self._lifted(lengths.module, a, b, now.effort if left is None else min(left, now.effort))
         else:
             low, high = float(lengths.module.table()[a, b]), float(lengths.upper[a, b])
-            net = lengths.window.fixed(a, b)
+            arrays = lengths.window.fixed(a, b)
             if now.way == "search":
                 budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-                found = self.exact(net, high, low, budget, self.run.halt)
+                found = self.exact(arrays, high, low, budget, self.run.halt)
             else:
                 seconds = now.effort if left is None else min(left, now.effort)
-                found = solve_intervals(net, high, low, seconds, threads=self.run.threads)
+                found = solve_intervals(arrays, high, low, seconds, threads=self.run.threads)
             self._learn(lengths, a, b, found)
             result = lengths.known(a, b)
         if self.run.exchange is not None:
@@ -349,6 +349,6 @@ register(
         about="exact decomposition at cut vertices, modules solved on demand; bounds by milestones",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "assignment"),
+        supports=("order_arcs", "assignment"),
     )
 )

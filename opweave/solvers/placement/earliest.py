@@ -12,14 +12,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
-from opweave.problems.arrays import BoolMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import BoolArray, BoolMatrix, FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
 from opweave.solvers.placement.insertion import NoPlanError, no_device
-from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Clock, Net, new_clock, place
-from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, settle
-from opweave.solvers.placement.schedule import Plan
+from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, settle
+from opweave.solvers.placement.plans import Plan
 
 GUIDE_SECONDS = 20.0
 """Most seconds of a linear program that guides a list scheduler, a quick method; else a simple rule takes its place."""
@@ -30,7 +29,7 @@ Heap = list[tuple[float, float, int]]
 
 def earliest_first(
     instance: PlacementInstance,
-    net: Net,
+    arrays: PlacementArrays,
     priority: FloatArray,
     *,
     allowed: BoolArray | None = None,
@@ -54,20 +53,20 @@ def earliest_first(
     NoPlanError
         When an operator finds no device with room and links.
     """
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     if allowed is None:
         allowed = np.ones((count, devices), dtype=bool)
     if favourite is None:
         favourite = np.full(count, -1, dtype=np.int64)
     order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
-    start, begins = np.zeros(count), np.full(len(net.source), -1.0)
-    work = 60 * devices * (count + len(net.source))
+    start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
+    work = 60 * devices * (count + len(arrays.source))
     stuck = start_all.sized(work)(
-        net, clusters_of(instance, net), priority, allowed, favourite, order, device, start, begins
+        arrays, clusters_of(instance, arrays), priority, allowed, favourite, order, device, start, begins
     )
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
-    end = start + net.seconds[np.arange(count), device]
+    end = start + arrays.seconds[np.arange(count), device]
     return Plan(order, device, start, begins, float(end.max(initial=0.0)))
 
 
@@ -88,7 +87,7 @@ class State(NamedTuple):
         The operator that found no device, or -1. Shape (1,).
     """
 
-    net: Net
+    arrays: PlacementArrays
     clusters: Clusters
     clock: Clock
     room: Room
@@ -102,7 +101,7 @@ class State(NamedTuple):
 
 @kernel
 def start_all(
-    net: Net,
+    arrays: PlacementArrays,
     clusters: Clusters,
     priority: FloatArray,
     allowed: BoolMatrix,
@@ -113,13 +112,13 @@ def start_all(
     begins: FloatArray,
 ) -> int:
     """Fill order, devices and times; returns the operator that found no device, or -1."""
-    count, devices = net.seconds.shape
-    waiting = np.diff(net.before_start)
+    count, devices = arrays.seconds.shape
+    waiting = np.diff(arrays.before_start)
     state = State(
-        net=net,
+        arrays=arrays,
         clusters=clusters,
-        clock=new_clock(net),
-        room=new_room(net, clusters),
+        clock=new_clock(arrays),
+        room=new_room(arrays, clusters),
         priority=priority,
         device=device,
         allowed=allowed,
@@ -141,14 +140,14 @@ def start_all(
         if state.stuck[0] >= 0:
             return int(state.stuck[0])
         device[v] = best
-        start[v] = place(net, state.clock, v, best, device) - net.seconds[v, best]
-        settle(net, clusters, state.room, v, best)
+        start[v] = place(arrays, state.clock, v, best, device) - arrays.seconds[v, best]
+        settle(arrays, clusters, state.room, v, best)
         order[step] = v
         expected[best] = favourite[v]
-        if net.model == PORT_TENSOR:
+        if arrays.model == PORT_TENSOR:
             _tell_readers(state, later[best], v, best)
-        for i in range(net.after_start[v], net.after_start[v + 1]):
-            w = net.after[i]
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
             waiting[w] -= 1
             if waiting[w] == 0:
                 _offer(state, later, w)
@@ -183,7 +182,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
     reserved = expected >= 0 and state.device[expected] < 0
     if reserved and state.waiting[expected] == 0 and state.open[expected, k]:
         begin = max(free, _ready(state, expected, k))
-        if begin < np.inf and has_room(state.net, state.clusters, state.room, expected, k):
+        if begin < np.inf and has_room(state.arrays, state.clusters, state.room, expected, k):
             return expected, begin
         reserved = False
     mine = later[k]
@@ -221,7 +220,7 @@ def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
     """Whether a heap entry still counts; an operator whose last device has filled up is offered to all."""
     if state.device[v] >= 0 or not state.open[v, k]:
         return False
-    if has_room(state.net, state.clusters, state.room, v, k):
+    if has_room(state.arrays, state.clusters, state.room, v, k):
         return True
     state.open[v, k] = False
     if not state.open[v].any():
@@ -240,7 +239,7 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
             if rank == 0 and not state.allowed[v, k]:
                 continue
             begin = _ready(state, v, k)
-            if begin < np.inf and has_room(state.net, state.clusters, state.room, v, k):
+            if begin < np.inf and has_room(state.arrays, state.clusters, state.room, v, k):
                 state.open[v, k] = True
                 heappush(later[k], (begin, -state.priority[v], v))
                 found = True
@@ -250,41 +249,46 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
 
 @inlined
 def _ready(state: State, v: int, k: int) -> float:
-    """When the inputs of operator v could be on device k, sent as in :func:`~opweave.solvers.placement.net.place`."""
-    net, clock = state.net, state.clock
+    """When the inputs of operator v could be on device k, sent as in :func:`.arrays.place`."""
+    arrays, clock = state.arrays, state.clock
     ready, cursor = 0.0, clock.receives[k]
-    for i in range(net.before_start[v], net.before_start[v + 1]):
-        ready = max(ready, clock.end[net.before[i]])
-    for i in range(net.in_start[v], net.in_start[v + 1]):
-        f = net.incoming[i]
-        u = net.source[f]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, clock.end[arrays.before[i]])
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
         a = state.device[u]
         if a == k:
             continue
-        if net.latency[a, k] == np.inf:
+        if arrays.latency[a, k] == np.inf:
             return np.inf
-        if net.model == PORT_TENSOR and clock.arrived[net.tensor[f], k] >= 0.0:
-            ready = max(ready, clock.arrived[net.tensor[f], k])
+        if arrays.model == PORT_TENSOR and clock.arrived[arrays.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[arrays.tensor[f], k])
             continue
         begin = clock.end[u]
-        if net.model != DELAY:
+        if arrays.model != DELAY:
             begin = max(begin, clock.sends[a], cursor)
-            cursor = begin + net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-        ready = max(ready, begin + net.latency[a, k] + net.size[f] * net.per_byte[a, k])
+            cursor = begin + arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        ready = max(ready, begin + arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k])
     return ready
 
 
 @inlined
 def _tell_readers(state: State, heap: Heap, v: int, k: int) -> None:
     """Operator v has brought tensors to device k: their other ready readers can start there sooner."""
-    net = state.net
-    for i in range(net.in_start[v], net.in_start[v + 1]):
-        f = net.incoming[i]
+    arrays = state.arrays
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
         if state.clock.begins[f] < 0.0:
             continue
-        u = net.source[f]
-        for j in range(net.out_start[u], net.out_start[u + 1]):
-            g = net.outgoing[j]
-            w = net.target[g]
-            if net.tensor[g] == net.tensor[f] and state.device[w] < 0 and state.waiting[w] == 0 and state.open[w, k]:
+        u = arrays.source[f]
+        for j in range(arrays.out_start[u], arrays.out_start[u + 1]):
+            g = arrays.outgoing[j]
+            w = arrays.target[g]
+            if (
+                arrays.tensor[g] == arrays.tensor[f]
+                and state.device[w] < 0
+                and state.waiting[w] == 0
+                and state.open[w, k]
+            ):
                 heappush(heap, (_ready(state, w, k), -state.priority[w], w))

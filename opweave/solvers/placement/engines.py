@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from opweave.formulations.placement import milp, milp_paper  # noqa: F401 - they register themselves
 from opweave.formulations.placement.cp import Intervals
-from opweave.problems.placement import Placement
-from opweave.solvers.engines.engine import Aids
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.placement.head_start import aids_within, brief_aids_within, floor, good_schedule, quick_floor
+from opweave.solvers.placement.head_start import (
+    brief_head_start_within,
+    floor,
+    good_schedule,
+    head_start_within,
+    quick_floor,
+)
 
-AIDS = Aids(initial=good_schedule, floor=floor, within=aids_within)
+HEAD_START_OF = HeadStart(initial=good_schedule, floor=floor, within=head_start_within)
 
-register_engines(Placement, "a mixed-integer program with constants from the data", AIDS)
+register_engines(Placement, "a mixed-integer program with constants from the data", HEAD_START_OF)
 register_cp_sat(
     Placement,
     Intervals,
     "intervals that are there or not",
-    Aids(initial=good_schedule, floor=quick_floor, within=brief_aids_within),
+    HeadStart(initial=good_schedule, floor=quick_floor, within=brief_head_start_within),
 )

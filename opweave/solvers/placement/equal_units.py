@@ -17,18 +17,18 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.best import Best, raise_level
 from opweave.solvers.placement.bounds.broadcasts import Broadcasts
+from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.milestones import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.lists import TARGETS, no_plan_found
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import Plan, order_by_start, plan_of, report, times_of
+from opweave.solvers.placement.plans import Plan, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import units_of
@@ -79,11 +79,11 @@ MOST_ORDERED = 5
 class EqualUnits:
     """The units of one instance, their options, and how they are put together."""
 
-    def __init__(self, problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> None:
-        self.problem, self.instance, self.net, self.run = problem, instance, net, run
-        self.chain = milestones_of(net)
-        self.units = units_of(self.chain, instance, net)
-        self.searches = [UnitSearch(unit, instance, net) for unit in self.units]
+    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
+        self.problem, self.instance, self.arrays, self.run = problem, instance, arrays, run
+        self.chain = milestones_of(arrays)
+        self.units = units_of(self.chain, instance, arrays)
+        self.searches = [UnitSearch(unit, instance, arrays) for unit in self.units]
         self.kinds = Kinds(
             [unit.times for unit in self.units],
             [[] for _ in self.units],
@@ -167,7 +167,7 @@ class EqualUnits:
         plan = self._laid_out(counts)
         tied = plan.device[first_of(self.instance.cluster)][self.instance.cluster]
         if (tied == plan.device).all():
-            report(self.instance, self.net, plan, self.run)
+            report(self.instance, self.arrays, plan, self.run)
 
     def _keep(self, s: int, option: Option | None) -> None:
         """Take an option up unless a known one of the same home is as good in every respect."""
@@ -199,9 +199,9 @@ class EqualUnits:
         if a == b:
             return 0.0
         window = self.units[s].window
-        flows = np.flatnonzero(window.net.source == 0) if window.entry else np.zeros(0, dtype=np.int64)
-        _, once = np.unique(window.net.tensor[flows], return_index=True)
-        return float((self.net.latency[a, b] + window.net.size[flows[once]] * self.net.per_byte[a, b]).sum())
+        flows = np.flatnonzero(window.arrays.source == 0) if window.entry else np.zeros(0, dtype=np.int64)
+        _, once = np.unique(window.arrays.tensor[flows], return_index=True)
+        return float((self.arrays.latency[a, b] + window.arrays.size[flows[once]] * self.arrays.per_byte[a, b]).sum())
 
     def _mean_link(self, s: int) -> float:
         devices = range(len(self.instance.devices))
@@ -224,7 +224,7 @@ class EqualUnits:
                     device[members[unit.own]] = options[o].device[unit.own]
                     parts.append(members[own])
                 row += int(counts[s][o])
-        return plan_of(self.net, np.concatenate(parts), device)
+        return plan_of(self.arrays, np.concatenate(parts), device)
 
     def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
         """For every kind its homes in order: the shortest path through all orders."""
@@ -258,25 +258,25 @@ def _orders(homes: list[int]) -> list[tuple[int, ...]]:
     return [(a, *(k for k in homes if k not in (a, b)), b) for a, b in permutations(homes, 2)]
 
 
-def repeats(net: Net) -> bool:
+def repeats(arrays: PlacementArrays) -> bool:
     """Whether modules that come more than once hold enough of the operators."""
-    windows = modules(net)[1]
+    windows = modules(arrays)[1]
     keys = [window.key() for window in windows]
     times = Counter(keys)
     repeated = sum(len(window.operators) for window, key in zip(windows, keys, strict=True) if times[key] > 1)
-    return repeated >= LEAST_SHARE * len(net.seconds)
+    return repeated >= LEAST_SHARE * len(arrays.seconds)
 
 
-def plan_units(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> bool:
+def plan_units(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> bool:
     """Search plans of equal units and report what they make up; False when too little of the graph repeats."""
     run.enter("equal units")
-    if not repeats(net):
+    if not repeats(arrays):
         return False
-    work = EqualUnits(problem, instance, net, run)
+    work = EqualUnits(problem, instance, arrays, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)
     seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
-    known = priced_counts(work.chain, instance, net, seconds, ceiling)
+    known = priced_counts(work.chain, instance, arrays, seconds, ceiling)
     if known.bound > 0.0:
         run.proved(known.bound, "counts with memory")
     if not known.price.any():  # where memory decides, windows alone add next to nothing
@@ -291,7 +291,7 @@ def plan_units(problem: Placement, instance: PlacementInstance, net: Net, run: R
 def solve_units(problem: Placement, run: Run) -> Outcome:
     """Plans of equal units; solver "units"."""
     instance = lower_unless_short(problem)
-    if not instance.operators or not plan_units(problem, instance, net_of(instance, problem), run):
+    if not instance.operators or not plan_units(problem, instance, arrays_of(instance, problem), run):
         return Outcome(reason="the graph is no chain of equal modules")
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)} and is made of equal units")
@@ -309,6 +309,6 @@ register(
         about="equal modules get plans from a short list, chosen by an integer program with memory at its price",
         proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        targets=TARGETS,
+        supports=TARGETS,
     )
 )

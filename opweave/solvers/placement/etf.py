@@ -8,16 +8,16 @@ device placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.342
 from __future__ import annotations
 
 from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import earliest_first
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import upward_rank
-from opweave.solvers.placement.schedule import Plan
 
 
-def etf(instance: PlacementInstance, net: Net) -> Plan:
+def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Earliest start first; among equals the longest remaining path."""
-    return earliest_first(instance, net, upward_rank(net))
+    return earliest_first(instance, arrays, upward_rank(arrays))
 
 
 register_rule("etf", etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)")

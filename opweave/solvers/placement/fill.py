@@ -12,85 +12,87 @@ from collections.abc import Sequence
 import numpy as np
 
 from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import kernel
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import NoPlanError, no_device
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.memory_state import Clusters, clusters_of, extra_bytes, has_room, new_room, settle
+from opweave.solvers.placement.plans import Plan, plan_of
 from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.placement.room import Clusters, clusters_of, extra_bytes, has_room, new_room, settle
-from opweave.solvers.placement.schedule import Plan, plan_of
 
 
-def fill(instance: PlacementInstance, net: Net) -> Plan:
+def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Each device as full as it goes, in the order of the cluster.
 
     What finds no room from there on is put where it fits, and as a last resort the largest operators go first.
     """
-    return _filled(instance, net, net.capacity)
+    return _filled(instance, arrays, arrays.capacity)
 
 
-def fill_even(instance: PlacementInstance, net: Net) -> Plan:
+def fill_even(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Each device the same share of its memory; devices without a limit count like the largest that has one."""
-    limits = net.capacity.astype(np.float64)
-    limited = net.capacity != NO_LIMIT
+    limits = arrays.capacity.astype(np.float64)
+    limited = arrays.capacity != NO_LIMIT
     limits[~limited] = limits[limited].max(initial=0.0) or 1.0
-    needed = float(net.memory.sum()) + float(net.parameter_bytes.sum())
+    needed = float(arrays.memory.sum()) + float(arrays.parameter_bytes.sum())
     share = min(1.0, needed / limits.sum()) if limits.sum() > 0 else 1.0
     soft = np.where(limited | (share < 1.0), np.ceil(limits * share), float(2**62)).astype(np.int64)
-    return _filled(instance, net, np.minimum(net.capacity, soft))
+    return _filled(instance, arrays, np.minimum(arrays.capacity, soft))
 
 
-def _filled(instance: PlacementInstance, net: Net, soft: IntArray) -> Plan:
-    order, clusters = order_of_graph(net), clusters_of(instance, net)
-    work = 20 * net.seconds.shape[1] * (len(order) + len(net.parameters))
+def _filled(instance: PlacementInstance, arrays: PlacementArrays, soft: IntArray) -> Plan:
+    order, clusters = order_of_graph(arrays), clusters_of(instance, arrays)
+    work = 20 * arrays.seconds.shape[1] * (len(order) + len(arrays.parameters))
     stuck = 0
-    for candidate in (order, *_largest_first(net, clusters)):
+    for candidate in (order, *_largest_first(arrays, clusters)):
         device = np.full(len(order), -1, dtype=np.int64)
-        stuck = int(fill_in_order.sized(work)(net, clusters, candidate, soft, device))
+        stuck = int(fill_in_order.sized(work)(arrays, clusters, candidate, soft, device))
         if stuck < 0:
-            plan = plan_of(net, order, device)
+            plan = plan_of(arrays, order, device)
             if np.isfinite(plan.makespan):
                 return plan
             raise NoPlanError("filling the devices in turn needs a link that the cluster does not have")
     raise NoPlanError(no_device(instance, stuck))
 
 
-def _largest_first(net: Net, clusters: Clusters) -> Sequence[IntArray]:
+def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> Sequence[IntArray]:
     """Operators by falling bytes of their cluster, those with the fewest devices to choose from first."""
     owner = np.repeat(np.arange(len(clusters.memory)), np.diff(clusters.parameters_start))
     size = clusters.memory.astype(np.float64)
-    np.add.at(size, owner, net.parameter_bytes[clusters.parameters])
-    choices = np.isfinite(net.seconds).sum(axis=1)
+    np.add.at(size, owner, arrays.parameter_bytes[clusters.parameters])
+    choices = np.isfinite(arrays.seconds).sum(axis=1)
     by_size = np.argsort(-size[clusters.of], kind="stable").astype(np.int64)
     return by_size, by_size[np.argsort(choices[by_size], kind="stable")]
 
 
 @kernel
-def fill_in_order(net: Net, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray) -> int:
+def fill_in_order(
+    arrays: PlacementArrays, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray
+) -> int:
     """Give every operator the first device from the present one on with room; returns who found none, or -1.
 
     Room is first looked for up to the ``soft`` limits, then up to the capacities, then on any device.
     """
-    devices = net.seconds.shape[1]
-    room = new_room(net, clusters)
+    devices = arrays.seconds.shape[1]
+    room = new_room(arrays, clusters)
     present = 0
     for v in order:
         chosen = -1
         for k in range(present, devices):
-            needed = extra_bytes(net, clusters, room, clusters.of[v], k)
-            if chosen < 0 and has_room(net, clusters, room, v, k) and room.used[k] + needed <= soft[k]:
+            needed = extra_bytes(arrays, clusters, room, clusters.of[v], k)
+            if chosen < 0 and has_room(arrays, clusters, room, v, k) and room.used[k] + needed <= soft[k]:
                 chosen = k
-        tied = room.home[clusters.of[v]] >= 0 or np.isinf(net.seconds[v]).any()
+        tied = room.home[clusters.of[v]] >= 0 or np.isinf(arrays.seconds[v]).any()
         if chosen > present and not tied:
             present = chosen
         for k in range(devices):
-            if chosen < 0 and has_room(net, clusters, room, v, k):
+            if chosen < 0 and has_room(arrays, clusters, room, v, k):
                 chosen = k
         if chosen < 0:
             return int(v)
         device[v] = chosen
-        settle(net, clusters, room, v, chosen)
+        settle(arrays, clusters, room, v, chosen)
     return -1
 
 

@@ -10,34 +10,35 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import mean_seconds, upward_rank
-from opweave.solvers.placement.schedule import Plan
 from opweave.solvers.run import time_left
 
 MOST_COLUMNS = 20_000
 """Above, the linear program is not tried: it takes minutes."""
 
 
-def getf(instance: PlacementInstance, net: Net) -> Plan:
+def getf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Earliest start first within the group that the program chose."""
-    return earliest_first(instance, net, upward_rank(net), allowed=chosen_groups(net))
+    return earliest_first(instance, arrays, upward_rank(arrays), allowed=chosen_groups(arrays))
 
 
-def chosen_groups(net: Net) -> BoolArray:
+def chosen_groups(arrays: PlacementArrays) -> BoolArray:
     """Devices of the group of every operator. Shape (operators, devices)."""
-    speed = device_speeds(net)
+    speed = device_speeds(arrays)
     group = np.floor(np.log2(speed / speed.min()) + 1e-9).astype(np.int64)
-    if not len(net.seconds) or group.max() == 0:
-        return np.ones(net.seconds.shape, dtype=bool)
+    if not len(arrays.seconds) or group.max() == 0:
+        return np.ones(arrays.seconds.shape, dtype=bool)
     groups = int(group.max()) + 1
     total = np.bincount(group, weights=speed, minlength=groups)
-    share = _shares(net) if net.seconds.size <= MOST_COLUMNS else None
-    slowest = np.zeros(len(net.seconds), dtype=np.int64)
+    share = _shares(arrays) if arrays.seconds.size <= MOST_COLUMNS else None
+    slowest = np.zeros(len(arrays.seconds), dtype=np.int64)
     if share is not None:
         for g in range(1, groups):  # the fastest group such that it and all faster ones do half of the work
             slowest[share[:, group >= g].sum(axis=1) >= 0.5] = g
@@ -46,26 +47,26 @@ def chosen_groups(net: Net) -> BoolArray:
     return own
 
 
-def device_speeds(net: Net) -> FloatArray:
+def device_speeds(arrays: PlacementArrays) -> FloatArray:
     """Mean seconds of the operators that a device may run over its own seconds for them. Shape (devices,)."""
-    allowed = np.isfinite(net.seconds)
-    own = np.where(allowed, net.seconds, 0.0).sum(axis=0)
-    mean = np.where(allowed, mean_seconds(net)[:, None], 0.0).sum(axis=0)
+    allowed = np.isfinite(arrays.seconds)
+    own = np.where(allowed, arrays.seconds, 0.0).sum(axis=0)
+    mean = np.where(allowed, mean_seconds(arrays)[:, None], 0.0).sum(axis=0)
     speed: FloatArray = np.divide(mean, own, out=np.ones_like(own), where=(own > 0.0) & (mean > 0.0))
     return speed
 
 
-def _shares(net: Net) -> FloatArray | None:
+def _shares(arrays: PlacementArrays) -> FloatArray | None:
     """Share of every operator on every device in the relaxed optimum without transfers. Shape (operators, devices).
 
     Minimise T subject to: shares add up to 1, an operator ends its own time after each predecessor, and neither the
     work of a device nor the end of an operator exceeds T.
     """
-    count, devices = net.seconds.shape
-    may = np.isfinite(net.seconds)
-    scale = max(float(net.seconds[may].max()), 1e-300)
-    seconds = np.where(may, net.seconds, 0.0) / scale
-    heads, tails = net.before, np.repeat(np.arange(count), np.diff(net.before_start))
+    count, devices = arrays.seconds.shape
+    may = np.isfinite(arrays.seconds)
+    scale = max(float(arrays.seconds[may].max()), 1e-300)
+    seconds = np.where(may, arrays.seconds, 0.0) / scale
+    heads, tails = arrays.before, np.repeat(np.arange(count), np.diff(arrays.before_start))
     column = np.arange(count * devices).reshape(count, devices)
     ends, last = count * devices + np.arange(count), count * (devices + 1)
     length = np.asarray([last])

@@ -10,17 +10,17 @@ import math
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
-from opweave.problems.placement import Placement, Schedule
-from opweave.solvers.engines.engine import Aids
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.engines.engine import HeadStart
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.heft import heft
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
-from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
-from opweave.solvers.placement.schedule import Plan, fits, solution_of
+from opweave.solvers.placement.plans import Plan, fits, solution_of
 from opweave.solvers.run import Run
 
 RULES = (one_device, heft, cpop, peft)
@@ -40,25 +40,25 @@ BRIEF_SECONDS, OPERATOR_SECONDS = 0.1, 0.01
 """Most that local search may take before constraint programming: so much, and so much for each operator."""
 
 
-def aids_within(run: Run) -> Aids:
+def head_start_within(run: Run) -> HeadStart:
     """A good schedule and a floor that leave most of a run's time to its engine."""
 
     def seconds() -> float:
         left = run.remaining()
         return SECONDS if left is None else min(SECONDS, SHARE * left)
 
-    return Aids(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
+    return HeadStart(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
 
 
-def brief_aids_within(run: Run) -> Aids:
-    """As :func:`aids_within`, but brief: constraint programming needs no more, and proves small problems in no time."""
+def brief_head_start_within(run: Run) -> HeadStart:
+    """As :func:`head_start_within`, but brief: constraint programming proves small problems at once."""
 
     def seconds(problem: Placement) -> float:
         wanted = min(SECONDS, BRIEF_SECONDS + OPERATOR_SECONDS * len(problem.graph.operators))
         left = run.remaining()
         return wanted if left is None else min(wanted, SHARE * left)
 
-    return Aids(lambda problem: good_schedule(problem, seconds(problem)), quick_floor)
+    return HeadStart(lambda problem: good_schedule(problem, seconds(problem)), quick_floor)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
@@ -86,22 +86,22 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    net = net_of(instance, problem)
-    plans = [plan for rule in RULES if (plan := _attempt(rule, instance, net)) is not None]
+    arrays = arrays_of(instance, problem)
+    plans = [plan for rule in RULES if (plan := _attempt(rule, instance, arrays)) is not None]
     for plan in sorted(plans, key=lambda plan: plan.makespan):
-        schedule = solution_of(instance, net, plan)
+        schedule = solution_of(instance, arrays, plan)
         if problem.evaluate(schedule).feasible:
             return schedule
     return None
 
 
-def _attempt(rule: object, instance: PlacementInstance, net: Net) -> Plan | None:
+def _attempt(rule: object, instance: PlacementInstance, arrays: PlacementArrays) -> Plan | None:
     assert callable(rule)
     try:
-        plan: Plan = rule(instance, net)
+        plan: Plan = rule(instance, arrays)
     except NoPlanError:
         return None
-    return plan if plan.makespan < math.inf and fits(net, plan.device) else None
+    return plan if plan.makespan < math.inf and fits(arrays, plan.device) else None
 
 
 def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
@@ -115,7 +115,7 @@ def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
         return None
     if instance.operators < WORTH_SEARCHING:
         return length
-    value, _ = bound(problem, instance, net_of(instance, problem), Run(time_limit=seconds))
+    value, _ = bound(problem, instance, arrays_of(instance, problem), Run(time_limit=seconds))
     return max(length, value)
 
 
@@ -131,5 +131,5 @@ def quick_floor(problem: Placement) -> float | None:
     if instance.operators < WORTH_SEARCHING:
         return length
     best = Best(Run())
-    quick_bounds(instance, net_of(instance, problem), best)
+    quick_bounds(instance, arrays_of(instance, problem), best)
     return max(length, best.value)

@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import inserted
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import order_by, upward_rank
-from opweave.solvers.placement.schedule import Plan
 
 
-def heft(instance: PlacementInstance, net: Net) -> Plan:
+def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Upward ranks, then the device of the earliest finish."""
-    return inserted(instance, net, order_by(upward_rank(net), net), np.zeros(net.seconds.shape))
+    return inserted(instance, arrays, order_by(upward_rank(arrays), arrays), np.zeros(arrays.seconds.shape))
 
 
 register_rule("heft", heft, "longest remaining path first, each operator on the device where it ends soonest")

@@ -10,21 +10,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
-from opweave.solvers.placement.room import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
-from opweave.solvers.placement.schedule import Plan, plan_of
-from opweave.solvers.placement.timeline import Timeline, common_fit, first_fit, new_timeline, occupy
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
+from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
+from opweave.solvers.placement.plans import Plan, plan_of
 
 
 class NoPlanError(Exception):
     """A heuristic found no plan; the message says where it got stuck."""
 
 
-def inserted(instance: PlacementInstance, net: Net, order: IntArray, bias: FloatArray) -> Plan:
+def inserted(instance: PlacementInstance, arrays: PlacementArrays, order: IntArray, bias: FloatArray) -> Plan:
     """Schedule operators in an order (predecessors first), each where its end plus bias is least.
 
     Parameters
@@ -37,17 +36,17 @@ def inserted(instance: PlacementInstance, net: Net, order: IntArray, bias: Float
     NoPlanError
         When an operator finds no device with room and links.
     """
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     device = np.full(count, -1, dtype=np.int64)
-    start, begins = np.zeros(count), np.full(len(net.source), -1.0)
-    work = 40 * devices * (count + len(net.source))
-    stuck = insert_all.sized(work)(net, clusters_of(instance, net), order, bias, device, start, begins)
+    start, begins = np.zeros(count), np.full(len(arrays.source), -1.0)
+    work = 40 * devices * (count + len(arrays.source))
+    stuck = insert_all.sized(work)(arrays, clusters_of(instance, arrays), order, bias, device, start, begins)
     if stuck >= 0:
         raise NoPlanError(no_device(instance, int(stuck)))
     by_start = order[np.argsort(start[order], kind="stable")]
-    end = start + net.seconds[np.arange(count), device]
+    end = start + arrays.seconds[np.arange(count), device]
     plan = Plan(by_start, device, start, begins, float(end.max(initial=0.0)))
-    appended = plan_of(net, by_start, device)  # the same order without gaps in mind can pack transfers better
+    appended = plan_of(arrays, by_start, device)  # the same order without gaps in mind can pack transfers better
     return min(plan, appended, key=lambda each: each.makespan)
 
 
@@ -64,7 +63,7 @@ FEW = 16
 
 
 class State(NamedTuple):
-    """A schedule under construction; fields as in :class:`~opweave.solvers.placement.schedule.Plan`."""
+    """A schedule under construction; fields as in :class:`~opweave.solvers.placement.plans.Plan`."""
 
     timeline: Timeline
     device: IntArray
@@ -75,7 +74,7 @@ class State(NamedTuple):
 
 @kernel
 def insert_all(
-    net: Net,
+    arrays: PlacementArrays,
     clusters: Clusters,
     order: IntArray,
     bias: FloatMatrix,
@@ -84,42 +83,42 @@ def insert_all(
     begins: FloatArray,
 ) -> int:
     """Fill devices and times; returns the operator that found no device, or -1."""
-    count, devices = net.seconds.shape
-    room, anywhere = new_room(net, clusters), roomy(net, clusters)
+    count, devices = arrays.seconds.shape
+    room, anywhere = new_room(arrays, clusters), roomy(arrays, clusters)
     state = State(
-        timeline=new_timeline(3 * devices, max(count, len(net.source))),
+        timeline=new_timeline(3 * devices, max(count, len(arrays.source))),
         device=device,
         end=np.zeros(count),
         begins=begins,
-        arrived=np.full((net.tensors if net.model == PORT_TENSOR else 1, devices), -1.0),
+        arrived=np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1.0),
     )
     for v in order:
-        flows = _by_producer_end(net, state, v)
-        best = _best_device(net, clusters, room, anywhere, state, flows, bias, v)
+        flows = _by_producer_end(arrays, state, v)
+        best = _best_device(arrays, clusters, room, anywhere, state, flows, bias, v)
         if best < 0:
             return int(v)
-        start[v] = _send_to(net, state, flows, v, best)
-        state.end[v] = start[v] + net.seconds[v, best]
+        start[v] = _send_to(arrays, state, flows, v, best)
+        state.end[v] = start[v] + arrays.seconds[v, best]
         device[v] = best
         occupy(state.timeline, best, start[v], state.end[v])
         if not anywhere:
-            settle(net, clusters, room, v, best)
+            settle(arrays, clusters, room, v, best)
     return -1
 
 
 @inlined
-def _by_producer_end(net: Net, state: State, v: int) -> IntArray:
+def _by_producer_end(arrays: PlacementArrays, state: State, v: int) -> IntArray:
     """Incoming flows of an operator, the earliest made first."""
-    flows = net.incoming[net.in_start[v] : net.in_start[v + 1]]
+    flows = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]]
     if len(flows) < 2:
         return flows
     if len(flows) > FEW:
-        return flows[np.argsort(state.end[net.source[flows]], kind="mergesort")]
+        return flows[np.argsort(state.end[arrays.source[flows]], kind="mergesort")]
     flows = flows.copy()
     for i in range(1, len(flows)):
-        flow, made = flows[i], state.end[net.source[flows[i]]]
+        flow, made = flows[i], state.end[arrays.source[flows[i]]]
         j = i
-        while j > 0 and state.end[net.source[flows[j - 1]]] > made:
+        while j > 0 and state.end[arrays.source[flows[j - 1]]] > made:
             flows[j] = flows[j - 1]
             j -= 1
         flows[j] = flow
@@ -128,7 +127,7 @@ def _by_producer_end(net: Net, state: State, v: int) -> IntArray:
 
 @inlined
 def _best_device(
-    net: Net,
+    arrays: PlacementArrays,
     clusters: Clusters,
     room: Room,
     anywhere: bool,
@@ -141,35 +140,35 @@ def _best_device(
 
     The transfers of one operator follow each other at its receive port, so none needs to know more of the others.
     """
-    devices = net.seconds.shape[1]
+    devices = arrays.seconds.shape[1]
     ordered = 0.0
-    for i in range(net.before_start[v], net.before_start[v + 1]):
-        ordered = max(ordered, state.end[net.before[i]])
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ordered = max(ordered, state.end[arrays.before[i]])
     best, least, least_end = -1, np.inf, np.inf
     for k in range(devices):
-        if net.seconds[v, k] == np.inf or not (anywhere or has_room(net, clusters, room, v, k)):
+        if arrays.seconds[v, k] == np.inf or not (anywhere or has_room(arrays, clusters, room, v, k)):
             continue
-        own = net.seconds[v, k] + bias[v, k]
+        own = arrays.seconds[v, k] + bias[v, k]
         ready, cursor = ordered, 0.0
         for f in flows:
-            a = state.device[net.source[f]]
+            a = state.device[arrays.source[f]]
             if a == k:
                 continue
-            if net.latency[a, k] == np.inf or ready + own > least:
+            if arrays.latency[a, k] == np.inf or ready + own > least:
                 ready = np.inf
                 break
-            if net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0:
-                ready = max(ready, state.arrived[net.tensor[f], k])
+            if arrays.model == PORT_TENSOR and state.arrived[arrays.tensor[f], k] >= 0.0:
+                ready = max(ready, state.arrived[arrays.tensor[f], k])
                 continue
-            lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-            begin = state.end[net.source[f]]
-            if net.model != DELAY:
+            lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+            begin = state.end[arrays.source[f]]
+            if arrays.model != DELAY:
                 begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
                 cursor = begin + lasts
             ready = max(ready, begin + lasts)
         if ready == np.inf:
             continue
-        end = first_fit(state.timeline, k, ready, net.seconds[v, k]) + net.seconds[v, k]
+        end = first_fit(state.timeline, k, ready, arrays.seconds[v, k]) + arrays.seconds[v, k]
         score = end + bias[v, k]
         if score < least or (score == least and end < least_end):
             best, least, least_end = k, score, end
@@ -177,28 +176,28 @@ def _best_device(
 
 
 @inlined
-def _send_to(net: Net, state: State, flows: IntArray, v: int, k: int) -> float:
+def _send_to(arrays: PlacementArrays, state: State, flows: IntArray, v: int, k: int) -> float:
     """Send operator v what it lacks on device k; returns its start, whose own time is not taken yet."""
-    devices = net.seconds.shape[1]
+    devices = arrays.seconds.shape[1]
     ready, cursor = 0.0, 0.0
-    for i in range(net.before_start[v], net.before_start[v + 1]):
-        ready = max(ready, state.end[net.before[i]])
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, state.end[arrays.before[i]])
     for f in flows:
-        a = state.device[net.source[f]]
+        a = state.device[arrays.source[f]]
         if a == k:
             continue
-        if net.model == PORT_TENSOR and state.arrived[net.tensor[f], k] >= 0.0:
-            ready = max(ready, state.arrived[net.tensor[f], k])
+        if arrays.model == PORT_TENSOR and state.arrived[arrays.tensor[f], k] >= 0.0:
+            ready = max(ready, state.arrived[arrays.tensor[f], k])
             continue
-        lasts = net.latency[a, k] + net.size[f] * net.per_byte[a, k]
-        begin = state.end[net.source[f]]
-        if net.model != DELAY:
+        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        begin = state.end[arrays.source[f]]
+        if arrays.model != DELAY:
             begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
             cursor = begin + lasts
             occupy(state.timeline, devices + a, begin, cursor)
             occupy(state.timeline, 2 * devices + k, begin, cursor)
             state.begins[f] = begin
-        if net.model == PORT_TENSOR:
-            state.arrived[net.tensor[f], k] = begin + lasts
+        if arrays.model == PORT_TENSOR:
+            state.arrived[arrays.tensor[f], k] = begin + lasts
         ready = max(ready, begin + lasts)
-    return first_fit(state.timeline, k, ready, net.seconds[v, k])
+    return first_fit(state.timeline, k, ready, arrays.seconds[v, k])

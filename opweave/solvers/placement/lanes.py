@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import lower_unless_short
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.best import Best, quick_bounds
 from opweave.solvers.placement.decompose import decompose
@@ -50,7 +50,7 @@ def search(problem: Placement, run: Run) -> Outcome:
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            plan_units(search.problem, search.instance, search.net, run)
+            plan_units(search.problem, search.instance, search.arrays, run)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
@@ -77,7 +77,7 @@ def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     """A local search that knows what every list scheduler finds, and the run's best."""
     search = _search_of(problem, run)
     if search.instance.operators:
-        quick_bounds(search.instance, search.net, Best(run))
+        quick_bounds(search.instance, search.arrays, Best(run))
     for known in (run.start, run.best):
         if isinstance(known, Schedule):
             search.consider_schedule(known)

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.placement.bounds.milestones import Module
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.placement.bounds.chain_bound import Module
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_search import Found
 

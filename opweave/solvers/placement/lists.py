@@ -6,15 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.problems.placement import Placement
-from opweave.problems.placement_shortage import rules_in_the_way
+from opweave.problems.placement.shortage import rules_in_the_way
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import Plan, report
+from opweave.solvers.placement.plans import Plan, report
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
-Rule = Callable[[PlacementInstance, Net], Plan]
+Rule = Callable[[PlacementInstance, PlacementArrays], Plan]
 """Builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
 
 TARGETS = ("assignment", "order_arcs")
@@ -29,12 +29,12 @@ def no_plan_found(problem: Placement) -> str:
 def solve_by(rule: Rule, problem: Placement, run: Run) -> Outcome:
     """Report the plan that a rule builds."""
     instance = lower_unless_short(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     try:
-        plan = rule(instance, net)
+        plan = rule(instance, arrays)
     except NoPlanError as error:
         return Outcome(reason=str(error))
-    report(instance, net, plan, run)
+    report(instance, arrays, plan, run)
     return Outcome(run.termination())
 
 
@@ -47,6 +47,6 @@ def register_rule(name: str, rule: Rule, about: str) -> None:
             kind="algorithm",
             run=partial(solve_by, rule),
             about=about,
-            targets=TARGETS,
+            supports=TARGETS,
         )
     )

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance, lower_unless_short
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Placement, Schedule
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
-from opweave.solvers.placement.heuristics import RULES
-from opweave.solvers.placement.hubs import descend
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
+from opweave.solvers.placement.baselines import RULES
+from opweave.solvers.placement.group_moves import descend
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.lists import Rule, no_plan_found
-from opweave.solvers.placement.net import Net, makespan_within, net_of
-from opweave.solvers.placement.schedule import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -66,7 +66,7 @@ class LocalSearch:
 
     problem: Placement
     instance: PlacementInstance
-    net: Net
+    arrays: PlacementArrays
     run: Run
     order: IntArray
     device: IntArray
@@ -77,12 +77,12 @@ class LocalSearch:
 
     def consider(self, order: IntArray, device: IntArray) -> None:
         """Keep a plan if its memory fits and it is the best so far."""
-        if not fits(self.net, device):
+        if not fits(self.arrays, device):
             return
-        value = float(makespan_within.sized(self._work())(self.net, order, device, self.makespan))
+        value = float(makespan_within.sized(self._work())(self.arrays, order, device, self.makespan))
         if value < self.makespan:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
-            self.run.found(schedule_of(self.instance, self.net, order, device), value)
+            self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
     def consider_schedule(self, schedule: Schedule) -> None:
         """Decode a schedule's assignment and order."""
@@ -93,7 +93,7 @@ class LocalSearch:
         order = order_by_start(self.instance, starts)
         self.consider(order, device)
         again = np.empty_like(order)
-        order_for.sized(self._work())(self.net, device, again)
+        order_for.sized(self._work())(self.arrays, device, again)
         self.consider(again, device)
 
     def catch_up(self) -> None:
@@ -106,12 +106,12 @@ class LocalSearch:
             self.consider_schedule(best)
 
     def _work(self) -> int:
-        return 10 * (len(self.net.seconds) + len(self.net.source))
+        return 10 * (len(self.arrays.seconds) + len(self.arrays.source))
 
     def descend_from(self, device: IntArray) -> None:
         """Hub descent from an assignment."""
         self.run.enter("hub descent")
-        self.consider(*descend(self.instance, self.net, device, self.run.should_stop)[:2])
+        self.consider(*descend(self.instance, self.arrays, device, self.run.should_stop)[:2])
 
     def anneal_round(self) -> None:
         """The next round of annealing from the best plan."""
@@ -119,16 +119,16 @@ class LocalSearch:
         number = self.run.turn("annealing", self.rounds)
         self.rounds = number + 1
         rng = np.random.default_rng((self.run.seed, number))
-        effort = len(self.net.seconds) + len(self.net.source)
+        effort = len(self.arrays.seconds) + len(self.arrays.source)
         longer = max(0, number - UNTIMED_ROUNDS) // 2
-        moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.net.seconds)))
+        moves = max(1, min(CHUNK_WORK // effort, MOST_MOVES * len(self.arrays.seconds)))
         work = moves * effort
         chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK * min(LONGEST_ROUND, 2**longer), self.pace * work)
         method = anneal if number % 2 else anneal_assignment
-        first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.net.seconds)) / (1 + number % 4)
+        first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
         members = members_of(self.instance.cluster)
-        plan = counted_plan(self.net, self.order, self.device)
+        plan = counted_plan(self.arrays, self.order, self.device)
         scale = self.makespan
         for chunk in range(chunks):
             if self.run.should_stop():
@@ -137,7 +137,7 @@ class LocalSearch:
             self.catch_up()
             order, device = self.order.copy(), self.device.copy()
             method.sized(CHUNK_WORK)(
-                self.net,
+                self.arrays,
                 plan,
                 members.start,
                 members.items,
@@ -168,10 +168,10 @@ def search_from(search: LocalSearch, *, rounds: int | None) -> None:
         search.run.proved(0.0, "trivial")
         return
     if search.rounds == 0:
-        seconds = np.where(np.isfinite(search.net.seconds), search.net.seconds, 1e15)
+        seconds = np.where(np.isfinite(search.arrays.seconds), search.arrays.seconds, 1e15)
         for k in np.argsort(seconds.sum(axis=0)).tolist()[:2]:
             alone = np.full(search.instance.operators, k, dtype=np.int64)
-            if np.isfinite(search.net.seconds[:, k]).all() and fits(search.net, alone):
+            if np.isfinite(search.arrays.seconds[:, k]).all() and fits(search.arrays, alone):
                 search.descend_from(alone)
     if math.isfinite(search.makespan):
         search.descend_from(search.device)
@@ -183,7 +183,7 @@ def search_from(search: LocalSearch, *, rounds: int | None) -> None:
 def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> LocalSearch:
     """A local search without a plan yet."""
     nothing = np.zeros(instance.operators, dtype=np.int64)
-    return LocalSearch(problem, instance, net_of(instance, problem), run, nothing, nothing)
+    return LocalSearch(problem, instance, arrays_of(instance, problem), run, nothing, nothing)
 
 
 def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
@@ -192,10 +192,10 @@ def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
     plans = []
     for rule in rules:
         try:
-            plans.append(rule(search.instance, search.net))
+            plans.append(rule(search.instance, search.arrays))
         except NoPlanError:
             continue
-        report(search.instance, search.net, plans[-1], search.run)
+        report(search.instance, search.arrays, plans[-1], search.run)
         if _is_over(search):
             return
     for plan in plans:  # all are reported by now: the first decoding may have to load its loop
@@ -214,14 +214,14 @@ def _is_over(search: LocalSearch) -> bool:
 def more_list_plans(search: LocalSearch) -> None:
     """Start from the best of all variants of list rules, where there is time for them."""
     search.run.enter("variants of list rules")
-    for variant in variants(search.instance, search.net, search.run.halt):
+    for variant in variants(search.instance, search.arrays, search.run.halt):
         if search.run.should_stop():
             return
         try:
             plan = variant()
         except NoPlanError:
             continue
-        report(search.instance, search.net, plan, search.run)
+        report(search.instance, search.arrays, plan, search.run)
         search.consider_times(plan.start, plan.device)
 
 
@@ -247,6 +247,6 @@ register(
         run=solve_local,
         about="hub descent and simulated annealing over order and assignment",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=("order_arcs", "assignment"),
+        supports=("order_arcs", "assignment"),
     )
 )

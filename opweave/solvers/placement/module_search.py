@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import (
     operator_order,
@@ -23,7 +23,6 @@ from opweave.solvers.placement.bounds.critical_path import (
     reversed_net,
     sending,
 )
-from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 from opweave.solvers.run import never
 
@@ -38,7 +37,7 @@ class Found(NamedTuple):
     proved
         Whether nothing shorter exists.
     device, start, begins
-        The plan, as in :class:`~opweave.solvers.placement.schedule.Plan`; device -1 when none was found.
+        The plan, as in :class:`~opweave.solvers.placement.plans.Plan`; device -1 when none was found.
     bound
         A lower bound that came of it, 0 for none.
     """
@@ -53,41 +52,41 @@ class Found(NamedTuple):
 
 @inlined
 def settled_jobs(
-    net: Net, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
+    arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
 ) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
     """Operators and transfers whose devices are known: count, heads, durations, tails, machines; fills flows' jobs."""
     count, devices = heads.shape
-    most = count + len(net.source)
+    most = count + len(arrays.source)
     head, last, tail = np.zeros(most), np.zeros(most), np.zeros(most)
     machines = np.full((most, 2), -1, dtype=np.int64)
     jobs = count
     for v in range(count):
         k = device[v]
         if k >= 0:
-            head[v], last[v], tail[v], machines[v, 0] = heads[v, k], net.seconds[v, k], tails[v, k], k
+            head[v], last[v], tail[v], machines[v, 0] = heads[v, k], arrays.seconds[v, k], tails[v, k], k
     job_of[:] = -1
-    for f in range(len(net.source)):
-        u, v = net.source[f], net.target[f]
+    for f in range(len(arrays.source)):
+        u, v = arrays.source[f], arrays.target[f]
         a, b = device[u], device[v]
-        if net.model == DELAY or a < 0 or b < 0 or a == b:
+        if arrays.model == DELAY or a < 0 or b < 0 or a == b:
             continue
         job = -1
-        if net.model == PORT_TENSOR:
+        if arrays.model == PORT_TENSOR:
             for g in range(f):
-                if job_of[g] >= 0 and net.tensor[g] == net.tensor[f] and device[net.target[g]] == b:
+                if job_of[g] >= 0 and arrays.tensor[g] == arrays.tensor[f] and device[arrays.target[g]] == b:
                     job = job_of[g]
         if job < 0:
             job = jobs
             jobs += 1
-            head[job], last[job] = heads[u, a] + net.seconds[u, a], sending(net, f, a, b)
+            head[job], last[job] = heads[u, a] + arrays.seconds[u, a], sending(arrays, f, a, b)
             machines[job, 0], machines[job, 1] = devices + a, 2 * devices + b
         job_of[f] = job
-        tail[job] = max(tail[job], net.seconds[v, b] + tails[v, b])
+        tail[job] = max(tail[job], arrays.seconds[v, b] + tails[v, b])
     return jobs, head, last, tail, machines
 
 
 @inlined
-def partial_bound(net: Net, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
+def partial_bound(arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray) -> float:
     """Critical path and one-machine bounds of a partial assignment."""
     count, devices = heads.shape
     best = 0.0
@@ -95,12 +94,12 @@ def partial_bound(net: Net, device: IntArray, heads: FloatArray, tails: FloatArr
         least = np.inf
         for k in range(devices):
             if heads[v, k] < np.inf and (device[v] < 0 or device[v] == k):
-                least = min(least, heads[v, k] + net.seconds[v, k] + tails[v, k])
+                least = min(least, heads[v, k] + arrays.seconds[v, k] + tails[v, k])
         best = max(best, least)
     if best == np.inf:
         return best
-    job_of = np.empty(len(net.source), dtype=np.int64)
-    jobs, head, last, tail, machines = settled_jobs(net, device, heads, tails, job_of)
+    job_of = np.empty(len(arrays.source), dtype=np.int64)
+    jobs, head, last, tail, machines = settled_jobs(arrays, device, heads, tails, job_of)
     members = np.empty(jobs, dtype=np.int64)
     for m in range(3 * devices):
         filled = 0
@@ -114,43 +113,43 @@ def partial_bound(net: Net, device: IntArray, heads: FloatArray, tails: FloatArr
 
 
 @inlined
-def assigned_jobs(net: Net, device: IntArray, job_of: IntArray) -> Jobs:
+def assigned_jobs(arrays: PlacementArrays, device: IntArray, job_of: IntArray) -> Jobs:
     """All jobs of a full assignment, with the arcs between them."""
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     zeros = np.zeros((count, devices))
-    jobs, _, last, _, machines = settled_jobs(net, device, zeros, zeros, job_of)
+    jobs, _, last, _, machines = settled_jobs(arrays, device, zeros, zeros, job_of)
     lag = np.full((jobs, jobs), -1.0)
     for v in range(count):
-        for i in range(net.before_start[v], net.before_start[v + 1]):
-            lag[net.before[i], v] = 0.0
-    for f in range(len(net.source)):
-        u, v = net.source[f], net.target[f]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            lag[arrays.before[i], v] = 0.0
+    for f in range(len(arrays.source)):
+        u, v = arrays.source[f], arrays.target[f]
         if job_of[f] >= 0:
             lag[u, job_of[f]] = 0.0
             lag[job_of[f], v] = 0.0
         elif device[u] != device[v]:
-            lag[u, v] = max(lag[u, v], sending(net, f, device[u], device[v]))
+            lag[u, v] = max(lag[u, v], sending(arrays, f, device[u], device[v]))
     return Jobs(last[:jobs].copy(), machines[:jobs].copy(), lag)
 
 
 @inlined
-def work_left(net: Net, order: IntArray, price: FloatArray) -> FloatArray:
+def work_left(arrays: PlacementArrays, order: IntArray, price: FloatArray) -> FloatArray:
     """Least work at prices of time of the operators from every position on. Shape (operators + 1,)."""
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     least = np.zeros(count + 1)
     for position in range(count - 1, -1, -1):
         v, w = order[position], np.inf
         for k in range(devices):
-            if net.seconds[v, k] < np.inf:
-                w = min(w, price[k] * net.seconds[v, k])
+            if arrays.seconds[v, k] < np.inf:
+                w = min(w, price[k] * arrays.seconds[v, k])
         least[position] = least[position + 1] + w
     return least
 
 
 @inlined
 def try_devices(
-    net: Net,
-    back: Net,
+    arrays: PlacementArrays,
+    back: PlacementArrays,
     order: IntArray,
     seconds: FloatArray,
     device: IntArray,
@@ -161,33 +160,33 @@ def try_devices(
     values: FloatArray,
 ) -> int:
     """Fill the bounds of an operator's devices, given ``work`` of all others at prices; returns how many were tried."""
-    count, devices = net.seconds.shape
+    count, devices = arrays.seconds.shape
     heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
     tried = 0
     for k in range(devices):
         values[k] = np.inf
-        if net.seconds[v, k] == np.inf:
+        if arrays.seconds[v, k] == np.inf:
             continue
-        area = work + price[k] * net.seconds[v, k]
+        area = work + price[k] * arrays.seconds[v, k]
         if area >= upper * (1.0 - CLOSE):
             continue
         tried += 1
         device[v] = k
         seconds[v] = np.inf
-        seconds[v, k] = net.seconds[v, k]
+        seconds[v, k] = arrays.seconds[v, k]
         heads[:], tails[:] = 0.0, 0.0
-        raise_heads(net, seconds, order, heads)
+        raise_heads(arrays, seconds, order, heads)
         raise_heads(back, seconds, order[::-1].copy(), tails)
-        values[k] = max(area, partial_bound(net, device, heads, tails))
-    seconds[v] = net.seconds[v]
+        values[k] = max(area, partial_bound(arrays, device, heads, tails))
+    seconds[v] = arrays.seconds[v]
     device[v] = -1
     return tried
 
 
 @kernel
 def search_assignments(
-    net: Net,
-    back: Net,
+    arrays: PlacementArrays,
+    back: PlacementArrays,
     order: IntArray,
     price: FloatArray,
     idle: float,
@@ -200,20 +199,20 @@ def search_assignments(
 ) -> tuple[float, bool]:
     """Best makespan below ``upper`` and whether the search was finished; fills the plan when there is one.
 
-    ``back`` is the net reversed; ``idle`` + the work at the prices of time is a valid bound. Leaves
+    ``back`` is the arrays reversed; ``idle`` + the work at the prices of time is a valid bound. Leaves
     off when ``halt`` is raised.
     """
-    count, devices = net.seconds.shape
-    seconds = net.seconds.copy()
+    count, devices = arrays.seconds.shape
+    seconds = arrays.seconds.copy()
     device = np.full(count, -1, dtype=np.int64)
-    job_of = np.full(len(net.source), -1, dtype=np.int64)
+    job_of = np.full(len(arrays.source), -1, dtype=np.int64)
     values = np.full((count, devices), np.inf)
-    least = work_left(net, order, price)
+    least = work_left(arrays, order, price)
     spent = np.full(count + 1, idle)
     depth, fresh = 0, True
     while depth >= 0:
         if depth == count:
-            jobs = assigned_jobs(net, device, job_of)
+            jobs = assigned_jobs(arrays, device, job_of)
             start = np.zeros(len(jobs.lasts))
             better, budget = sequence(jobs, 3 * devices, upper, budget, halt, start)
             if better < upper:
@@ -233,13 +232,13 @@ def search_assignments(
         v = order[depth]
         if fresh:
             budget -= try_devices(
-                net, back, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
+                arrays, back, order, seconds, device, v, spent[depth] + least[depth + 1], price, upper, values[depth]
             )
             device[v] = -1
             if budget < 0 or halt[0] != 0:
                 return upper, False
         device[v] = -1
-        seconds[v] = net.seconds[v]
+        seconds[v] = arrays.seconds[v]
         k = int(np.argmin(values[depth]))
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
@@ -247,18 +246,20 @@ def search_assignments(
         values[depth, k] = np.inf
         device[v] = k
         seconds[v] = np.inf
-        seconds[v, k] = net.seconds[v, k]
-        spent[depth + 1] = spent[depth] + price[k] * net.seconds[v, k]
+        seconds[v, k] = arrays.seconds[v, k]
+        spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
         depth, fresh = depth + 1, True
     return upper, True
 
 
-def search_module(net: Net, upper: float, floor: float, budget: int, halt: IntArray | None = None) -> Found:
-    """The shortest plan of a small net, memory and side constraints beyond run times and arcs aside.
+def search_module(
+    arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray | None = None
+) -> Found:
+    """The shortest plan of a small instance, memory and side constraints beyond run times and arcs aside.
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     upper
         Only plans shorter than this are looked for; inf for any.
@@ -269,18 +270,18 @@ def search_module(net: Net, upper: float, floor: float, budget: int, halt: IntAr
     halt
         Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
     """
-    order = operator_order(net)
-    reach = reach_of(net, order)
+    order = operator_order(arrays)
+    reach = reach_of(arrays, order)
     ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), floor)
-    area = quick_area(net.seconds, ends)
+    area = quick_area(arrays.seconds, ends)
     device = np.full(len(order), -1, dtype=np.int64)
-    start, begins = np.zeros(len(order)), np.full(len(net.source), -1.0)
+    start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)
     search = search_assignments.sized(100 * budget)
     # any end of a search comes before this, and sums with it stay finite
     limit = min(upper, 1e300)
     value, proved = search(
-        net,
-        reversed_net(net),
+        arrays,
+        reversed_net(arrays),
         order,
         area.time,
         float(area.time @ ends),

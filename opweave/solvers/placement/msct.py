@@ -10,33 +10,33 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_rank
-from opweave.solvers.placement.schedule import Plan
 from opweave.solvers.run import time_left
 
 MOST_EDGES = 20_000
 """Above, the linear program is not tried: it takes minutes."""
 
 
-def msct(instance: PlacementInstance, net: Net) -> Plan:
+def msct(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Earliest start first, but every device waits for the favourite child of its last operator."""
-    return earliest_first(instance, net, upward_rank(net), favourite=favourites(net))
+    return earliest_first(instance, arrays, upward_rank(arrays), favourite=favourites(arrays))
 
 
-def favourites(net: Net) -> IntArray:
+def favourites(arrays: PlacementArrays) -> IntArray:
     """Favourite child of every operator, -1 for none; nobody is the favourite of two. Shape (operators,)."""
-    count = len(net.seconds)
-    pairs, edge = np.unique(net.source * count + net.target, return_inverse=True)
+    count = len(arrays.seconds)
+    pairs, edge = np.unique(arrays.source * count + arrays.target, return_inverse=True)
     head, tail = pairs // max(1, count), pairs % max(1, count)
     transfer = np.zeros(len(pairs))
-    np.add.at(transfer, edge, mean_transfer(net))
-    far = _far_edges(mean_seconds(net), head, tail, transfer) if 0 < len(pairs) <= MOST_EDGES else None
+    np.add.at(transfer, edge, mean_transfer(arrays))
+    far = _far_edges(mean_seconds(arrays), head, tail, transfer) if 0 < len(pairs) <= MOST_EDGES else None
     favourite = np.full(count, -1, dtype=np.int64)
     if far is not None:
         near = far < 0.5  # at most one child and one parent of each operator, by the rows of the program

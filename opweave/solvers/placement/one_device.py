@@ -5,27 +5,27 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.lists import register_rule
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan, memory_used, plan_of, shortage
 from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.placement.schedule import Plan, memory_used, plan_of, shortage
 
 
-def one_device(instance: PlacementInstance, net: Net) -> Plan:
+def one_device(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """The best single device that may run every operator and holds them all."""
-    order = order_of_graph(net)
+    order = order_of_graph(arrays)
     reasons = []
-    total = net.seconds.sum(axis=0)
+    total = arrays.seconds.sum(axis=0)
     for k in np.argsort(total, kind="stable").tolist():
         device = np.full(len(order), k, dtype=np.int64)
         if not np.isfinite(total[k]):
-            refused = instance.names[int(np.isinf(net.seconds[:, k]).argmax())]
+            refused = instance.names[int(np.isinf(arrays.seconds[:, k]).argmax())]
             reasons.append(f"device {instance.devices[k]!r} cannot run operator {refused!r}")
-        elif memory_used(net, device)[k] > net.capacity[k]:
-            reasons.append(str(shortage(instance, net, device)))
+        elif memory_used(arrays, device)[k] > arrays.capacity[k]:
+            reasons.append(str(shortage(instance, arrays, device)))
         else:
-            return plan_of(net, order, device)
+            return plan_of(arrays, order, device)
     raise NoPlanError(f"no single device is enough: {'; '.join(reasons)}")
 
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
 
 CLOSE = 1e-9

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
 from opweave.solvers.placement.bounds.area import memory_of
-from opweave.solvers.placement.hubs import descend
-from opweave.solvers.placement.net import Net, makespan_within
-from opweave.solvers.placement.schedule import plan_of
+from opweave.solvers.placement.group_moves import descend
+from opweave.solvers.placement.plans import plan_of
 from opweave.solvers.placement.units import Unit
 from opweave.solvers.run import Run
 
@@ -77,7 +78,7 @@ class _Shadowed:
     """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` that of operators."""
 
     instance: PlacementInstance
-    net: Net
+    arrays: PlacementArrays
     owner: IntArray
     count: int
 
@@ -91,19 +92,19 @@ class _Shadowed:
 
     def judged(self, device: IntArray, order: IntArray, most: float) -> float:
         """Length of an assignment in the order of its ranks, which ``order`` receives; or something above ``most``."""
-        work = 20 * (len(self.net.seconds) + len(self.net.source))
+        work = 20 * (len(self.arrays.seconds) + len(self.arrays.source))
         everywhere = self.devices(device)
-        order_for.sized(work)(self.net, everywhere, order)
-        return float(makespan_within.sized(work)(self.net, order, everywhere, most))
+        order_for.sized(work)(self.arrays, everywhere, order)
+        return float(makespan_within.sized(work)(self.arrays, order, everywhere, most))
 
 
 class UnitSearch:
     """Searches plans of one unit, at any prices, from any home."""
 
-    def __init__(self, unit: Unit, instance: PlacementInstance, net: Net) -> None:
+    def __init__(self, unit: Unit, instance: PlacementInstance, arrays: PlacementArrays) -> None:
         self.unit, self.whole, self.window = unit, instance, unit.window
         self.operators = unit.window.operators
-        self.devices = net.seconds.shape[1]
+        self.devices = arrays.seconds.shape[1]
         ties = instance.cluster[self.operators]
         self.cluster = np.unique(ties, return_inverse=True)[1].astype(np.int64)
         self.whole_branches = _tied(self.cluster, unit.branches)
@@ -115,20 +116,20 @@ class UnitSearch:
         held = [instance.parameters[v].tolist() for v in own.tolist()]
         self.holder = np.repeat(np.arange(len(own)), [len(row) for row in held])
         self.held = np.asarray([p for row in held for p in row], dtype=np.int64)
-        self.last = net.seconds[self.operators[-1]] if self.window.exit else np.zeros(self.devices)
+        self.last = arrays.seconds[self.operators[-1]] if self.window.exit else np.zeros(self.devices)
 
     def homes(self) -> list[int]:
         """Devices that both ends can be on."""
         possible = np.ones(self.devices, dtype=bool)
         if self.window.entry:
-            possible &= np.isfinite(self.window.net.seconds[0])
+            possible &= np.isfinite(self.window.arrays.seconds[0])
         if self.window.exit:
-            possible &= np.isfinite(self.window.net.seconds[-1])
+            possible &= np.isfinite(self.window.arrays.seconds[-1])
         return [int(k) for k in np.flatnonzero(possible)]
 
     def pure(self, home: int) -> Option | None:
         """Everything on one device; None where some operator cannot run there."""
-        if not np.isfinite(self.window.net.seconds[:, home]).all():
+        if not np.isfinite(self.window.arrays.seconds[:, home]).all():
             return None
         device = np.full(len(self.operators), home, dtype=np.int64)
         order = np.empty(len(device), dtype=np.int64)
@@ -150,7 +151,7 @@ class UnitSearch:
         if first is None:
             return None
         shadowed = self._shadowed(home, price)
-        device, order = first.device.copy(), np.empty(len(shadowed.net.seconds), dtype=np.int64)
+        device, order = first.device.copy(), np.empty(len(shadowed.arrays.seconds), dtype=np.int64)
         best, improved = shadowed.judged(device, order, np.inf), True
         while improved:
             improved = False
@@ -190,27 +191,29 @@ class UnitSearch:
         if first is None or len(self.operators) > LARGEST_DESCENT:
             return None
         shadowed = self._shadowed(home, price)
-        order, device, _ = descend(shadowed.instance, shadowed.net, shadowed.devices(first.device), should_stop)
+        order, device, _ = descend(shadowed.instance, shadowed.arrays, shadowed.devices(first.device), should_stop)
         count = len(self.operators)
         return self.option(home, order[order < count], device[:count])
 
     def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
         """Annealing from a plan until the run has to stop; the best that it meets."""
         shadowed = self._shadowed(start.home, price)
-        net, count = shadowed.net, len(self.operators)
+        arrays, count = shadowed.arrays, len(self.operators)
         best, rng = start, np.random.default_rng(cooling.seed)
-        moves = max(1, min(CHUNK_WORK // (len(net.seconds) + len(net.source)), MOST_MOVES * count))
-        work = moves * (len(net.seconds) + len(net.source))
+        moves = max(1, min(CHUNK_WORK // (len(arrays.seconds) + len(arrays.source)), MOST_MOVES * count))
+        work = moves * (len(arrays.seconds) + len(arrays.source))
         heats = start.cost(price) * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
         cluster = cooling.ties[np.concatenate([np.arange(count), shadowed.owner])]
         members = members_of(cluster)
-        plan = counted_plan(net, shadowed.order(start.order), shadowed.devices(start.device))
+        plan = counted_plan(arrays, shadowed.order(start.order), shadowed.devices(start.device))
         order, device = np.empty_like(plan.order), np.empty_like(plan.device)
         for heat in np.split(heats, cooling.chunks):
             if run.should_stop():
                 break
             draws = rng.random((moves, DRAWS))
-            anneal.sized(work)(net, plan, members.start, members.items, cluster, draws, heat, run.halt, order, device)
+            anneal.sized(work)(
+                arrays, plan, members.start, members.items, cluster, draws, heat, run.halt, order, device
+            )
             met = self.option(start.home, order[order < count], device[:count])
             if met.cost(price) < best.cost(price):
                 best = met
@@ -218,21 +221,21 @@ class UnitSearch:
 
     def _shadowed(self, home: int, price: FloatArray) -> _Shadowed:
         """The unit with a shadow behind it for every operator whose memory has a price."""
-        net, count = self.window.fixed(home, home), len(self.operators)
+        arrays, count = self.window.fixed(home, home), len(self.operators)
         cost = self.bytes[:, None] * price
         owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
         total, more = count + len(owner), (0, len(owner))
-        late, early = np.repeat(np.arange(count), np.diff(net.before_start)), net.before
+        late, early = np.repeat(np.arange(count), np.diff(arrays.before_start)), arrays.before
         if len(owner):
-            shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(net.after_start) == 0)
+            shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
             late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
             early = np.concatenate([early, sinks, shadows[:-1]])
         before = Adjacency.from_pairs(total, late, early)
         after = before.reversed(total)
-        larger = net._replace(
-            seconds=np.ascontiguousarray(np.concatenate([net.seconds, cost[owner]])),
-            in_start=np.pad(net.in_start, more, mode="edge"),
-            out_start=np.pad(net.out_start, more, mode="edge"),
+        larger = arrays._replace(
+            seconds=np.ascontiguousarray(np.concatenate([arrays.seconds, cost[owner]])),
+            in_start=np.pad(arrays.in_start, more, mode="edge"),
+            out_start=np.pad(arrays.out_start, more, mode="edge"),
             before_start=before.start,
             before=before.items,
             after_start=after.start,
@@ -243,25 +246,27 @@ class UnitSearch:
         cluster = np.concatenate([self.cluster, self.cluster[owner]])
         return _Shadowed(self._instance(larger, before, after, cluster), larger, owner, count)
 
-    def _instance(self, net: Net, before: Adjacency, after: Adjacency, cluster: IntArray) -> PlacementInstance:
-        """The arrays that hub descent reads, for a net with shadows."""
+    def _instance(
+        self, arrays: PlacementArrays, before: Adjacency, after: Adjacency, cluster: IntArray
+    ) -> PlacementInstance:
+        """The arrays that hub descent reads, for an instance with shadows."""
         return replace(
             self.whole,
-            names=("",) * len(net.seconds),
-            tensors=("",) * net.tensors,
-            seconds=net.seconds,
-            source=net.source,
-            target=net.target,
-            tensor=net.tensor,
-            size=net.size,
-            incoming=Adjacency(net.in_start, net.incoming),
-            outgoing=Adjacency(net.out_start, net.outgoing),
+            names=("",) * len(arrays.seconds),
+            tensors=("",) * arrays.tensors,
+            seconds=arrays.seconds,
+            source=arrays.source,
+            target=arrays.target,
+            tensor=arrays.tensor,
+            size=arrays.size,
+            incoming=Adjacency(arrays.in_start, arrays.incoming),
+            outgoing=Adjacency(arrays.out_start, arrays.outgoing),
             before=before,
             after=after,
-            memory=net.memory,
-            parameters=Adjacency(net.parameters_start, net.parameters),
-            parameter_bytes=net.parameter_bytes,
-            capacity=net.capacity,
+            memory=arrays.memory,
+            parameters=Adjacency(arrays.parameters_start, arrays.parameters),
+            parameter_bytes=arrays.parameter_bytes,
+            capacity=arrays.capacity,
             cluster=cluster,
         )
 

@@ -16,10 +16,10 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.placement.bounds.milestones import Milestones, Module
+from opweave.problems.arrays import IntArray
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.chain_bound import Milestones, Module
 from opweave.solvers.placement.bounds.windows import Window, cut_window
-from opweave.solvers.placement.net import Net
 
 LONGEST_PERIOD = 64
 """Most modules of a unit."""
@@ -91,15 +91,15 @@ def stretches(sequence: Sequence[int], longest: int = LONGEST_PERIOD) -> list[St
     return [*before, best, *(stretch._replace(first=stretch.first + end) for stretch in after)]
 
 
-def units_of(chain: Milestones, instance: PlacementInstance, net: Net) -> list[Unit]:
+def units_of(chain: Milestones, instance: PlacementInstance, arrays: PlacementArrays) -> list[Unit]:
     """The chain as units, in order."""
     marks: dict[tuple[object, ...], int] = {}
     numbers = []
     for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
-        behind = net.seconds[chain.cuts[position : position + 1]].tobytes()
+        behind = arrays.seconds[chain.cuts[position : position + 1]].tobytes()
         mark = (id(module), behind, _memory_mark(instance, window.operators), _ties(instance, window.operators))
         numbers.append(marks.setdefault(mark, len(marks)))
-    return [_unit(chain, net, stretch) for stretch in stretches(numbers)]
+    return [_unit(chain, arrays, stretch) for stretch in stretches(numbers)]
 
 
 def _memory_mark(instance: PlacementInstance, operators: IntArray) -> bytes:
@@ -114,7 +114,7 @@ def _ties(instance: PlacementInstance, operators: IntArray) -> bytes:
     return bytes(repr([first.setdefault(c, i) for i, c in enumerate(instance.cluster[operators].tolist())]), "ascii")
 
 
-def _unit(chain: Milestones, net: Net, stretch: Stretch) -> Unit:
+def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
     """The unit of a stretch, with all that are like it."""
     rows = []
     for time in range(stretch.times):
@@ -134,19 +134,19 @@ def _unit(chain: Milestones, net: Net, stretch: Stretch) -> Unit:
         for group in _branches(chain.modules[position]):
             named = [chain.windows[position].operators[branch].tolist() for branch in group]
             branches.append([np.asarray([place[v] for v in branch], dtype=np.int64) for branch in named])
-    return Unit(cut_window(net, inner, entry, exit_), np.asarray(rows, dtype=np.int64), branches)
+    return Unit(cut_window(arrays, inner, entry, exit_), np.asarray(rows, dtype=np.int64), branches)
 
 
 def _branches(module: Module) -> Iterator[list[IntArray]]:
     """Groups of alike branches between the milestones of a module, as positions in the module."""
     for block, members in zip(module.blocks, module.members, strict=True):
-        net, count = block.window.net, len(members)
+        arrays, count = block.window.arrays, len(members)
         ends = np.zeros(count, dtype=bool)
         ends[: int(block.window.entry)] = True
         ends[count - int(block.window.exit) :] = True
-        heads = np.repeat(np.arange(count), np.diff(net.before_start))
-        inside = ~(ends[net.before] | ends[heads])
-        arcs = csr_matrix((inside[inside], (net.before[inside], heads[inside])), shape=(count, count))
+        heads = np.repeat(np.arange(count), np.diff(arrays.before_start))
+        inside = ~(ends[arrays.before] | ends[heads])
+        arcs = csr_matrix((inside[inside], (arrays.before[inside], heads[inside])), shape=(count, count))
         component = connected_components(arcs, directed=False)[1]
         groups: dict[tuple[int, ...], list[IntArray]] = {}
         by_component = np.argsort(component, kind="stable")

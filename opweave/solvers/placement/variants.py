@@ -18,14 +18,14 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.choosing import Choice, chosen
 from opweave.solvers.placement.cpop import cpop_by
 from opweave.solvers.placement.insertion import inserted
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import device_tails, order_by, rank_of, run_times, transfer_times
-from opweave.solvers.placement.schedule import Plan
 
 Variant = Callable[[], Plan]
 """Builds a plan, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
@@ -41,27 +41,29 @@ RANKS = (
 )
 
 
-def variants(instance: PlacementInstance, net: Net, halt: IntArray) -> Iterator[Variant]:
+def variants(instance: PlacementInstance, arrays: PlacementArrays, halt: IntArray) -> Iterator[Variant]:
     """All of them, the more successful first."""
-    nothing = np.zeros(net.seconds.shape)
-    tails = np.nan_to_num(device_tails(net), posinf=0.0)
-    lasts = np.where(np.isfinite(net.seconds), net.seconds, 0.0)
-    ranks = [rank_of(net, run_times(net, runs), transfer_times(net, sends)) for runs, sends in RANKS]
+    nothing = np.zeros(arrays.seconds.shape)
+    tails = np.nan_to_num(device_tails(arrays), posinf=0.0)
+    lasts = np.where(np.isfinite(arrays.seconds), arrays.seconds, 0.0)
+    ranks = [rank_of(arrays, run_times(arrays, runs), transfer_times(arrays, sends)) for runs, sends in RANKS]
     for bias in (nothing, -lasts, tails):  # where it ends soonest, starts soonest, leaves least in sum
         for rank in ranks:
-            yield partial(inserted, instance, net, order_by(rank, net), bias)
+            yield partial(inserted, instance, arrays, order_by(rank, arrays), bias)
     for rank in ranks:
-        yield partial(cpop_by, instance, net, rank, run_times(net, "mean"))
+        yield partial(cpop_by, instance, arrays, rank, run_times(arrays, "mean"))
     fastest = np.where(lasts > lasts.min(axis=1, keepdims=True), np.inf, 0.0) if len(lasts) else nothing
-    yield partial(inserted, instance, net, order_by(ranks[0], net), fastest)
-    for choice in _choices(net, ranks, tails, nothing):
-        yield partial(chosen, instance, net, choice, halt)
+    yield partial(inserted, instance, arrays, order_by(ranks[0], arrays), fastest)
+    for choice in _choices(arrays, ranks, tails, nothing):
+        yield partial(chosen, instance, arrays, choice, halt)
 
 
-def _choices(net: Net, ranks: list[FloatArray], tails: FloatArray, nothing: FloatArray) -> Iterator[Choice]:
+def _choices(
+    arrays: PlacementArrays, ranks: list[FloatArray], tails: FloatArray, nothing: FloatArray
+) -> Iterator[Choice]:
     """Rules that choose among all ready operators."""
-    calm = np.zeros(len(net.seconds))
-    level, usual = ranks[2], run_times(net, "median")
+    calm = np.zeros(len(arrays.seconds))
+    level, usual = ranks[2], run_times(arrays, "median")
     for rank in (ranks[0], level):
         for run in (1.0, 0.0):  # behind what is there: where it ends, or starts, soonest
             yield Choice(-rank, nothing, run, 0.0, 0.0)

@@ -11,11 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray
-from opweave.problems.arrays import FloatMatrix, IntMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.slicing.instance import CHANNELS, ROWS
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.slicing.net import LENGTH, WHOLE, Net, excess_of, operator_seconds
+from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, excess_of, operator_seconds
 
 DRAWS = 7
 """Random numbers that a move takes."""
@@ -127,7 +126,7 @@ def _move(
 
 @kernel
 def anneal(
-    net: Net,
+    arrays: SlicingArrays,
     span: Span,
     penalty: float,
     draws: FloatMatrix,
@@ -157,8 +156,8 @@ def anneal(
         Latency of the best legal plan; inf when there was none, and then the arrays are left alone.
     """
     count, devices = len(mode), cuts.shape[1] - 1
-    ops, flows, times, links, reading = net.ops, net.flows, net.times, net.links, net.reading
-    starts, consumers = net.consumers_start, net.consumers
+    ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
+    starts, consumers = arrays.consumers_start, arrays.consumers
     weights, peak = np.zeros(devices), np.zeros(devices, dtype=np.int64)
     seconds, old_seconds, ends = np.zeros(count), np.zeros(count), np.zeros(devices)
     old_mode, old_cuts = mode.copy(), cuts.copy()
@@ -168,7 +167,7 @@ def anneal(
     for v in range(count):
         seconds[v] = operator_seconds(ops, flows, times, links, reading, v, mode, cuts, ends)
         total += seconds[v]
-    over = excess_of(net, mode, cuts, peak) if penalty >= 0.0 else 0.0
+    over = excess_of(arrays, mode, cuts, peak) if penalty >= 0.0 else 0.0
     current = total + max(penalty, 0.0) * over
     best = np.inf
     if over == 0.0:
@@ -201,7 +200,7 @@ def anneal(
         value = after
         excess = 0.0
         if penalty >= 0.0 and value <= threshold:
-            excess = excess_of(net, mode, cuts, peak)
+            excess = excess_of(arrays, mode, cuts, peak)
             value += penalty * excess
         if value <= threshold:
             total, current = after, value

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.arrays import is_limited
+from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
-from opweave.solvers.slicing.net import is_limited
-from opweave.solvers.slicing.rules import TARGETS
 
 ENGINE = "highs"
 ENGINE_CUTS = 24
@@ -83,7 +83,7 @@ def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
             known is not None and run.objective is not None and run.objective > known * (1 - GAIN)
         ):
             break
-    if is_limited(search.net) and not run.should_stop():
+    if is_limited(search.arrays) and not run.should_stop():
         with run.share(GENETIC_SHARE):
             find_solver(problem, "genetic").run(problem, run)
         search.adopt()
@@ -98,6 +98,6 @@ register(
         about="floors, bounds, annealing and the integer program, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=(*TARGETS, "cut_program"),
+        supports=(*TARGETS, "cut_program"),
     )
 )

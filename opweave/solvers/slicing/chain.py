@@ -12,15 +12,14 @@ from math import comb
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower_unless_short
-from opweave.problems.arrays import IntMatrix
+from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.compiled import kernel
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.net import Net, net_of, operator_seconds
+from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, operator_seconds
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import judged, report, rounded
 
@@ -35,7 +34,7 @@ CUT_SHORT = "the time was up before the last operator was cut"
 
 @kernel
 def _step(
-    net: Net,
+    arrays: SlicingArrays,
     v: int,
     before: FloatArray,
     old: IntMatrix,
@@ -65,7 +64,7 @@ def _step(
                 mode[v - 1] = modes[0, q]
                 cuts[v - 1] = old[q]
             seconds = before[q] + operator_seconds(
-                net.ops, net.flows, net.times, net.links, net.reading, v, mode, cuts, ends
+                arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, mode, cuts, ends
             )
             if seconds < after[s]:
                 after[s] = seconds
@@ -99,7 +98,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
     inner = instance.producer >= 0
     if (instance.producer[inner] != reader[inner] - 1).any():
         raise UnsupportedFeatureError("solver 'chain' knows models without branches only; use 'local' or 'auto'")
-    net, grid = net_of(instance), _grid(run, len(instance.devices))
+    arrays, grid = arrays_of(instance), _grid(run, len(instance.devices))
     tables: list[tuple[IntArray, IntArray, IntArray]] = []
     old, old_modes = np.zeros((1, len(instance.devices) + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)
     before = np.zeros(1)
@@ -110,7 +109,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
         after, back = np.full(len(cuts), np.inf), np.zeros(len(cuts), dtype=np.int64)
         both = np.zeros((2, max(len(modes), len(old_modes))), dtype=np.int64)
         both[0, : len(old_modes)], both[1, : len(modes)] = old_modes, modes
-        stepped = _step.sized(40 * len(old) * len(cuts))(net, v, before, old, cuts, both, run.halt, after, back)
+        stepped = _step.sized(40 * len(old) * len(cuts))(arrays, v, before, old, cuts, both, run.halt, after, back)
         if not stepped:
             return Outcome(run.termination(), reason=CUT_SHORT)
         tables.append((modes, cuts, back))
@@ -122,7 +121,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
         modes, cuts, back = tables[v]
         mode[v], chosen[v] = modes[state], cuts[state]
         state = int(back[state])
-    plan = judged(net, mode, chosen)
+    plan = judged(arrays, mode, chosen)
     report(instance, plan, run)
     return Outcome(run.termination(), reason=None if plan.legal else "the best plan on the grid does not fit")
 
@@ -156,7 +155,7 @@ register(
         kind="algorithm",
         run=solve_chain,
         about="dynamic programming over a grid of shares, for models without branches",
-        targets=("cuts", "order_arcs"),
+        supports=("cuts", "order_arcs"),
         options=frozenset({"grid"}),
     )
 )

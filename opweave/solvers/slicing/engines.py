@@ -6,15 +6,15 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
 from opweave.formulations.slicing.cp import CutCounts
 from opweave.formulations.slicing.instance import lower
-from opweave.problems.slicing import Slices, Slicing
-from opweave.solvers.engines.engine import Aids
+from opweave.problems.slicing.spec import Slices, Slicing
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.linear import SUMMATION
+from opweave.solvers.slicing.arrays import arrays_of
+from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.bounds.best import MOST_DEVICES, bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.net import net_of
-from opweave.solvers.slicing.rules import RULES
 
 
 def best_floor(problem: Slicing) -> Slices | None:
@@ -23,8 +23,8 @@ def best_floor(problem: Slicing) -> Slices | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    net = net_of(instance)
-    plans = [rule(problem, instance, net) for rule, _ in RULES.values()]
+    arrays = arrays_of(instance)
+    plans = [rule(problem, instance, arrays) for rule, _ in RULES.values()]
     for plan in sorted(plans, key=lambda plan: plan.seconds):
         if plan.legal:
             solution = instance.solution(plan.mode, plan.cuts)
@@ -45,8 +45,8 @@ def floor(problem: Slicing) -> float | None:
     return max(0.0, float(instant(blocks).sum()) * (1.0 - SUMMATION))
 
 
-AIDS = Aids(initial=best_floor, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_floor, floor=floor)
 
 
-register_engines(Slicing, "an integer program over cuts", AIDS)
-register_cp_sat(Slicing, CutCounts, "the program over cuts with times in ticks", AIDS)
+register_engines(Slicing, "an integer program over cuts", HEAD_START_OF)
+register_cp_sat(Slicing, CutCounts, "the program over cuts with times in ticks", HEAD_START_OF)

@@ -15,13 +15,13 @@ import numpy as np
 
 from opweave.formulations.order_arcs import with_order_arcs
 from opweave.formulations.slicing.instance import SlicingInstance, lower
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.slicing import Slicing
-from opweave.problems.slicing_shortage import rules_in_the_way
+from opweave.problems.arrays import IntArray
+from opweave.problems.slicing.shortage import rules_in_the_way
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.arrays import arrays_of, is_limited, judge
 from opweave.solvers.slicing.chain import states_of
 from opweave.solvers.slicing.local import LocalSearch
-from opweave.solvers.slicing.net import is_limited, judge, net_of
 from opweave.solvers.slicing.plans import Plan
 
 MOST_PLANS = 100_000
@@ -60,7 +60,7 @@ def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | Non
 def _in_order(problem: Slicing, search: LocalSearch, order: tuple[str, ...]) -> LocalSearch:
     """The same search for another order, with a best plan of its own."""
     instance = lower(problem, order)
-    return replace(search, instance=instance, net=net_of(instance), best=None, nearest=None)
+    return replace(search, instance=instance, arrays=arrays_of(instance), best=None, nearest=None)
 
 
 def _judge_all(search: LocalSearch, run: Run) -> bool:
@@ -77,7 +77,7 @@ def _judge_all(search: LocalSearch, run: Run) -> bool:
         for v, (modes, places) in enumerate(ways, start=instance.first):
             batch, chosen = np.divmod(batch, len(modes))
             all_modes[:, v], all_cuts[:, v] = modes[chosen], places[chosen]
-        found = judge(search.net, all_modes, all_cuts, memory=is_limited(search.net))
+        found = judge(search.arrays, all_modes, all_cuts, memory=is_limited(search.arrays))
         i = int(np.lexsort((found.seconds, found.excess))[0])
         search.consider(Plan(all_modes[i], all_cuts[i], float(found.seconds[i]), float(found.excess[i])))
     return True

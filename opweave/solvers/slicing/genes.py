@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray, SlicingInstance
-from opweave.problems.arrays import FloatMatrix, IntCube, IntMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.compiled import kernel
-from opweave.solvers.slicing.net import LENGTH, WHOLE, Net
+from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays
 
 IDLE = 0.15
 """Genes up to this mean that the device takes no part."""
@@ -25,12 +24,12 @@ def gene_count(instance: SlicingInstance) -> int:
 
 
 @kernel
-def decode(net: Net, first: int, genes: FloatMatrix, modes: IntMatrix, cuts: IntCube) -> None:
+def decode(arrays: SlicingArrays, first: int, genes: FloatMatrix, modes: IntMatrix, cuts: IntCube) -> None:
     """Fill modes and cuts of a population from its genes, shape (plans, operators * (devices + 1)).
 
     Operators before ``first`` and after the last with genes keep what the arrays hold.
     """
-    ops, times = net.ops, net.times
+    ops, times = arrays.ops, arrays.times
     devices = times.shape[2]
     width = devices + 1
     weights = np.zeros(devices)
@@ -78,7 +77,9 @@ def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatAr
     return np.concatenate(rows) if rows else np.zeros(0)
 
 
-def scattered(instance: SlicingInstance, net: Net, rng: np.random.Generator, count: int) -> tuple[IntArray, IntArray]:
+def scattered(
+    instance: SlicingInstance, arrays: SlicingArrays, rng: np.random.Generator, count: int
+) -> tuple[IntArray, IntArray]:
     """Modes and cuts of random plans, in which devices idle more often than not."""
     genes = rng.random((count, gene_count(instance)))
     genes *= rng.random(genes.shape) < 1.5 / len(instance.devices)
@@ -86,5 +87,5 @@ def scattered(instance: SlicingInstance, net: Net, rng: np.random.Generator, cou
     genes[:, width - 1 :: width] = rng.random((count, len(instance.names)))
     modes = np.zeros((count, instance.operators), dtype=np.int64)
     cuts = np.repeat(instance.blank_cuts()[None], count, axis=0)
-    decode.sized(12 * genes.size)(net, instance.first, genes, modes, cuts)
+    decode.sized(12 * genes.size)(arrays, instance.first, genes, modes, cuts)
     return modes, cuts

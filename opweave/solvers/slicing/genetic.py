@@ -16,17 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, FloatArray, SlicingInstance
+from opweave.formulations.slicing.instance import CHANNELS, SlicingInstance
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.arrays import Judged, SlicingArrays, is_limited, judge
+from opweave.solvers.slicing.baselines import TARGETS, ruled_modes
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
-from opweave.solvers.slicing.net import Judged, Net, is_limited, judge
 from opweave.solvers.slicing.plans import Plan
-from opweave.solvers.slicing.rules import TARGETS, ruled_modes
 
 POPULATION = 100
 GENERATIONS = 200
@@ -78,16 +78,16 @@ class Vectorised:
 
     Attributes
     ----------
-    instance, net
+    instance, arrays
         The problem as arrays.
     memory
         Whether excess and peaks are worked out: where they are limited, or an objective.
     """
 
-    def __init__(self, instance: SlicingInstance, net: Net, *, memory: bool) -> None:
+    def __init__(self, instance: SlicingInstance, arrays: SlicingArrays, *, memory: bool) -> None:
         self.instance = instance
-        self.net = net
-        self.memory = memory or is_limited(net)
+        self.arrays = arrays
+        self.memory = memory or is_limited(arrays)
         self.lower, self.upper = np.zeros(gene_count(instance)), np.ones(gene_count(instance))
         self.whole_numbers = False
         self._blank = instance.blank_cuts()
@@ -101,16 +101,16 @@ class Vectorised:
         count = len(genes)
         modes = np.zeros((count, self.instance.operators), dtype=np.int64)
         cuts = np.repeat(self._blank[None], count, axis=0)
-        decode.sized(12 * genes.size)(self.net, self.instance.first, genes, modes, cuts)
-        found = judge(self.net, modes, cuts, memory=self.memory)
+        decode.sized(12 * genes.size)(self.arrays, self.instance.first, genes, modes, cuts)
+        found = judge(self.arrays, modes, cuts, memory=self.memory)
         return _generation(genes, np.zeros(count), found, modes, cuts)
 
 
 class Literal(Vectorised):
     """The paper's chromosome: integer cut points of every operator along the rule's dimension, unsorted."""
 
-    def __init__(self, problem: Slicing, instance: SlicingInstance, net: Net) -> None:
-        super().__init__(instance, net, memory=False)
+    def __init__(self, problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> None:
+        super().__init__(instance, arrays, memory=False)
         modes = ruled_modes(problem, instance)
         self._modes = np.where(instance.length[np.arange(len(modes)), modes] > 0, modes, CHANNELS - modes)
         movable = slice(instance.first, instance.first + len(instance.names))
@@ -137,7 +137,7 @@ class Literal(Vectorised):
         cuts = np.repeat(self._blank[None], count, axis=0)
         cuts[:, self._movable] = np.minimum(np.maximum.accumulate(points, axis=2), self._length[:, None])
         modes = np.repeat(self._modes[None], count, axis=0)
-        return _generation(genes, broken, judge(self.net, modes, cuts, memory=self.memory), modes, cuts)
+        return _generation(genes, broken, judge(self.arrays, modes, cuts, memory=self.memory), modes, cuts)
 
 
 def _generation(genes: FloatArray, broken: FloatArray, found: Judged, modes: IntArray, cuts: IntArray) -> Generation:
@@ -218,9 +218,9 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
             f"option 'chromosome' is {chromosome!r}; it takes {' or '.join(map(repr, CHROMOSOMES))}"
         )
     if chromosome == "paper":
-        vectorised: Vectorised = Literal(problem, search.instance, search.net)
+        vectorised: Vectorised = Literal(problem, search.instance, search.arrays)
     else:
-        vectorised = Vectorised(search.instance, search.net, memory=False)
+        vectorised = Vectorised(search.instance, search.arrays, memory=False)
     population, generations = sizes(run, len(vectorised.lower))
     seeds = [vectorised.encode(plan) for plan in _floors(search)] if run.option("seeded", default=True) else []
     run.enter("generations")
@@ -269,7 +269,7 @@ register(
         run=solve_genetic,
         about="genetic search with pymoo's operators on whole populations, seeded with the floors",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=TARGETS,
+        supports=TARGETS,
         options=OPTIONS | {"chromosome"},
     )
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from opweave.formulations.expressions import expressible
 from opweave.formulations.slicing.instance import lower_unless_short
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.slicing import Slicing
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
+from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
 from opweave.solvers.slicing.order import running_order
-from opweave.solvers.slicing.rules import TARGETS
 
 HOME = "opweave.solvers.slicing"
 

@@ -14,16 +14,16 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
-from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
+from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
+from opweave.solvers.slicing.baselines import RULES, TARGETS
 from opweave.solvers.slicing.genes import scattered
-from opweave.solvers.slicing.net import Net, is_limited, judge, net_of
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, judged, report
-from opweave.solvers.slicing.rules import RULES, TARGETS
 
 CHUNKS = 8
 """Parts of a round, between which the clock is looked at."""
@@ -62,7 +62,7 @@ class LocalSearch:
 
     problem: Slicing
     instance: SlicingInstance
-    net: Net
+    arrays: SlicingArrays
     run: Run
     best: Plan | None = None
     nearest: Plan | None = None
@@ -91,13 +91,13 @@ class LocalSearch:
         """Take in what others have reported to the run, as far as it runs in this order."""
         best = self.run.best
         if isinstance(best, Slices) and best.order == self.instance.names:
-            self.consider(judged(self.net, *self.instance.plan(best)))
+            self.consider(judged(self.arrays, *self.instance.plan(best)))
 
     def floors(self) -> list[Plan]:
         """Judge every plan that needs no search."""
         plans = []
         for rule, _ in RULES.values():
-            plan = rule(self.problem, self.instance, self.net)
+            plan = rule(self.problem, self.instance, self.arrays)
             self.consider(plan)
             plans.append(plan)
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
@@ -120,7 +120,7 @@ class LocalSearch:
             began = self.run.elapsed()
             best_mode, best_cuts = mode.copy(), cuts.copy()
             found = anneal.sized(work)(
-                self.net,
+                self.arrays,
                 span,
                 penalty,
                 rng.random((moves, DRAWS)),
@@ -132,9 +132,9 @@ class LocalSearch:
                 best_cuts,
             )
             if math.isfinite(found):
-                improved = self.consider(judged(self.net, best_mode, best_cuts)) or improved
+                improved = self.consider(judged(self.arrays, best_mode, best_cuts)) or improved
             else:
-                self.consider(judged(self.net, mode.copy(), cuts.copy()))
+                self.consider(judged(self.arrays, mode.copy(), cuts.copy()))
             self.pace = (self.run.elapsed() - began) / moves
         return improved
 
@@ -148,8 +148,8 @@ class LocalSearch:
     def scatter(self, number: int) -> Plan:
         """Of random plans the one that is nearest to being legal."""
         rng = np.random.default_rng((self.run.seed, number, SCATTERED))
-        modes, cuts = scattered(self.instance, self.net, rng, SCATTERED)
-        found = judge(self.net, modes, cuts, memory=True)
+        modes, cuts = scattered(self.instance, self.arrays, rng, SCATTERED)
+        found = judge(self.arrays, modes, cuts, memory=True)
         i = int(np.lexsort((found.seconds, found.excess))[0])
         plan = Plan(modes[i], cuts[i], float(found.seconds[i]), float(found.excess[i]))
         self.consider(plan)
@@ -157,10 +157,10 @@ class LocalSearch:
 
     def _penalty(self, origin: Plan) -> float:
         """Seconds that a byte over memory costs: the worst excess in sight costs ten times the latency."""
-        if not is_limited(self.net):
+        if not is_limited(self.arrays):
             return -1.0
         worst = self.nearest.excess if self.nearest is not None else 0.0
-        scale = max(1.0, min(worst, origin.excess) if worst else 0.001 * float(self.net.capacity.min()))
+        scale = max(1.0, min(worst, origin.excess) if worst else 0.001 * float(self.arrays.capacity.min()))
         return 10.0 * max(origin.seconds, 1e-9) / scale
 
     def rounds(self, count: int | None) -> None:
@@ -182,7 +182,7 @@ class LocalSearch:
             origin = self.best or self.nearest or starts[0]
             if number < len(starts) and number < 3:
                 origin = starts[number]
-            elif self.best is None or (number % SCATTERED_EVERY == 0 and is_limited(self.net)):
+            elif self.best is None or (number % SCATTERED_EVERY == 0 and is_limited(self.arrays)):
                 origin = self.scatter(number)
             stale = 0 if self.anneal_round(origin, number) else stale + 1
             if small and stale >= (STALE_ROUNDS if self.best is None else UNTIMED_ROUNDS):
@@ -192,9 +192,9 @@ class LocalSearch:
 def local_search(problem: Slicing, run: Run) -> LocalSearch:
     """A local search that knows the user's start."""
     instance = lower_unless_short(problem, _order(problem, run))
-    search = LocalSearch(problem, instance, net_of(instance), run)
+    search = LocalSearch(problem, instance, arrays_of(instance), run)
     if isinstance(run.start, Slices):
-        search.consider(judged(search.net, *instance.plan(run.start)))
+        search.consider(judged(search.arrays, *instance.plan(run.start)))
     return search
 
 
@@ -227,6 +227,6 @@ register(
         run=solve_local,
         about="simulated annealing over cuts, shares, device sets and dimensions",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=TARGETS,
+        supports=TARGETS,
     )
 )

@@ -9,8 +9,8 @@ from __future__ import annotations
 from opweave.formulations.order_arcs import order_arcs
 from opweave.formulations.slicing.instance import plain_order
 from opweave.problems.constraints import Precede
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from opweave.problems.slicing import Slicing
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.memory_ordering.exact import solve_exact
 from opweave.solvers.run import Run
 

@@ -10,16 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.slicing import Slices, Slicing
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, sizes
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
-from opweave.solvers.slicing.rules import TARGETS
 
 ANNEALING_SHARE, ANNEALING_SECONDS = 0.2, 20.0
 """Of the time limit: a plan near the fast end, to begin from."""
@@ -74,7 +73,7 @@ def pareto_front(
     >>> from opweave.problems.cluster import Cluster, Device
     >>> from opweave.problems.costs import Costs
     >>> from opweave.problems.graph import OpGraph, Operator, Tensor
-    >>> from opweave.problems.slicing import Geometry
+    >>> from opweave.problems.slicing.spec import Geometry
     >>> graph = OpGraph(
     ...     tensors=[Tensor(id=name, bytes=32, shape=[1, 8, 4]) for name in ("x", "y")],
     ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"])],
@@ -130,7 +129,7 @@ def by_fronts(generation: Generation) -> IntArray:
 
 def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
     search = local_search(problem, run)
-    vectorised = Vectorised(search.instance, search.net, memory=True)
+    vectorised = Vectorised(search.instance, search.arrays, memory=True)
     population, generations = sizes(run, len(vectorised.lower))
     plans = search.floors()
     with run.share(ANNEALING_SHARE, ANNEALING_SECONDS):
@@ -163,7 +162,7 @@ register(
         run=solve_nsga2,
         about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        targets=TARGETS,
+        supports=TARGETS,
         options=OPTIONS - {"seeded"},
     )
 )

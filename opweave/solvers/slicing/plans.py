@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, FloatArray, SlicingInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.run import Run
-from opweave.solvers.slicing.net import Net, is_limited, judge, operator_seconds
+from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, operator_seconds
 
 
 class Plan(NamedTuple):
@@ -26,9 +26,9 @@ class Plan(NamedTuple):
         return bool(np.isfinite(self.seconds)) and self.excess == 0
 
 
-def judged(net: Net, mode: IntArray, cuts: IntArray) -> Plan:
+def judged(arrays: SlicingArrays, mode: IntArray, cuts: IntArray) -> Plan:
     """A plan with what the evaluator says of it."""
-    found = judge(net, mode[None], cuts[None], memory=is_limited(net))
+    found = judge(arrays, mode[None], cuts[None], memory=is_limited(arrays))
     return Plan(mode, cuts, float(found.seconds[0]), float(found.excess[0]))
 
 
@@ -49,7 +49,7 @@ def rounded(shares: FloatArray, length: int) -> IntArray:
     return cuts
 
 
-def build(instance: SlicingInstance, net: Net, mode: IntArray, shares: FloatArray) -> Plan:
+def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shares: FloatArray) -> Plan:
     """A plan of given modes and shares; whole operators go where they end soonest.
 
     Parameters
@@ -68,23 +68,25 @@ def build(instance: SlicingInstance, net: Net, mode: IntArray, shares: FloatArra
             mode[v] = CHANNELS - mode[v]
         if instance.whole[v]:
             mode[v] = ROWS
-            _settle(net, v, mode, cuts, allowed)
+            _settle(arrays, v, mode, cuts, allowed)
             continue
         wanted = np.where(allowed, shares[v], 0.0)
         if wanted.sum() <= 0.0:
             wanted = np.zeros(devices)
             wanted[int(np.where(allowed, instance.intercept[v] + instance.slope[v], np.inf).argmin())] = 1.0
         cuts[v] = rounded(wanted, int(instance.length[v, mode[v]]))
-    return judged(net, mode, cuts)
+    return judged(arrays, mode, cuts)
 
 
-def _settle(net: Net, v: int, mode: IntArray, cuts: IntArray, allowed: FloatArray) -> None:
+def _settle(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, allowed: FloatArray) -> None:
     """Give a whole operator to the device that ends it soonest."""
     best, chosen = np.inf, int(allowed.argmax())
     for k in np.flatnonzero(allowed).tolist():
         cuts[v], cuts[v, k + 1 :] = 0, 1
         ends = np.zeros(len(allowed))
-        seconds = operator_seconds(net.ops, net.flows, net.times, net.links, net.reading, v, mode, cuts, ends)
+        seconds = operator_seconds(
+            arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading, v, mode, cuts, ends
+        )
         if seconds < best:
             best, chosen = seconds, k
     cuts[v], cuts[v, chosen + 1 :] = 0, 1

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, assume, given, settings
 import opweave as ow
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.formulations.batched_mapping.retime import identified, retimed
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.strategies_batched_mapping import batched_mappings
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.strategies.batched_mapping import batched_mappings
 
 needs_cp = pytest.mark.skipif(
     not any(row.name == "cp-sat" and row.available for row in ow.solvers("batched_mapping")), reason="no ortools"

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.memory_ordering import MemoryOrdering
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 
 
 class Net:

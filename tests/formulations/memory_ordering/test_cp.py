@@ -7,11 +7,11 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import BuildContext, InfeasibleError
 from opweave.formulations.memory_ordering.cp import PairSteps
 from opweave.formulations.memory_ordering.instance import lower
-from tests.brute_force import best_ordering_by_states
-from tests.strategies import memory_orderings, topological_orders
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.strategies.specs import memory_orderings, topological_orders
 
 pytest.importorskip("ortools")
 
@@ -21,7 +21,7 @@ def test_orders_are_points_of_the_model(problem: ow.MemoryOrdering, data: st.Dat
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
     judged = problem.evaluate(order)
     assume(judged.feasible)
-    formulation = PairSteps(Circumstances(extended=extended))
+    formulation = PairSteps(BuildContext(extended=extended))
     model = formulation.build(problem)
     formulation.start(model, order)
     values = [model.hint[column] for column in range(len(model.low))]

@@ -16,10 +16,10 @@ from opweave.formulations.memory_ordering.subgraphs import fuse_group
 from opweave.problems.constraints import Constraint, Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
-from tests.brute_force import all_orders, best_ordering_by_states
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from tests.formulations.memory_ordering.nets import Net, net_problems
-from tests.strategies import memory_orderings
+from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
+from tests.strategies.specs import memory_orderings
 
 
 def fused(graph: OpGraph, **fields: object) -> dict[str, int]:

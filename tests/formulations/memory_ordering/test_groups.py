@@ -11,8 +11,8 @@ import opweave as ow
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.precedence import ancestors
-from tests.brute_force import best_ordering_by_states, bytes_while_running
-from tests.strategies import memory_orderings, topological_orders
+from tests.oracles.memory_ordering import best_ordering_by_states, bytes_while_running
+from tests.strategies.specs import memory_orderings, topological_orders
 
 PEAKS = memory_orderings(7, limits=False).map(lambda problem: problem.model_copy(update={"objective": "peak"}))
 

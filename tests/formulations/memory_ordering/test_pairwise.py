@@ -13,19 +13,19 @@ from pyomo.environ import Constraint as Row
 from pyomo.environ import value
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import BuildContext, InfeasibleError, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.matrix import compile_model
-from tests.brute_force import best_ordering, best_ordering_by_states
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
-from tests.strategies import memory_orderings, topological_orders
+from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
+from tests.strategies.specs import memory_orderings, topological_orders
 
 NAMES = ("pairwise", "pairwise_positions")
 FORMULATIONS = (Pairwise, PairwisePositions)
-OPEN = Circumstances(extended=True)
+OPEN = BuildContext(extended=True)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,12 +80,12 @@ def test_rows_on_pairs_are_obeyed(data, name, problem):
 
 
 @pytest.mark.parametrize("kind", FORMULATIONS)
-@pytest.mark.parametrize("circumstances", [Circumstances(), OPEN])
+@pytest.mark.parametrize("context", [BuildContext(), OPEN])
 @settings(max_examples=30)
 @given(data=st.data(), problem=memory_orderings(7, limits=False, precedes=False))
-def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, circumstances, problem):
+def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, context, problem):
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
-    formulation = kind(circumstances)
+    formulation = kind(context)
     model = formulation.build(problem)
     formulation.start(model, order)
     compiled = compile_model(model)
@@ -180,16 +180,16 @@ def test_unknown_constraints_are_refused_by_name():
 
 def test_a_model_that_is_too_large_is_refused_before_it_is_built():
     with pytest.raises(LimitExceededError, match="at most 1 are built"):
-        Pairwise(Circumstances(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
+        Pairwise(BuildContext(limits=ow.Limits(model_rows=1), extended=True)).build(two_branches())
     with pytest.raises(LimitExceededError, match="all pairs"):
-        Pairwise(Circumstances(limits=ow.Limits(model_rows=0))).build(two_branches())
+        Pairwise(BuildContext(limits=ow.Limits(model_rows=0))).build(two_branches())
 
 
 def test_writing_stops_when_the_time_is_up():
     with pytest.raises(OutOfTimeError):
-        Pairwise(Circumstances(extended=True, keep_going=lambda: False)).build(two_branches())
+        Pairwise(BuildContext(extended=True, keep_going=lambda: False)).build(two_branches())
     with pytest.raises(OutOfTimeError):
-        TimeIndexed(Circumstances(keep_going=lambda: False)).build(two_branches())
+        TimeIndexed(BuildContext(keep_going=lambda: False)).build(two_branches())
     result = solved(two_branches(), "pairwise", callback=lambda now: now.stage.startswith("writing"))
     assert (result.status, result.termination) == (ow.Status.UNKNOWN, ow.Termination.INTERRUPTED)
 

@@ -9,13 +9,13 @@ from pyomo.environ import Constraint as Row
 from pyomo.environ import value
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import BuildContext, InfeasibleError
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
 from opweave.problems.errors import LimitExceededError
 from opweave.solvers.engines.matrix import compile_model
-from tests.brute_force import best_ordering, best_ordering_by_states
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
-from tests.strategies import memory_orderings, topological_orders
+from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
+from tests.strategies.specs import memory_orderings, topological_orders
 
 NAMES = ("time_indexed", "time_indexed_unpruned")
 
@@ -115,4 +115,4 @@ def test_limits():
     with pytest.raises(InfeasibleError, match="at least 1 bytes, 1 more"):
         TimeIndexed().build(two_branches(limit_bytes=0))
     with pytest.raises(LimitExceededError, match="at most 3 are built"):
-        TimeIndexed(Circumstances(limits=ow.Limits(model_rows=3))).build(two_branches())
+        TimeIndexed(BuildContext(limits=ow.Limits(model_rows=3))).build(two_branches())

@@ -11,18 +11,18 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import BuildContext, InfeasibleError
 from opweave.formulations.intervals import Arc, IntervalModel
 from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
-from opweave.problems.pipeline import Pipeline, Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.cp_sat import plain
 from opweave.solvers.engines.interval_child import IntervalWork
-from tests.brute_force_pipeline import best_pipeline
-from tests.problems.test_pipeline import four
-from tests.strategies_pipeline import pipelines, planned_pipelines
+from tests.oracles.pipeline import best_pipeline
+from tests.problems.pipeline.test_spec import four
+from tests.strategies.pipeline import pipelines, planned_pipelines
 
 BATCH = 25
 """Instances for each child process: starting one takes as long as solving them all."""
@@ -48,7 +48,7 @@ def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
     written, optima = [], []
     for problem in problems:
         optimum = best_pipeline(problem)[0]
-        formulation = Circuit(Circumstances(ceiling=optimum))
+        formulation = Circuit(BuildContext(ceiling=optimum))
         try:
             model = formulation.build(problem)
         except InfeasibleError:
@@ -76,7 +76,7 @@ def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
 def test_a_start_obeys_the_circuit_and_comes_back(planned: tuple[Pipeline, Stages]) -> None:
     problem, plan = planned
     value = problem.evaluate(plan).objective
-    formulation = Circuit(Circumstances(ceiling=value))
+    formulation = Circuit(BuildContext(ceiling=value))
     model = formulation.build(problem)
     formulation.start(model, plan)
     values = [model.hint[column] for column in range(len(model.low))]
@@ -92,7 +92,7 @@ def test_a_start_obeys_the_flow_and_comes_back(planned: tuple[Pipeline, Stages])
 
     problem, plan = planned
     value = problem.evaluate(plan).objective
-    formulation = Flow(Circumstances(ceiling=value))
+    formulation = Flow(BuildContext(ceiling=value))
     model = formulation.build(problem)
     compiled = compile_model(model)
     formulation.start(model, plan)

@@ -10,12 +10,12 @@ from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Pin
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.placement import Placement
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.heft import heft
 from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.net import net_of
-from opweave.solvers.placement.schedule import solution_of
-from tests.strategies import placements
+from opweave.solvers.placement.plans import solution_of
+from tests.strategies.specs import placements
 
 
 def chain(kinds, *, extra=(), constraints=(), outputs=()):
@@ -125,8 +125,8 @@ def test_rules_are_sound():
 
 def planned(problem):
     instance = lower(problem)
-    net = net_of(instance, problem)
-    return solution_of(instance, net, heft(instance, net))
+    arrays = arrays_of(instance, problem)
+    return solution_of(instance, arrays, heft(instance, arrays))
 
 
 @settings(max_examples=150, deadline=None)

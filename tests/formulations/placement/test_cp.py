@@ -9,17 +9,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import BuildContext, InfeasibleError
 from opweave.formulations.intervals import Interval, IntervalModel, Linear, whole_row
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.cp_sat import plain
 from opweave.solvers.engines.interval_child import IntervalWork
-from tests.brute_force_placement import best_placement
 from tests.formulations.placement.instances import Inexpressible, fork
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import small_problem
-from tests.strategies import placements, planned_placements
+from tests.strategies.specs import placements, planned_placements
 
 BATCH = 25
 """Instances for each child process: starting one takes as long as solving them all."""
@@ -77,7 +77,7 @@ def test_bounds_hold_where_durations_have_no_common_measure():
 def test_a_start_obeys_the_model_and_comes_back_no_longer(extended, planned):
     problem, schedule = planned
     length = problem.evaluate(schedule).objective
-    formulation = Intervals(Circumstances(extended=True) if extended else Circumstances(ceiling=length))
+    formulation = Intervals(BuildContext(extended=True) if extended else BuildContext(ceiling=length))
     model = formulation.build(problem)
     formulation.start(model, schedule)
     values = [model.hint[column] for column in range(len(model.low))]
@@ -139,4 +139,4 @@ def test_refusals():
     with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
         Intervals().build(fork(constraints=[Inexpressible()]))
     with pytest.raises(LimitExceededError, match=r"Limits\.model_rows"):
-        Intervals(Circumstances(limits=ow.Limits(model_rows=3))).build(fork())
+        Intervals(BuildContext(limits=ow.Limits(model_rows=3))).build(fork())

@@ -9,14 +9,14 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.bulk import Rows
-from opweave.formulations.formulation import Circumstances, InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import BuildContext, InfeasibleError, OutOfTimeError
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
 from opweave.formulations.placement.messages import flow_seconds, messages_of
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.placement import head_start
 from opweave.solvers.run import Run
 from tests.formulations.placement.instances import StartsFrom, fork, random_placement
@@ -79,13 +79,13 @@ def test_reasons_name_what_is_there() -> None:
     assert result.status is ow.Status.INFEASIBLE
     assert result.reason == "no schedule respects the side constraints (Separate)"
     late = fork(constraints=[StartsFrom(op="make", seconds=1e6)])
-    reason = Intervals(Circumstances(extended=True)).why_infeasible(late)
+    reason = Intervals(BuildContext(extended=True)).why_infeasible(late)
     assert reason.startswith("no schedule respects the side constraints (StartsFrom) (schedules of at most")
 
 
 @pytest.mark.parametrize("kind", [Disjunctive, Intervals])
 def test_the_reason_says_how_long_schedules_could_be(kind: type[Disjunctive]) -> None:
-    formulation = kind(Circumstances(extended=True))
+    formulation = kind(BuildContext(extended=True))
     formulation.build(fork())
     assert "the rows that were added (schedules of at most 11 s were considered)" in formulation.why_infeasible(fork())
 
@@ -114,7 +114,7 @@ def test_the_head_start_leaves_most_of_the_time(solver: str, monkeypatch: pytest
 
 def test_writing_intervals_stops_in_time() -> None:
     with pytest.raises(OutOfTimeError):
-        Intervals(Circumstances(keep_going=lambda: False)).build(fork())
-    outcome = CpSat().run(fork(), Run(time_limit=1e-9), Intervals, Aids())
+        Intervals(BuildContext(keep_going=lambda: False)).build(fork())
+    outcome = CpSat().run(fork(), Run(time_limit=1e-9), Intervals, HeadStart())
     assert outcome.termination is ow.Termination.TIME_LIMIT
     assert outcome.reason == "the time was up before the model was written"

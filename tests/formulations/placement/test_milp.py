@@ -7,12 +7,11 @@ from hypothesis import given, settings
 from pyomo.environ import Constraint, value
 
 import opweave as ow
-from opweave.formulations.formulation import Circumstances, InfeasibleError
+from opweave.formulations.formulation import BuildContext, InfeasibleError
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.formulations.placement.milp_paper import Moirai
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError, UnsupportedFeatureError
 from opweave.solvers.engines.matrix import compile_model
-from tests.brute_force_placement import best_placement
 from tests.formulations.placement.instances import (
     PLAIN,
     TRANSFERS,
@@ -24,9 +23,10 @@ from tests.formulations.placement.instances import (
     fork,
     random_placement,
 )
-from tests.strategies import placements, planned_placements
+from tests.oracles.placement import best_placement
+from tests.strategies.specs import placements, planned_placements
 
-EXTENDED = Circumstances(extended=True)
+EXTENDED = BuildContext(extended=True)
 
 
 def solved(problem: ow.Placement, formulation: str | None = None, **arguments: object) -> ow.Result:
@@ -68,16 +68,16 @@ def test_a_head_start_changes_no_optimum(problem):
     assert agrees(ow.solve(problem, solver="highs"), best_placement(problem)[0])
 
 
-@pytest.mark.parametrize("circumstances", ["ceiling", "extended"])
+@pytest.mark.parametrize("context", ["ceiling", "extended"])
 @pytest.mark.parametrize("kind", [Disjunctive, Moirai])
 @settings(max_examples=20)
 @given(planned=planned_placements(5, 3))
-def test_a_start_obeys_the_model_and_comes_back_no_longer(kind, circumstances, planned):
+def test_a_start_obeys_the_model_and_comes_back_no_longer(kind, context, planned):
     problem, schedule = planned
     if kind is Moirai and problem.transfers != "one_port_edge":
         return
     length = problem.evaluate(schedule).objective
-    known = Circumstances(ceiling=length) if circumstances == "ceiling" else EXTENDED
+    known = BuildContext(ceiling=length) if context == "ceiling" else EXTENDED
     formulation = kind(known)
     model = formulation.build(problem)
     formulation.start(model, schedule)
@@ -126,7 +126,7 @@ def test_what_nobody_can_express_is_refused():
 
 @pytest.mark.parametrize("kind", [Disjunctive, Moirai])
 def test_a_model_that_is_too_large_is_refused(kind):
-    small = Circumstances(limits=ow.Limits(model_rows=5))
+    small = BuildContext(limits=ow.Limits(model_rows=5))
     with pytest.raises(LimitExceededError, match=r"Limits\.model_rows"):
         kind(small).build(fork(transfers="one_port_edge"))
 

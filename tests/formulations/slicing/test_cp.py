@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, assume, given, settings
 import opweave as ow
 from opweave.formulations.slicing.cp import TICKS, CutCounts
 from opweave.formulations.slicing.instance import lower
-from tests.brute_force_slicing import best_slicing
-from tests.problems.test_slicing import chain
-from tests.strategies_slicing import planned_slicings, slicings
+from tests.oracles.slicing import best_slicing
+from tests.problems.slicing.test_spec import chain
+from tests.strategies.slicing import planned_slicings, slicings
 
 pytest.importorskip("ortools")
 

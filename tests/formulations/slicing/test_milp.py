@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
-from tests.brute_force_slicing import best_slicing
-from tests.problems.test_slicing import chain
-from tests.strategies_slicing import slicings
+from tests.oracles.slicing import best_slicing
+from tests.problems.slicing.test_spec import chain
+from tests.strategies.slicing import slicings
 
 
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))

@@ -11,18 +11,18 @@ from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.bounds.best import Best, module_bounds, nothing_known, searched
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
+from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import lbound
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
-from opweave.solvers.batched_mapping.bounds.passage import mean_passage
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.modules import modules_of
-from opweave.solvers.batched_mapping.net import net_of
 from opweave.solvers.run import Run
-from tests.brute_force_batched_mapping import best_batched_mapping
-from tests.strategies_batched_mapping import batched_mappings
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.strategies.batched_mapping import batched_mappings
 
 
 def always() -> bool:
@@ -31,8 +31,8 @@ def always() -> bool:
 
 def all_bounds(problem: ow.BatchedMapping) -> dict[str, float]:
     instance = lower(problem)
-    net = net_of(instance)
-    reach = reach_of(instance, net)
+    arrays = arrays_of(instance)
+    reach = reach_of(instance, arrays)
     whole = area(instance.seconds, np.zeros(len(instance.devices)), instance.granules)
     path = critical_path(reach)
     cuts = [modules_of(instance, channels, least=1) for channels in (1, 2)]
@@ -130,7 +130,7 @@ def test_one_input_by_hand():
     cluster = ow.Cluster(devices=[ow.Device(name=name) for name in names], bandwidth=[[2.0] * 4] * 4)
     problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), batch=2)
     instance = lower(problem)
-    assert critical_path(reach_of(instance, net_of(instance))) == pytest.approx(4.0)
+    assert critical_path(reach_of(instance, arrays_of(instance))) == pytest.approx(4.0)
     assert shortest_way(problem, instance, 4.0, Run()) == pytest.approx(5.0)
     assert shortest_way(problem, instance, 5.5, Run()) == 5.5  # a plan of 5 s for one input: nothing more to prove
     assert ow.solve(problem, time_limit=10.0).objective == pytest.approx(5.0)

@@ -16,15 +16,15 @@ import opweave as ow
 from benchmarks.servers import on_servers
 from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
+from opweave.solvers.batched_mapping.arrays import arrays_of
+from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
-from opweave.solvers.batched_mapping.lists import attempts
 from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.modules import modules_of
-from opweave.solvers.batched_mapping.net import net_of
-from opweave.solvers.batched_mapping.schedule import granules_of, order_by_start, plan_of, solution_of
+from opweave.solvers.batched_mapping.plans import granules_of, order_by_start, plan_of, solution_of
 from opweave.solvers.batched_mapping.split import Split
 from opweave.solvers.run import Run
-from tests.strategies_batched_mapping import batched_mappings, planned_batched_mappings
+from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
 
 LISTS = ("best_device", "data_parallel", "met", "met_whole", "greedy", "greedy_whole", "heft", "heft_whole")
 SMALL = Stack(modules=3, nodes=4)
@@ -38,7 +38,7 @@ def test_decoding_a_plan_in_its_own_order_is_no_later(planned):
     read = granules_of(instance, plan)
     if read is None:
         return  # inputs of one granule went different ways
-    again = plan_of(net_of(instance), read.where, order_by_start(instance, read.where, read.end))
+    again = plan_of(arrays_of(instance), read.where, order_by_start(instance, read.where, read.end))
     judged = problem.evaluate(solution_of(instance, again))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(again.makespan)
@@ -52,7 +52,7 @@ def test_list_schedules_are_valid_by_their_own_account(problem):
         instance = lower(problem)
     except Exception:
         return
-    for plan in attempts(problem, instance, net_of(instance)):
+    for plan in attempts(problem, instance, arrays_of(instance)):
         judged = problem.evaluate(solution_of(instance, plan))
         others = {violation.rule for violation in judged.violations} - {"colocate", "separate", "max_devices"}
         assert not others
@@ -188,7 +188,7 @@ def test_modules_with_open_ends_bound_every_part():
     assert bound <= exact * (1 + 1e-9)
     assert bound >= 0.98 * exact  # transfers between modules are all that it leaves out
     where, end = plan
-    stitched = plan_of(search.net, where, order_by_start(search.instance, where, end))
+    stitched = plan_of(search.arrays, where, order_by_start(search.instance, where, end))
     assert stitched.makespan >= exact * (1 - 1e-9)
 
 

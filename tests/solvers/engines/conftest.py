@@ -8,14 +8,14 @@ import pytest
 
 import opweave as ow
 from opweave.solvers import registry
-from opweave.solvers.engines.engine import Aids, Engine, run_engine
+from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.memory_ordering.programs import two_branches
 
 GREEDY = ow.Ordering(order=["big1", "big2", "small1", "small2", "join"])
 """A valid order of the two branches, with a peak of 17; the best is 10."""
 
-HEAD_START = Aids(initial=lambda _: GREEDY)
+HEAD_START = HeadStart(initial=lambda _: GREEDY)
 
 
 @pytest.fixture
@@ -29,17 +29,17 @@ def selectable(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., str]]:
     registry._load()
     monkeypatch.setattr(registry, "_SOLVERS", dict(registry._SOLVERS))
 
-    def add(engine: Engine, aids: Aids = HEAD_START) -> str:
+    def add(engine: Engine, head_start: HeadStart = HEAD_START) -> str:
         register(
             Solver(
                 name="fake",
                 problem="memory_ordering",
                 kind="engine",
-                run=lambda problem, run: run_engine(problem, run, engine, aids),
+                run=lambda problem, run: run_engine(problem, run, engine, head_start),
                 about="a fake",
                 proves="optimum",
                 features=frozenset(Feature),
-                targets=("order_arcs", "pairwise", "time_indexed"),
+                supports=("order_arcs", "pairwise", "time_indexed"),
                 options=frozenset({"memory_bytes"}),
             )
         )

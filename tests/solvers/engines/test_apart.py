@@ -14,7 +14,7 @@ from opweave.solvers.engines import apart, highs
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.child_engine import ChildEngine
 from opweave.solvers.engines.engine import Task, Verdict
-from tests.brute_force import best_ordering_by_states
+from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.tiny import PROBLEMS
 
 

@@ -17,9 +17,9 @@ from opweave.solvers import registry
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import Aids
+from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.interval_child import IntervalWork
-from opweave.solvers.placement.engines import AIDS
+from opweave.solvers.placement.engines import HEAD_START_OF
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.placement.instances import (
     PLAIN,
@@ -93,7 +93,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     def add(function: object) -> str:
         engine = CpSat()
         engine.function = f"{HERE}:{function.__name__}"
-        only_a_start = Aids(initial=AIDS.initial)
+        only_a_start = HeadStart(initial=HEAD_START_OF.initial)
         register(
             Solver(
                 name="fake",
@@ -103,7 +103,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
                 about="a fake",
                 proves="optimum",
                 features=frozenset(Feature),
-                targets=Intervals.targets,
+                supports=Intervals.supports,
             )
         )
         return "fake"
@@ -163,7 +163,7 @@ def test_a_time_limit_keeps_the_start_and_a_bound():
 
 def test_the_name_of_the_formulation():
     with pytest.raises(InvalidInputError, match="runs formulation 'intervals', not 'moirai'"):
-        CpSat().run(fork(), registry.Run(formulation="moirai"), Intervals, AIDS)
+        CpSat().run(fork(), registry.Run(formulation="moirai"), Intervals, HEAD_START_OF)
 
 
 def test_a_crash_keeps_the_best_so_far(fake):

@@ -12,15 +12,15 @@ import opweave as ow
 from opweave.formulations.formulation import find_formulation
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
-from opweave.solvers.engines.engine import Aids, Engine, Task, Verdict
+from opweave.solvers.engines.engine import Engine, HeadStart, Task, Verdict
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
-from tests.brute_force import best_ordering_by_states
 from tests.formulations.memory_ordering.programs import agrees, two_branches
+from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes
 from tests.solvers.engines.fakes import FakeChild
 from tests.solvers.engines.test_highs import knapsack
-from tests.strategies import memory_orderings
+from tests.strategies.specs import memory_orderings
 
 CHILDREN = [
     row.name for row in ow.solvers("memory_ordering") if row.kind == "engine" and row.available and row.name != "highs"
@@ -151,7 +151,7 @@ class _Lenient:
 
 
 def test_an_objective_claimed_too_low_costs_the_engine_its_bound(selectable, problem):
-    result = ow.solve(problem, solver=selectable(_Claims(), Aids()), formulation=STEPS, start=START)
+    result = ow.solve(problem, solver=selectable(_Claims(), HeadStart()), formulation=STEPS, start=START)
     assert result.status is ow.Status.FEASIBLE
     assert (result.objective, result.bound_source) == (17, "trivial")
     assert "claimed 16" in result.reason
@@ -184,7 +184,7 @@ def test_solution_files_of_cbc_are_read(text, verdict, values):
 
 def test_a_formulation_that_leaves_solutions_out_proves_nothing(problem, selectable, monkeypatch):
     monkeypatch.setattr(find_formulation(type(problem), STEPS), "restricts", True)
-    name = selectable(FakeChild(fakes.infeasible), Aids())
+    name = selectable(FakeChild(fakes.infeasible), HeadStart())
     result = ow.solve(problem, solver=name, formulation=STEPS)
     assert (result.status, result.bound_source) == (ow.Status.UNKNOWN, "trivial")
     assert "leaves solutions out" in result.reason

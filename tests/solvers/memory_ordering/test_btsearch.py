@@ -11,14 +11,14 @@ from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.constraints import Constraint, Precede
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
 from opweave.solvers.arguments import start_run
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.run import Outcome, Run
-from tests.brute_force import all_orders, best_ordering, best_ordering_by_states
 from tests.formulations.memory_ordering.nets import Net, net_problems
-from tests.strategies import memory_orderings
+from tests.oracles.memory_ordering import all_orders, best_ordering, best_ordering_by_states
+from tests.strategies.specs import memory_orderings
 
 
 def solve(problem: MemoryOrdering, **fields: object) -> tuple[Run, Outcome]:

@@ -11,8 +11,8 @@ from benchmarks.generators import layered_dag
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.limits import MAX_BYTES
+from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.net import net_of
 from opweave.solvers.memory_ordering.orders import peak, total
 from opweave.solvers.memory_ordering.shift import shift
 from opweave.solvers.memory_ordering.totals import least_footprints, total_bound
@@ -66,20 +66,20 @@ def test_more_parts_than_operators() -> None:
 
 
 def test_the_local_search_on_the_total_can_be_interrupted() -> None:
-    net = net_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
-    start = greedy(net, *PORTFOLIO[0])
-    assert (shift(net, start, 1 << 60, 20, lambda: True) == start).all()
-    assert total(net, shift(net, start, 1 << 60, 20)) < total(net, start)
+    arrays = arrays_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
+    start = greedy(arrays, *PORTFOLIO[0])
+    assert (shift(arrays, start, 1 << 60, 20, lambda: True) == start).all()
+    assert total(arrays, shift(arrays, start, 1 << 60, 20)) < total(arrays, start)
 
 
 def test_a_bound_of_the_total_that_is_interrupted_is_still_one() -> None:
-    net = net_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
-    whole, _ = total_bound(net)
+    arrays = arrays_of(lower(ow.MemoryOrdering(graph=layered_dag(60, 6, 0))))
+    whole, _ = total_bound(arrays)
     looks = iter(range(1000))
-    part, source = least_footprints(net, lambda: next(looks) > 10)
+    part, source = least_footprints(arrays, lambda: next(looks) > 10)
     assert source == "L1 and L2"
     assert 0 < part.sum() <= whole
-    assert total_bound(net, lambda: True) == (0, "nothing")
+    assert total_bound(arrays, lambda: True) == (0, "nothing")
 
 
 def test_fusion_that_is_interrupted_keeps_the_optimum() -> None:
@@ -118,8 +118,8 @@ def tight(objective: str) -> ow.MemoryOrdering:
     for seed in range(50):
         problem = ow.MemoryOrdering(graph=layered_dag(30, 5, seed), objective=objective)
         least = ow.solve(problem.model_copy(update={"objective": "peak"})).objective
-        net = net_of(lower(problem))
-        if min(peak(net, greedy(net, *rule)) for rule in PORTFOLIO) > least:
+        arrays = arrays_of(lower(problem))
+        if min(peak(arrays, greedy(arrays, *rule)) for rule in PORTFOLIO) > least:
             return problem.model_copy(update={"limit_bytes": least})
     raise AssertionError("no such graph among these")
 

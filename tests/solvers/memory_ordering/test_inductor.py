@@ -15,7 +15,7 @@ from benchmarks.generators import layered_dag, randomly_wired
 from benchmarks.tables import GRAPHS
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
-from tests.strategies import memory_orderings
+from tests.strategies.specs import memory_orderings
 
 DATA = Path(__file__).parents[2] / "data"
 OURS = {"lpmf": lpmf, "bfs": bfs, "dfs": dfs}

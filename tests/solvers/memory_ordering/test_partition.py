@@ -14,17 +14,17 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import identity
 from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.problems.memory_ordering import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering import partition
+from opweave.solvers.memory_ordering.arrays import arrays_of, footprints
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.net import footprints, net_of
 from opweave.solvers.memory_ordering.orders import peak, rpo
 from opweave.solvers.memory_ordering.partition import cut_into_parts, part_problem, solve_partition
 from opweave.solvers.run import Outcome, Run
-from tests.brute_force import best_ordering_by_states
-from tests.formulations.memory_ordering.nets import Net, net_problems
-from tests.strategies import memory_orderings, topological_orders
+from tests.formulations.memory_ordering.nets import OrderingArrays, net_problems
+from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.strategies.specs import memory_orderings, topological_orders
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -33,20 +33,20 @@ solve = partial(solve_partition, solve_exact)
 
 def two_cells(**fields: object) -> MemoryOrdering:
     """Two cells that hang together by one small tensor; the peak is in the second."""
-    net = Net(x=4)
-    net.op("x", 3, "a1")
-    net.op("x", 3, "a2")
-    net.op("a1 a2", 1, "waist")
-    net.op("waist", 6, "b1")
-    net.op("waist", 20, "b2")
-    net.op("b2", 4, "b3")
-    net.op("b1 b3", 4, "end")
-    return MemoryOrdering(graph=net.graph("end"), **fields)
+    arrays = OrderingArrays(x=4)
+    arrays.op("x", 3, "a1")
+    arrays.op("x", 3, "a2")
+    arrays.op("a1 a2", 1, "waist")
+    arrays.op("waist", 6, "b1")
+    arrays.op("waist", 20, "b2")
+    arrays.op("b2", 4, "b3")
+    arrays.op("b1 b3", 4, "end")
+    return MemoryOrdering(graph=arrays.graph("end"), **fields)
 
 
 def test_the_cut_is_at_the_waist() -> None:
     instance = lower(two_cells())
-    parts = cut_into_parts(net_of(instance), rpo(instance), 2)
+    parts = cut_into_parts(arrays_of(instance), rpo(instance), 2)
     assert [sorted(instance.names[int(v)] for v in part) for part in parts] == [
         ["a1", "a2", "waist"],
         ["b1", "b2", "b3", "end"],
@@ -71,7 +71,7 @@ def test_only_the_part_with_the_peak_is_ordered_exactly(monkeypatch: pytest.Monk
 def test_the_papers_net() -> None:
     problem = MemoryOrdering(graph=load(DATA / "paper_hrnet_w18_small_v1_256_cut.json.gz"))
     instance = lower(problem)
-    assert peak(net_of(instance), rpo(instance)) == 7936 * 1024
+    assert peak(arrays_of(instance), rpo(instance)) == 7936 * 1024
     run = Run()
     solve(problem, run)
     assert run.objective == 6368 * 1024
@@ -85,7 +85,7 @@ def test_what_it_finds_is_valid_and_no_worse_than_rpo(problem: MemoryOrdering, p
     assert outcome.termination is Termination.COMPLETED
     assert run.bound is None
     instance = lower(problem)
-    floor = peak(net_of(instance), rpo(instance))
+    floor = peak(arrays_of(instance), rpo(instance))
     if run.best is None:
         assert problem.limit_bytes is not None
         assert floor > problem.limit_bytes
@@ -114,7 +114,7 @@ def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: 
     part = part_problem(problem, instance, order[:last], order[first:last])
     judged = part.evaluate(instance.ordering(order[first:last]))
     assert judged.feasible
-    whole = footprints.plain(net_of(instance), order)[first:last]
+    whole = footprints.plain(arrays_of(instance), order)[first:last]
     assert len(set(whole - np.asarray(judged.details.stable))) == 1
 
 
@@ -122,7 +122,7 @@ def test_a_part_sees_the_footprints_of_the_whole(problem: MemoryOrdering, data: 
 def test_parts_follow_each_other(problem: MemoryOrdering, parts: int, data: st.DataObject) -> None:
     instance = lower(problem)
     order = instance.positions(Ordering(order=data.draw(topological_orders(problem.graph))))
-    pieces = cut_into_parts(net_of(instance), order, parts)
+    pieces = cut_into_parts(arrays_of(instance), order, parts)
     assert len(pieces) <= parts
     assert all(len(piece) for piece in pieces)
     assert problem.evaluate(instance.ordering(np.concatenate(pieces))).feasible

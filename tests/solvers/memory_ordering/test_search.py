@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.solvers.memory_ordering.bounds import forced_footprints, peak_bound, step_bound
+from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints
+from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound, step_bound
 from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, minimum_closure, sides_around
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy, heap_order
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.net import BACKWARD, FORWARD, Net, footprints, net_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
 from opweave.solvers.memory_ordering.shift import shift
-from tests.brute_force import all_orders, best_ordering_by_states
-from tests.strategies import memory_orderings
+from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
+from tests.strategies.specs import memory_orderings
 
 
 def peaks(max_operators: int = 6) -> st.SearchStrategy[ow.MemoryOrdering]:
@@ -30,14 +30,14 @@ def peaks(max_operators: int = 6) -> st.SearchStrategy[ow.MemoryOrdering]:
     return problems.map(lambda problem: problem.model_copy(update={"objective": "peak"}))
 
 
-def live_bytes(net: Net, done: set[int]) -> int:
+def live_bytes(arrays: OrderingArrays, done: set[int]) -> int:
     """f(done), straight from its definition."""
     held = 0
-    for s in range(len(net.size)):
-        readers = net.readers[net.readers_start[s] : net.readers_start[s + 1]]
-        made = net.producer[s] < 0 or net.producer[s] in done
-        if made and (net.kept[s] or any(int(r) not in done for r in readers)):
-            held += int(net.size[s])
+    for s in range(len(arrays.size)):
+        readers = arrays.readers[arrays.readers_start[s] : arrays.readers_start[s + 1]]
+        made = arrays.producer[s] < 0 or arrays.producer[s] in done
+        if made and (arrays.kept[s] or any(int(r) not in done for r in readers)):
+            held += int(arrays.size[s])
     return held
 
 
@@ -58,22 +58,22 @@ def test_a_hand_checked_diamond() -> None:
 def test_footprints_are_the_referees(problem: ow.MemoryOrdering, pick: object) -> None:
     order = pick.choice(list(all_orders(problem.graph)))  # type: ignore[attr-defined]
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     positions = instance.positions(ow.Ordering(order=order))
     details = problem.evaluate(ow.Ordering(order=order)).details
     assert details is not None
-    assert footprints.plain(net, positions).tolist() == list(details.stable)
-    assert peak(net, positions) == details.peak_bytes
-    assert total(net, positions) == details.total_bytes
+    assert footprints.plain(arrays, positions).tolist() == list(details.stable)
+    assert peak(arrays, positions) == details.peak_bytes
+    assert total(arrays, positions) == details.total_bytes
 
 
 @given(problem=peaks(), data=st.data())
 def test_least_live_is_the_least_of_all_states(problem: ow.MemoryOrdering, data: st.DataObject) -> None:
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     v = data.draw(st.integers(0, instance.operators - 1))
-    side = sides_around(net, v)
-    value, smallest, largest = least_live(net, side)
+    side = sides_around(arrays, v)
+    value, smallest, largest = least_live(arrays, side)
     operators = range(instance.operators)
     states = [
         set(done)
@@ -81,8 +81,8 @@ def test_least_live_is_the_least_of_all_states(problem: ow.MemoryOrdering, data:
         if all(set(instance.before[u].tolist()) <= set(done) for u in done)
         and all((side[u] != 1 or u in done) and (side[u] != OUTSIDE or u not in done) for u in operators)
     ]
-    least = min(live_bytes(net, done) for done in states)
-    minimisers = [done for done in states if live_bytes(net, done) == least]
+    least = min(live_bytes(arrays, done) for done in states)
+    minimisers = [done for done in states if live_bytes(arrays, done) == least]
     assert value == least
     assert set(np.flatnonzero(smallest).tolist()) == set.intersection(*minimisers)
     assert set(np.flatnonzero(largest).tolist()) == set.union(*minimisers)
@@ -91,12 +91,12 @@ def test_least_live_is_the_least_of_all_states(problem: ow.MemoryOrdering, data:
 @given(problem=peaks())
 def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryOrdering) -> None:
     instance = lower(problem)
-    net = net_of(instance)
-    forced = forced_footprints(net)
-    cut = [step_bound(net, v).value for v in range(instance.operators)]
+    arrays = arrays_of(instance)
+    forced = forced_footprints(arrays)
+    cut = [step_bound(arrays, v).value for v in range(instance.operators)]
     least = np.min(
         [
-            footprints.plain(net, instance.positions(ow.Ordering(order=order)))[
+            footprints.plain(arrays, instance.positions(ow.Ordering(order=order)))[
                 np.argsort(instance.positions(ow.Ordering(order=order)))
             ]
             for order in all_orders(problem.graph)
@@ -105,24 +105,24 @@ def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryO
     )
     assert (forced <= cut).all()
     assert (cut <= least).all()
-    lazily = peak_bound(net, BY_NAME["definition"](instance)).value
-    assert lazily == max([net.start_bytes, *cut])
+    lazily = peak_bound(arrays, BY_NAME["definition"](instance)).value
+    assert lazily == max([arrays.start_bytes, *cut])
 
 
 @settings(max_examples=150)
 @given(problem=peaks(), sign=st.sampled_from([FORWARD, BACKWARD]), below=st.integers(0, 3))
 def test_decide_is_exact(problem: ow.MemoryOrdering, sign: int, below: int) -> None:
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
     floor = optimum - below
-    decision = decide(net, floor, sign, 10_000)
+    decision = decide(arrays, floor, sign, 10_000)
     if below == 0:
         assert decision.answer == FOUND
         assert decision.order is not None
-        assert peak(net, decision.order) <= max(floor, net.start_bytes)
-    elif floor >= net.start_bytes:
+        assert peak(arrays, decision.order) <= max(floor, arrays.start_bytes)
+    elif floor >= arrays.start_bytes:
         assert decision.answer == REFUTED
         assert decision.least_refused is None or floor < decision.least_refused <= optimum
 
@@ -131,16 +131,16 @@ def test_decide_is_exact(problem: ow.MemoryOrdering, sign: int, below: int) -> N
 @given(problem=peaks(), above=st.integers(0, 4))
 def test_forced_precedences_hold_in_every_order_within_the_floor(problem: ow.MemoryOrdering, above: int) -> None:
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
     keys = np.full(instance.operators, 1 << 40)
-    assert propagate(net, optimum + above, keys, 10_000, lambda: False).net is not None
-    tightened = propagate(net, optimum + above, keys, 10_000, lambda: False).net
+    assert propagate(arrays, optimum + above, keys, 10_000, lambda: False).arrays is not None
+    tightened = propagate(arrays, optimum + above, keys, 10_000, lambda: False).arrays
     assert tightened is not None
     for order in all_orders(problem.graph):
         positions = instance.positions(ow.Ordering(order=order))
-        if peak(net, positions) > optimum + above:
+        if peak(arrays, positions) > optimum + above:
             continue
         place = np.argsort(positions)
         for v in range(instance.operators):
@@ -156,22 +156,22 @@ def test_a_refusal_with_forced_precedences_is_right(problem: ow.MemoryOrdering) 
     floor = optimum - instance.granularity()
     if floor < instance.start_bytes():
         return
-    net = net_of(instance)
-    tightened = propagate(net, floor, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
-    assert tightened.net is None or decide(tightened.net, floor, FORWARD, 10_000).answer == REFUTED
+    arrays = arrays_of(instance)
+    tightened = propagate(arrays, floor, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
+    assert tightened.arrays is None or decide(tightened.arrays, floor, FORWARD, 10_000).answer == REFUTED
 
 
 @given(problem=peaks(), which=st.sampled_from(PORTFOLIO))
 def test_greedy_and_local_search_give_orders(problem: ow.MemoryOrdering, which: tuple[int, int]) -> None:
     instance = lower(problem)
-    net = net_of(instance)
-    start = greedy(net, *which)
-    better = improve(net, start, 40)
-    shifted = shift(net, start, 1 << 60, 10)
+    arrays = arrays_of(instance)
+    start = greedy(arrays, *which)
+    better = improve(arrays, start, 40)
+    shifted = shift(arrays, start, 1 << 60, 10)
     for order in (start, better, shifted):
         assert problem.evaluate(instance.ordering(order)).feasible
-    assert peak(net, better) <= peak(net, start)
-    assert total(net, shifted) <= total(net, start)
+    assert peak(arrays, better) <= peak(arrays, start)
+    assert total(arrays, shifted) <= total(arrays, start)
 
 
 @given(problem=peaks())
@@ -186,14 +186,14 @@ def test_compiled_and_plain_versions_agree(seed: int) -> None:
     from benchmarks.generators import layered_dag
 
     instance = lower(ow.MemoryOrdering(graph=layered_dag(30, 4, seed), in_place="any"))
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     for sign, rule in PORTFOLIO:
-        assert (heap_order.plain(net, sign, rule) == heap_order.compiled(net, sign, rule)).all()
-    order = greedy(net, FORWARD, 0)
-    assert (footprints.plain(net, order) == footprints.compiled(net, order)).all()
-    side = sides_around(net, 15)
+        assert (heap_order.plain(arrays, sign, rule) == heap_order.compiled(arrays, sign, rule)).all()
+    order = greedy(arrays, FORWARD, 0)
+    assert (footprints.plain(arrays, order) == footprints.compiled(arrays, order)).all()
+    side = sides_around(arrays, 15)
     answers = []
     for version in (minimum_closure.plain, minimum_closure.compiled):
         smallest, largest = np.zeros(30, np.int8), np.zeros(30, np.int8)
-        answers.append((version(net, side, smallest, largest), smallest.tolist(), largest.tolist()))
+        answers.append((version(arrays, side, smallest, largest), smallest.tolist(), largest.tolist()))
     assert answers[0] == answers[1]

@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
-from opweave.problems.pipeline import PAPER_COMPRESSION, Pipeline
+from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
 from opweave.solvers.pipeline import sums, threshold
+from opweave.solvers.pipeline.arrays import arrays_of, twins, window_at
 from opweave.solvers.pipeline.exact import BottleneckSearch, neighbouring
 from opweave.solvers.pipeline.labels import FOUND
-from opweave.solvers.pipeline.net import net_of, twins, window_at
 from opweave.solvers.pipeline.plans import Best, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Run
-from tests.brute_force_pipeline import best_pipeline
-from tests.problems.test_pipeline import four
-from tests.strategies_pipeline import pipelines
+from tests.oracles.pipeline import best_pipeline
+from tests.problems.pipeline.test_spec import four
+from tests.strategies.pipeline import pipelines
 
 KERAS = Path(__file__).parents[3] / "benchmarks" / "graphs" / "keras"
 
@@ -62,7 +62,7 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
     factor = data.draw(st.sampled_from([0.5, 0.9, 1.0, 1.1, 2.0]))
     limit = (3.0 if optimum is None else optimum) * factor
     for look in ("quick", "priced", "exact"):
-        tester = Thresholds(net_of(instance))
+        tester = Thresholds(arrays_of(instance))
         answer = {
             "quick": lambda tester=tester: tester.quick(limit),
             "priced": lambda tester=tester: tester.priced(limit, 2),
@@ -104,10 +104,10 @@ def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch
             memory="parameters",
         )
         optimum = best_pipeline(problem)[0]
-        net = net_of(lower(problem))
+        arrays = arrays_of(lower(problem))
         values = (1.0, 3.0) if optimum is None else (optimum * 0.999, optimum, optimum * 1.2)
         for limit in values:
-            loops = threshold.Thresholds(net)
+            loops = threshold.Thresholds(arrays)
             answer = loops.exact(limit, 10**9) if look == "exact" else loops.priced(limit, 64, (1,))
             keeps = optimum is not None and optimum <= limit
             if look == "exact":
@@ -121,7 +121,7 @@ def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch
 @given(problem=pipelines(6, 5), value=st.floats(-1.0, 12.0))
 def test_neighbouring_values(problem: Pipeline, value: float) -> None:
     instance = lower(problem)
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     times = [
         float(instance.elapsed[v, b] - instance.elapsed[v, a])
         for v in range(len(instance.devices))
@@ -130,14 +130,18 @@ def test_neighbouring_values(problem: Pipeline, value: float) -> None:
     ]
     count = range(len(instance.devices))
     times += [
-        instance.send_seconds(b, v, w) for b in range(1, instance.last) for v in count for w in count if net.rate[v, w]
+        instance.send_seconds(b, v, w)
+        for b in range(1, instance.last)
+        for v in count
+        for w in count
+        if arrays.rate[v, w]
     ]
     above = min((time for time in times if time > value), default=math.inf)
     below = max((time for time in times if time < value), default=-1.0)
     if not instance.compute_counts:
         above = min((t for t in times if t > value and t > 0), default=math.inf) if value < 0 else above
-    assert neighbouring(net, value, compute=True, links=True, down=False) in (above, 0.0 if value < 0 else above)
-    assert neighbouring(net, value, compute=True, links=True, down=True) == below
+    assert neighbouring(arrays, value, compute=True, links=True, down=False) in (above, 0.0 if value < 0 else above)
+    assert neighbouring(arrays, value, compute=True, links=True, down=True) == below
 
 
 def test_twins_are_told_apart_by_memory_and_links() -> None:
@@ -231,7 +235,7 @@ def test_search_without_a_plan_says_so() -> None:
     problem = four(cluster=cluster, device_order=["c", "b"], min_stages=2)  # nothing leads from c to b
     instance = lower(problem)
     run = Run()
-    outcome = BottleneckSearch(problem, instance, net_of(instance), run, Best(instance, run)).search()
+    outcome = BottleneckSearch(problem, instance, arrays_of(instance), run, Best(instance, run)).search()
     assert outcome.infeasible
     assert ow.solve(problem, solver="highs").status is ow.Status.INFEASIBLE
 
@@ -259,8 +263,8 @@ def test_walks_with_more_stages_than_devices_prove_nothing() -> None:
     optimum = best_pipeline(problem)[0]
     assert optimum == pytest.approx(5.1)
     instance, run = lower(problem), Run()
-    search = SumSearch(problem, instance, net_of(instance), run, Best(instance, run), 0.0, 1.0)
-    window = window_at(search.net, math.inf, math.inf)
+    search = SumSearch(problem, instance, arrays_of(instance), run, Best(instance, run), 0.0, 1.0)
+    window = window_at(search.arrays, math.inf, math.inf)
     search._walked(window)
     happened, _, cost = search._labelled(window, math.inf, search._memory, 0, 10**9)
     assert happened == FOUND
@@ -295,8 +299,8 @@ def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threshold, "FIRST_LABELS", 1)
-    net = net_of(lower(four()))
-    assert len(Thresholds(net)._labels.point) >= 2 * len(net.twin)
+    arrays = arrays_of(lower(four()))
+    assert len(Thresholds(arrays)._labels.point) >= 2 * len(arrays.twin)
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "highs"])

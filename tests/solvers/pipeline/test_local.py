@@ -16,7 +16,7 @@ from opweave.formulations.pipeline.instance import lower
 from opweave.solvers.pipeline.local import Descent, Sums, least_in
 from opweave.solvers.pipeline.plans import Best, Plan, is_valid, value_of
 from opweave.solvers.run import Run
-from tests.strategies_pipeline import pipelines
+from tests.strategies.pipeline import pipelines
 
 
 @given(pipelines(5, 3, goal="latency"))

@@ -14,15 +14,15 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.problems.pipeline import Pipeline
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.color_coding import _colourful, find_path
 from opweave.solvers.pipeline.kpath import CLASSES, kpath
 from opweave.solvers.pipeline.partition_graph import classes_of, smallest_reach, smallest_sum_cuts
 from opweave.solvers.pipeline.plans import NoPlanError
 from opweave.solvers.pipeline.sorting import device_rates
-from tests.brute_force_pipeline import best_pipeline
-from tests.problems.test_pipeline import four
-from tests.strategies_pipeline import pipelines
+from tests.oracles.pipeline import best_pipeline
+from tests.problems.pipeline.test_spec import four
+from tests.strategies.pipeline import pipelines
 
 RULES = (
     "one_device",

@@ -9,7 +9,7 @@ import numpy as np
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.placement import Placement, TransferModel
+from opweave.problems.placement.spec import Placement, TransferModel
 
 TOPCUOGLU_EDGES = {
     (1, 2): 18, (1, 3): 12, (1, 4): 9, (1, 5): 11, (1, 6): 14, (2, 8): 19, (2, 9): 16, (3, 7): 23,

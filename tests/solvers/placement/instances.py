@@ -9,7 +9,7 @@ import numpy as np
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement import Placement
+from opweave.problems.placement.spec import Placement
 
 MODELS = ("delay", "one_port_edge", "one_port_tensor")
 

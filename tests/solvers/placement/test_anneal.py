@@ -9,15 +9,16 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.placement.instance import lower
-from opweave.problems.graph_arrays import IntArray, topological_order
-from opweave.problems.placement import Placement
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
 from opweave.solvers.placement.anneal import DRAWS, _gather, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import fits, plan_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
-from tests.brute_force_placement import best_placement
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 METHODS = pytest.mark.parametrize("method", [anneal, anneal_assignment])
@@ -26,21 +27,21 @@ METHODS = pytest.mark.parametrize("method", [anneal, anneal_assignment])
 def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     """The best length that 400 moves meet, with everything about it checked."""
     instance = lower(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     order = topological_order(instance.after).astype(np.int64)
-    plan, members = counted_plan(net, order, device), members_of(instance.cluster)
+    plan, members = counted_plan(arrays, order, device), members_of(instance.cluster)
     best_order, best_device = order.copy(), device.copy()
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
     best, current = method.plain(
-        net, plan, members.start, members.items, instance.cluster, draws, shares, never(), best_order, best_device
+        arrays, plan, members.start, members.items, instance.cluster, draws, shares, never(), best_order, best_device
     )
     assert best <= current
-    assert plan_of(net, best_order, best_device).makespan == pytest.approx(best)
-    assert fits(net, best_device)
+    assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
+    assert fits(arrays, best_device)
     position = np.argsort(best_order)
     assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
-    again = counted_plan(net, plan.order, plan.device)
+    again = counted_plan(arrays, plan.order, plan.device)
     assert (again.used == plan.used).all()
     assert (again.holders == plan.holders).all()
     return float(best)
@@ -85,25 +86,25 @@ def test_nothing_to_place_takes_no_time(solver: str, time_limit: float | None) -
     assert result.termination is ow.Termination.COMPLETED
 
 
-def left_from(net: Net, device: IntArray, v: int) -> float:
+def left_from(arrays: PlacementArrays, device: IntArray, v: int) -> float:
     """Longest path from an operator to an end, itself included, in the times of an assignment."""
-    paths = [left_from(net, device, int(w)) for w in net.after[net.after_start[v] : net.after_start[v + 1]]]
-    for f in np.flatnonzero(net.source == v).tolist():
-        a, b = device[v], device[net.target[f]]
-        sent = 0.0 if a == b else net.latency[a, b] + net.size[f] * net.per_byte[a, b]
-        paths.append(sent + left_from(net, device, int(net.target[f])))
-    return float(net.seconds[v, device[v]] + max(paths, default=0.0))
+    paths = [left_from(arrays, device, int(w)) for w in arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]]]
+    for f in np.flatnonzero(arrays.source == v).tolist():
+        a, b = device[v], device[arrays.target[f]]
+        sent = 0.0 if a == b else arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]
+        paths.append(sent + left_from(arrays, device, int(arrays.target[f])))
+    return float(arrays.seconds[v, device[v]] + max(paths, default=0.0))
 
 
 @pytest.mark.parametrize("seed", range(12))
 def test_the_order_of_an_assignment_follows_its_longest_paths(seed: int) -> None:
     problem = small_problem(seed, most_operators=7)
     instance = lower(problem)
-    net = net_of(instance, problem)
-    device = net.seconds.argmin(axis=1).astype(np.int64)
+    arrays = arrays_of(instance, problem)
+    device = arrays.seconds.argmin(axis=1).astype(np.int64)
     order = np.empty(len(device), dtype=np.int64)
-    order_for.plain(net, device, order)
-    left = [left_from(net, device, v) for v in order.tolist()]
+    order_for.plain(arrays, device, order)
+    left = [left_from(arrays, device, v) for v in order.tolist()]
     assert all(one >= other - 1e-9 for one, other in pairwise(left))
     position = np.argsort(order)
     assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
@@ -126,7 +127,7 @@ def test_many_tensors_to_the_same_readers(method) -> None:
         costs=ow.Costs.from_table({name: {"a": 1.0, "b": 1.0} for name in ("make", "left", "right")}),
     )
     instance = lower(problem)
-    flows = net_of(instance, problem)
+    flows = arrays_of(instance, problem)
     shuffled = flows._replace(outgoing=np.argsort(flows.tensor, kind="stable").astype(np.int64))
     group = np.empty(7, dtype=np.int64)
     plan = counted_plan(shuffled, np.array([0, 1, 2]), np.zeros(3, dtype=np.int64))

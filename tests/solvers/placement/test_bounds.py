@@ -7,43 +7,43 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.placement.instance import lower
-from opweave.problems.placement import Placement
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds, raise_level
 from opweave.solvers.placement.bounds.branches import branches_of
+from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
-from opweave.solvers.placement.bounds.milestones import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.modules import cut_vertices, modules
-from opweave.solvers.placement.net import Net, net_of
 from opweave.solvers.run import Run
-from tests.brute_force_placement import best_placement
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 
 
-def _net(problem: Placement) -> Net:
-    return net_of(lower(problem), problem)
+def _net(problem: Placement) -> PlacementArrays:
+    return arrays_of(lower(problem), problem)
 
 
 def _all_bounds(problem: Placement) -> dict[str, float]:
     """Every bound by itself."""
     instance, run = lower(problem), Run()
-    net = net_of(instance, problem)
-    reach, best = reach_of(net), Best(run)
-    path = longest(net, reach)
-    chain = milestones_of(net)
+    arrays = arrays_of(instance, problem)
+    reach, best = reach_of(arrays), Best(run)
+    path = longest(arrays, reach)
+    chain = milestones_of(arrays)
     found = {
         "critical path": path,
-        "energetic": energetic(net, reach, path),
-        "energetic at best prices": energetic_at_best_prices(net, reach, path),
-        "area": best_area(net.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
+        "energetic": energetic(arrays, reach, path),
+        "energetic at best prices": energetic_at_best_prices(arrays, reach, path),
+        "area": best_area(arrays.seconds, np.zeros(len(instance.devices)), memory_of(instance)).value,
         "first": chain.value(),
     }
     for name, level in (("relaxed", RELAXED), ("integer", INTEGER)):
         raise_level(chain, level, run, best.report)
         found[name] = chain.value()
-        found[f"{name} counts"] = counts(chain, instance, net, 10.0)
+        found[f"{name} counts"] = counts(chain, instance, arrays, 10.0)
     return found
 
 
@@ -80,12 +80,12 @@ def test_energetic_bounds_where_links_are_missing(backwards: float) -> None:
     costs = {"a": {"x": 1.0, "z": 2.0}, "b": {"y": 1.0}, "c": {"x": 1.0, "y": 1.0, "z": 1.0}}
     devices = [ow.Device(name=name) for name in "xyz"]
     cluster = ow.Cluster(devices=devices, bandwidth=[[0.0] * 3, [0.0] * 3, [0.0, backwards, 0.0]])
-    net = _net(ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(costs)))
-    reach = reach_of(net)
+    arrays = _net(ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(costs)))
+    reach = reach_of(arrays)
     expected = 4.0 if backwards else np.inf
     for bound_of in (energetic, energetic_at_best_prices):
-        for floor in (0.0, longest(net, reach)):
-            assert bound_of(net, reach, floor) == pytest.approx(expected)
+        for floor in (0.0, longest(arrays, reach)):
+            assert bound_of(arrays, reach, floor) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -105,10 +105,10 @@ def test_alike_branches_are_found_and_counted() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_cut_vertices_are_on_every_path(seed: int) -> None:
-    net = _net(small_problem(seed))
-    count = len(net.seconds)
-    after = [net.after[net.after_start[v] : net.after_start[v + 1]].tolist() for v in range(count)]
-    before = [net.before[net.before_start[v] : net.before_start[v + 1]].tolist() for v in range(count)]
+    arrays = _net(small_problem(seed))
+    count = len(arrays.seconds)
+    after = [arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]].tolist() for v in range(count)]
+    before = [arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist() for v in range(count)]
 
     def avoidable(cut: int) -> bool:
         """Whether some path from a beginning to an end avoids the operator."""
@@ -121,7 +121,7 @@ def test_cut_vertices_are_on_every_path(seed: int) -> None:
         return False
 
     expected = {v for v in range(count) if not avoidable(v)}
-    assert set(cut_vertices(net, operator_order(net)).tolist()) == expected
+    assert set(cut_vertices(arrays, operator_order(arrays)).tolist()) == expected
 
 
 def test_area_equals_the_linear_program() -> None:
@@ -154,11 +154,11 @@ def test_counts_stay_below_the_optimum_of_layers() -> None:
 
 def test_a_time_limit_leaves_a_valid_bound() -> None:
     problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
-    instance, net = lower(problem), _net(problem)
-    value, _ = bound(problem, instance, net, run)
+    instance, arrays = lower(problem), _net(problem)
+    value, _ = bound(problem, instance, arrays, run)
     best = Best(Run())
-    quick_bounds(instance, net, best)
-    assert 0.0 < value <= bound(problem, instance, net, Run())[0]
+    quick_bounds(instance, arrays, best)
+    assert 0.0 < value <= bound(problem, instance, arrays, Run())[0]
     assert run.bound == value
 
 

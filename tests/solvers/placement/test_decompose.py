@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from opweave.formulations.placement.instance import lower
-from opweave.problems.graph_arrays import IntArray
-from opweave.problems.placement import Schedule
+from opweave.problems.arrays import IntArray
+from opweave.problems.placement.spec import Schedule
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.decompose import decompose, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import Plan, solution_of
+from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
-from tests.brute_force_placement import best_placement
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 
@@ -23,13 +23,13 @@ def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     instance = lower(problem)
-    net = net_of(instance, problem)
-    found = search_module(net, np.inf, 0.0, 200_000)
+    arrays = arrays_of(instance, problem)
+    found = search_module(arrays, np.inf, 0.0, 200_000)
     assert found.proved
     assert found.makespan == pytest.approx(optimum, abs=1e-9)
     order = np.argsort(found.start, kind="stable").astype(np.int64)
     judged = problem.evaluate(
-        solution_of(instance, net, Plan(order, found.device, found.start, found.begins, found.makespan))
+        solution_of(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan))
     )
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(optimum, abs=1e-9)
@@ -50,9 +50,9 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
 def test_equal_layers_are_solved_once() -> None:
     problem, nets = layered_problem(10, 3), []
 
-    def spy(net: Net, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
-        nets.append(net)
-        return search_module(net, upper, floor, budget, halt)
+    def spy(arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
+        nets.append(arrays)
+        return search_module(arrays, upper, floor, budget, halt)
 
     run = Run()
     decompose(problem, lower(problem), run, spy)
@@ -63,8 +63,8 @@ def test_equal_layers_are_solved_once() -> None:
 def test_an_unfinished_search_enters_with_its_bound() -> None:
     problem, run = layered_problem(3, 4), Run()
 
-    def tired(net: Net, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
-        found = search_module(net, upper, floor, 1, halt)
+    def tired(arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
+        found = search_module(arrays, upper, floor, 1, halt)
         assert not found.proved or found.makespan <= upper
         return found
 

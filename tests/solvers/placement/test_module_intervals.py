@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.best import Best, raise_level
-from opweave.solvers.placement.bounds.milestones import EXACT, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
 from opweave.solvers.placement.module_intervals import available, shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.net import net_of
-from opweave.solvers.placement.schedule import Plan, solution_of
+from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
-from tests.brute_force_placement import best_placement
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 
 needs_engine = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
@@ -26,14 +26,14 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     instance = lower(problem)
-    net = net_of(instance, problem)
-    found = solve_intervals(net, 3.0 * optimum + 1.0, 0.0, 10.0)
+    arrays = arrays_of(instance, problem)
+    found = solve_intervals(arrays, 3.0 * optimum + 1.0, 0.0, 10.0)
     assert found.bound <= optimum * (1 + 1e-9)
     assert found.bound == pytest.approx(optimum, rel=1e-5, abs=1e-5)
     assert found.makespan == pytest.approx(optimum, rel=1e-5, abs=1e-5)
     order = np.argsort(found.start, kind="stable").astype(np.int64)
     plan = Plan(order, found.device, found.start, found.begins, found.makespan)
-    judged = problem.evaluate(solution_of(instance, net, plan))
+    judged = problem.evaluate(solution_of(instance, arrays, plan))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(found.makespan, abs=1e-9)
 
@@ -41,34 +41,34 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
 @needs_engine
 def test_nothing_below_the_optimum() -> None:
     problem = layered_problem(2, 3)
-    net = net_of(lower(problem), problem)
-    optimum = search_module(net, np.inf, 0.0, 200_000).makespan
-    found = solve_intervals(net, 0.99 * optimum, 0.0, 10.0)
+    arrays = arrays_of(lower(problem), problem)
+    optimum = search_module(arrays, np.inf, 0.0, 200_000).makespan
+    found = solve_intervals(arrays, 0.99 * optimum, 0.0, 10.0)
     assert found.device[0] == -1
     assert found.bound == pytest.approx(0.99 * optimum)
 
 
 def test_a_known_plan_of_no_length_needs_no_engine() -> None:
     problem = layered_problem(1, 2)
-    net = net_of(lower(problem), problem)
-    assert solve_intervals(net, 0.0, 0.0, 1.0).bound == 0.0
-    assert solve_intervals(net, np.inf, 0.5, 1.0).bound == 0.5
+    arrays = arrays_of(lower(problem), problem)
+    assert solve_intervals(arrays, 0.0, 0.0, 1.0).bound == 0.0
+    assert solve_intervals(arrays, np.inf, 0.5, 1.0).bound == 0.5
 
 
 def test_one_device_for_all_is_a_plan() -> None:
     problem = layered_problem(2, 2)
-    net = net_of(lower(problem), problem)
-    alone = net.seconds.sum(axis=0).min()
-    assert shortest_alone(net) == pytest.approx(alone)
+    arrays = arrays_of(lower(problem), problem)
+    alone = arrays.seconds.sum(axis=0).min()
+    assert shortest_alone(arrays) == pytest.approx(alone)
 
 
 @needs_engine
 def test_as_a_level_it_proves_a_layer() -> None:
     problem = layered_problem(2, 3)
-    net = net_of(lower(problem), problem)
-    optimum = search_module(net, np.inf, 0.0, 200_000).makespan
+    arrays = arrays_of(lower(problem), problem)
+    optimum = search_module(arrays, np.inf, 0.0, 200_000).makespan
     run = Run()
-    best, chain = Best(run), milestones_of(net)
+    best, chain = Best(run), milestones_of(arrays)
     first = chain.value()
     raise_level(chain, EXACT, run, best.report)
     assert first <= chain.value() <= optimum * (1 + 1e-9)

@@ -4,51 +4,55 @@ from hypothesis import given
 
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement import ranks
-from opweave.solvers.placement.net import net_of
+from opweave.solvers.placement.arrays import arrays_of
 from tests.solvers.placement.examples import topcuoglu
-from tests.strategies import placements
+from tests.strategies.specs import placements
 
 
 def test_published_upward_ranks():
     problem = topcuoglu()
-    net = net_of(lower(problem), problem)
+    arrays = arrays_of(lower(problem), problem)
     published = [108, 77, 80, 80, 69, 63.333, 42.667, 35.667, 44.333, 14.667]
-    assert ranks.upward_rank(net) == pytest.approx(published, abs=1e-3)
-    assert ranks.downward_rank(net) == pytest.approx([0, 31, 25, 22, 24, 27, 62.333, 66.667, 63.667, 93.333], abs=0.7)
+    assert ranks.upward_rank(arrays) == pytest.approx(published, abs=1e-3)
+    assert ranks.downward_rank(arrays) == pytest.approx(
+        [0, 31, 25, 22, 24, 27, 62.333, 66.667, 63.667, 93.333], abs=0.7
+    )
 
 
 def test_published_order():
     problem = topcuoglu()
-    net = net_of(lower(problem), problem)
-    order = (ranks.order_by(ranks.upward_rank(net), net) + 1).tolist()
+    arrays = arrays_of(lower(problem), problem)
+    order = (ranks.order_by(ranks.upward_rank(arrays), arrays) + 1).tolist()
     assert sorted(order[1:3]) == [3, 4]  # equal ranks
     assert [order[0], *order[3:]] == [1, 2, 5, 6, 9, 7, 8, 10]
 
 
 def test_device_tails_take_the_cheapest_devices():
     problem = topcuoglu()
-    net = net_of(lower(problem), problem)
-    tails = ranks.device_tails(net)
+    arrays = arrays_of(lower(problem), problem)
+    tails = ranks.device_tails(arrays)
     assert tails[9].tolist() == [0, 0, 0]
     assert tails[8].tolist() == [min(21, 13 + 7), 7, min(16, 13 + 7)]
 
 
 @given(placements(max_operators=6, precedes=True))
 def test_compiled_and_plain_agree(problem):
-    net = net_of(lower_or_skip(problem), problem)
-    order = ranks.order_of_graph(net)
-    assert sorted(order.tolist()) == list(range(len(net.seconds)))
+    arrays = arrays_of(lower_or_skip(problem), problem)
+    order = ranks.order_of_graph(arrays)
+    assert sorted(order.tolist()) == list(range(len(arrays.seconds)))
     place = np.argsort(order)
-    assert all(place[u] < place[v] for v in range(len(order)) for u in net.before[slice(*net.before_start[v : v + 2])])
-    for rank in (ranks.upward_rank(net), ranks.downward_rank(net)):  # falling along every arc, and rising
+    assert all(
+        place[u] < place[v] for v in range(len(order)) for u in arrays.before[slice(*arrays.before_start[v : v + 2])]
+    )
+    for rank in (ranks.upward_rank(arrays), ranks.downward_rank(arrays)):  # falling along every arc, and rising
         wanted = np.argsort(-rank, kind="stable")
         place = np.argsort(wanted)
-        taken = ranks.ready_order.plain(net, wanted, place)
-        assert np.array_equal(taken, ranks.ready_order.compiled(net, wanted, place))
-        assert np.array_equal(taken, ranks.order_by(rank, net))
-    assert np.array_equal(ranks.tails.plain(net, order), ranks.tails.compiled(net, order))
+        taken = ranks.ready_order.plain(arrays, wanted, place)
+        assert np.array_equal(taken, ranks.ready_order.compiled(arrays, wanted, place))
+        assert np.array_equal(taken, ranks.order_by(rank, arrays))
+    assert np.array_equal(ranks.tails.plain(arrays, order), ranks.tails.compiled(arrays, order))
     for kernel in (ranks.heights, ranks.depths):
-        inputs = (net, order, ranks.mean_seconds(net), ranks.mean_transfer(net))
+        inputs = (arrays, order, ranks.mean_seconds(arrays), ranks.mean_transfer(arrays))
         assert np.array_equal(kernel.plain(*inputs), kernel.compiled(*inputs))
 
 

@@ -10,32 +10,32 @@ import pytest
 import opweave as ow
 from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.constraints import Colocate, MemoryCap, Pin
-from opweave.problems.placement import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.broadcasts import Broadcasts, broadcast_bound
+from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import counts, priced_counts
-from opweave.solvers.placement.bounds.milestones import milestones_of
 from opweave.solvers.placement.equal_units import EqualUnits, repeats
-from opweave.solvers.placement.net import Net, net_of
-from opweave.solvers.placement.schedule import memory_used
+from opweave.solvers.placement.plans import memory_used
 from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch
 from opweave.solvers.placement.units import Unit, stretches, units_of
 from opweave.solvers.run import Run
-from tests.brute_force_placement import best_placement
+from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 
 PRICE = np.asarray([0.5, 0.0])
 
 
-def _units(problem: Placement) -> tuple[list[Unit], PlacementInstance, Net]:
+def _units(problem: Placement) -> tuple[list[Unit], PlacementInstance, PlacementArrays]:
     instance = lower(problem)
-    net = net_of(instance, problem)
-    return units_of(milestones_of(net), instance, net), instance, net
+    arrays = arrays_of(instance, problem)
+    return units_of(milestones_of(arrays), instance, arrays), instance, arrays
 
 
 def _repeated(problem: Placement) -> UnitSearch:
-    units, instance, net = _units(problem)
-    return UnitSearch(max(units, key=lambda unit: unit.times), instance, net)
+    units, instance, arrays = _units(problem)
+    return UnitSearch(max(units, key=lambda unit: unit.times), instance, arrays)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -173,7 +173,7 @@ def test_a_tie_over_several_units_is_never_broken() -> None:
 
 def test_a_graph_without_equal_modules_gets_no_plan() -> None:
     problem = small_problem(3)
-    assert not repeats(net_of(lower(problem), problem))
+    assert not repeats(arrays_of(lower(problem), problem))
     result = ow.solve(problem, solver="units")
     assert result.solution is None
     assert result.reason is not None
@@ -183,10 +183,10 @@ def test_prices_of_memory_are_zero_unless_it_binds() -> None:
     for room, binds in ((None, False), (24, True)):
         problem = layered_problem(8, 2, room=room)
         instance = lower(problem)
-        net = net_of(instance, problem)
-        chain = milestones_of(net)
-        found = priced_counts(chain, instance, net, 5.0)
-        assert found.bound == counts(chain, instance, net, 5.0)
+        arrays = arrays_of(instance, problem)
+        chain = milestones_of(arrays)
+        found = priced_counts(chain, instance, arrays, 5.0)
+        assert found.bound == counts(chain, instance, arrays, 5.0)
         assert found.price.any() == binds
 
 
@@ -222,7 +222,7 @@ def test_tensors_within_alike_branches_may_be_sent_in_part() -> None:
 def _check_broadcasts(problem: Placement) -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
-    chain = milestones_of(net_of(lower(problem), problem))
+    chain = milestones_of(arrays_of(lower(problem), problem))
     broadcasts = Broadcasts(chain)
     while pairs := broadcasts.open_pairs():
         for block, a, b in pairs:
@@ -235,11 +235,11 @@ def _check_broadcasts(problem: Placement) -> None:
 def test_units_learn_from_a_schedule() -> None:
     problem = layered_problem(8, 4)
     instance = lower(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     known = ow.solve(problem, solver="heft").solution
     assert known is not None
     run = Run()
-    work = EqualUnits(problem, instance, net, run)
+    work = EqualUnits(problem, instance, arrays, run)
     work.learn(known)
     assert any(work.kinds.options)
     work.first_options(np.zeros(2))
@@ -251,15 +251,15 @@ def test_units_learn_from_a_schedule() -> None:
 def test_laid_out_plans_count_every_unit_once() -> None:
     problem = layered_problem(8, 3, room=24)
     instance = lower(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     run = Run(time_limit=2.0)
-    work = EqualUnits(problem, instance, net, run)
-    work.first_options(priced_counts(work.chain, instance, net, 5.0).price)
+    work = EqualUnits(problem, instance, arrays, run)
+    work.first_options(priced_counts(work.chain, instance, arrays, 5.0).price)
     work.assemble()
     assert isinstance(run.best, Schedule)
     index = {name: k for k, name in enumerate(instance.devices)}
     device = np.asarray([index[run.best.device[name]] for name in instance.names], dtype=np.int64)
-    assert (memory_used(net, device) <= net.capacity).all()
+    assert (memory_used(arrays, device) <= arrays.capacity).all()
     assert problem.evaluate(run.best).feasible
 
 

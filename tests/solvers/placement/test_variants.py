@@ -14,12 +14,12 @@ import opweave as ow
 from benchmarks.list_rules import RULES as PUBLISHED
 from benchmarks.list_rules import graph_of, graphs, makespan
 from opweave.formulations.placement.instance import lower
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.choosing import Choice, chosen
-from opweave.solvers.placement.heuristics import RULES
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.local import empty_search, list_plans, more_list_plans
-from opweave.solvers.placement.net import net_of
-from opweave.solvers.placement.schedule import fits, solution_of
+from opweave.solvers.placement.plans import fits, solution_of
 from opweave.solvers.placement.variants import variants
 from opweave.solvers.run import Run, never
 from tests.solvers.placement.instances import small_problem
@@ -30,14 +30,14 @@ from tests.solvers.placement.instances import small_problem
 def test_every_plan_passes_the_referee(seed, memory):
     problem = small_problem(seed, most_operators=7, memory=memory)
     instance = lower(problem)
-    net = net_of(instance, problem)
-    for variant in variants(instance, net, never()):
+    arrays = arrays_of(instance, problem)
+    for variant in variants(instance, arrays, never()):
         try:
             plan = variant()
         except NoPlanError:
             continue
-        assert fits(net, plan.device)
-        judged = problem.evaluate(solution_of(instance, net, plan))
+        assert fits(arrays, plan.device)
+        judged = problem.evaluate(solution_of(instance, arrays, plan))
         assert judged.feasible, judged.violations
         assert judged.objective == pytest.approx(plan.makespan)
 
@@ -50,8 +50,8 @@ def test_a_search_begins_with_the_best_of_all(seed):
     search = empty_search(problem, instance, Run())
     list_plans(search)
     more_list_plans(search)
-    builders = [partial(rule, instance, search.net) for rule in RULES]
-    for build in (*builders, *variants(instance, search.net, never())):
+    builders = [partial(rule, instance, search.arrays) for rule in RULES]
+    for build in (*builders, *variants(instance, search.arrays, never())):
         with suppress(NoPlanError):
             assert search.run.objective <= build().makespan * (1 + 1e-12)
 
@@ -66,7 +66,7 @@ def test_auto_is_behind_no_published_rule(problem):
 def test_a_raised_flag_ends_a_rule():
     problem = small_problem(0)
     instance = lower(problem)
-    net = net_of(instance, problem)
+    arrays = arrays_of(instance, problem)
     calm, halt = np.zeros(instance.operators), np.ones(1, dtype=np.int64)
     with pytest.raises(NoPlanError):
-        chosen(instance, net, Choice(calm, np.zeros(net.seconds.shape), 1.0, 1.0, 0.0), halt)
+        chosen(instance, arrays, Choice(calm, np.zeros(arrays.seconds.shape), 1.0, 1.0, 0.0), halt)

@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 import opweave as ow
 from benchmarks.regret_instances import slicings as random_slicings
 from opweave.formulations.slicing.instance import lower
-from opweave.problems.slicing_shortage import shortage
+from opweave.problems.slicing.shortage import shortage
+from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
 from opweave.solvers.slicing.bounds.program import _matrix, _proved, _write, relax
 from opweave.solvers.slicing.genes import decode, encode, gene_count
-from opweave.solvers.slicing.net import net_of
 from opweave.solvers.slicing.pareto import pareto_front
-from tests.brute_force_slicing import best_slicing
-from tests.problems.test_slicing import chain
-from tests.strategies_slicing import planned_slicings, slicings
+from tests.oracles.slicing import best_slicing
+from tests.problems.slicing.test_spec import chain
+from tests.strategies.slicing import planned_slicings, slicings
 
 FLOORS = ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory")
 
@@ -69,7 +69,7 @@ def test_genes_stand_for_their_plan(case: tuple[ow.Slicing, ow.Slices]) -> None:
     modes, decoded = mode[None].copy(), cuts[None].copy()
     decoded[0, instance.first : instance.first + len(instance.names), 1:-1] = 0
     genes = encode(instance, mode, cuts)[None]
-    decode.plain(net_of(instance), instance.first, genes, modes, decoded)
+    decode.plain(arrays_of(instance), instance.first, genes, modes, decoded)
     assert instance.solution(modes[0], decoded[0]) == plan
 
 
@@ -80,7 +80,7 @@ def test_any_genes_are_a_plan(problem: ow.Slicing, seed: int) -> None:
     genes = np.random.default_rng(seed).random((1, gene_count(instance)))
     modes = np.zeros((1, instance.operators), dtype=np.int64)
     cuts = np.zeros((1, instance.operators, len(instance.devices) + 1), dtype=np.int64)
-    decode.plain(net_of(instance), instance.first, genes, modes, cuts)
+    decode.plain(arrays_of(instance), instance.first, genes, modes, cuts)
     assert problem.evaluate(instance.solution(modes[0], cuts[0])).objective is not None
 
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.unsplit import unsplit
 from opweave.formulations.placement.instance import lower
-from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 from opweave.solvers.placement.heft import heft
 from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.net import net_of
 
 
 def least_span(problem: BatchedMapping, nodes: int, halt: IntArray) -> float:
@@ -34,15 +34,15 @@ def least_span(problem: BatchedMapping, nodes: int, halt: IntArray) -> float:
     if same is None:
         return 0.0
     instance = lower(same)
-    net = net_of(instance, same)
-    reach = reach_of(net)
-    path = longest(net, reach)
+    arrays = arrays_of(instance, same)
+    reach = reach_of(arrays)
+    path = longest(arrays, reach)
     if not np.isfinite(path):
         return 0.0
-    low = energetic(net, reach, path)
+    low = energetic(arrays, reach, path)
     try:
-        high = heft(instance, net).makespan
+        high = heft(instance, arrays).makespan
     except NoPlanError:
         high = np.inf
-    found = search_module(net, high, low, nodes, halt)
+    found = search_module(arrays, high, low, nodes, halt)
     return float(found.makespan) if found.proved and np.isfinite(found.makespan) else low

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatCube
+from opweave.problems.arrays import FloatArray, FloatCube
 from opweave.solvers.compiled import kernel
 
 CUTS = 60

@@ -8,13 +8,13 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.batched_mapping import BatchedMapping
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.bounds.alone import least_span
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
+from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
-from opweave.solvers.batched_mapping.bounds.passage import mean_passage
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.module_problems import module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of

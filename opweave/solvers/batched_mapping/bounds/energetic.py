@@ -16,8 +16,7 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatCube
+from opweave.problems.arrays import FloatArray, FloatCube
 from opweave.solvers.batched_mapping.bounds.area import FINE, area
 from opweave.solvers.batched_mapping.bounds.reach import Reach
 from opweave.solvers.compiled import kernel

@@ -25,8 +25,7 @@ from dataclasses import replace
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import Module
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.unsplit import one_input
-from opweave.problems.batched_mapping import BatchedMapping
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.placement.decompose import solve_decompose
 from opweave.solvers.placement.head_start import best_list_schedule
 from opweave.solvers.run import Progress, Run

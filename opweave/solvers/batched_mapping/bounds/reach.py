@@ -15,10 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatCube
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.batched_mapping.net import BatchNet
+from opweave.problems.arrays import FloatArray, FloatCube, IntArray
+from opweave.solvers.batched_mapping.arrays import BatchArrays
 from opweave.solvers.compiled import inlined, kernel
 
 
@@ -80,26 +78,26 @@ def _at_least(values: FloatArray) -> None:
 
 
 @kernel
-def fill_heads(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatCube, heads: FloatCube) -> None:
+def fill_heads(arrays: BatchArrays, seconds: FloatCube, order: IntArray, slope: FloatCube, heads: FloatCube) -> None:
     """Raise ``heads`` to what the predecessors demand; ``slope`` is the delay of one input."""
     _, devices, columns = seconds.shape
     arrival, best = np.empty((devices, columns)), np.zeros(columns)
     for i in order:
-        for x in range(net.in_start[i], net.in_start[i + 1]):
-            e = net.incoming[x]
-            h = net.source[e]
+        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+            e = arrays.incoming[x]
+            h = arrays.source[e]
             ends = heads[h] + seconds[h]
             _at_least(ends)
             for u in range(devices):
                 for w in range(devices):
                     for c in range(1, columns):
-                        sent = 0.0 if w == u else net.base[e, w, u] + slope[e, w, u] * c
+                        sent = 0.0 if w == u else arrays.base[e, w, u] + slope[e, w, u] * c
                         arrival[w, c] = ends[w, c] + sent
                 share_out(arrival, columns - 1, best)
                 for c in range(1, columns):
                     heads[i, u, c] = max(heads[i, u, c], best[c])
-        for x in range(net.waits_start[i], net.waits_start[i + 1]):
-            h = net.waits[x]
+        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+            h = arrays.waits[x]
             ends = heads[h] + seconds[h]
             _at_least(ends)
             share_out(ends, columns - 1, best)
@@ -107,21 +105,21 @@ def fill_heads(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatC
 
 
 @kernel
-def fill_tails(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatCube, tails: FloatCube) -> None:
+def fill_tails(arrays: BatchArrays, seconds: FloatCube, order: IntArray, slope: FloatCube, tails: FloatCube) -> None:
     """Raise ``tails`` to what the successors demand; ``slope`` is the delay of one input."""
     _, devices, columns = seconds.shape
     arrival, best = np.empty((devices, columns)), np.zeros(columns)
     for place in range(len(order) - 1, -1, -1):
         i = order[place]
-        for x in range(net.out_start[i], net.out_start[i + 1]):
-            e = net.outgoing[x]
-            j = net.target[e]
+        for x in range(arrays.out_start[i], arrays.out_start[i + 1]):
+            e = arrays.outgoing[x]
+            j = arrays.target[e]
             rest = tails[j] + seconds[j]
             _at_least(rest)
             for u in range(devices):
                 for w in range(devices):
                     for c in range(1, columns):
-                        sent = 0.0 if w == u else net.base[e, u, w] + slope[e, u, w] * c
+                        sent = 0.0 if w == u else arrays.base[e, u, w] + slope[e, u, w] * c
                         arrival[w, c] = rest[w, c] + sent
                 share_out(arrival, columns - 1, best)
                 for c in range(1, columns):
@@ -129,8 +127,8 @@ def fill_tails(net: BatchNet, seconds: FloatCube, order: IntArray, slope: FloatC
         rest = tails[i] + seconds[i]
         _at_least(rest)
         share_out(rest, columns - 1, best)
-        for x in range(net.waits_start[i], net.waits_start[i + 1]):
-            h = net.waits[x]
+        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+            h = arrays.waits[x]
             tails[h, :, 1:] = np.maximum(tails[h, :, 1:], best[columns - 1])
 
 
@@ -147,16 +145,16 @@ def longest_cut(whole: FloatCube) -> float:
     return longest
 
 
-def reach_of(instance: BatchedInstance, net: BatchNet) -> Reach:
+def reach_of(instance: BatchedInstance, arrays: BatchArrays) -> Reach:
     """Heads and tails of every operator, device and number of inputs."""
     seconds = by_inputs(instance)
-    slope = net.slope / instance.granule
+    slope = arrays.slope / instance.granule
     heads, tails = np.zeros(seconds.shape), np.zeros(seconds.shape)
     if seconds.size > MOST_ENTRIES:
         return Reach(heads, tails, seconds)
-    work = (len(net.source) + 1) * len(instance.devices) ** 2 * (instance.batch + 1)
-    fill_heads.sized(work)(net, seconds, instance.order, slope, heads)
-    fill_tails.sized(work)(net, seconds, instance.order, slope, tails)
+    work = (len(arrays.source) + 1) * len(instance.devices) ** 2 * (instance.batch + 1)
+    fill_heads.sized(work)(arrays, seconds, instance.order, slope, heads)
+    fill_tails.sized(work)(arrays, seconds, instance.order, slope, tails)
     return Reach(heads, tails, seconds)
 
 

@@ -18,9 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from opweave.formulations.placement.instance import NO_LIMIT, FloatArray, PlacementInstance
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import sum_below
 

@@ -7,15 +7,15 @@ from collections.abc import Callable
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.placement import Placement
+from opweave.problems.placement.spec import Placement
 from opweave.solvers.linear import SUMMATION
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
-from opweave.solvers.placement.bounds.milestones import EXACT, INTEGER, RELAXED, Milestones, milestones_of
 from opweave.solvers.placement.bounds.together import raise_together
-from opweave.solvers.placement.net import Net
 from opweave.solvers.run import Run
 
 LONGEST_PROGRAM = 5.0
@@ -50,12 +50,12 @@ class Best:
             self.run.proved(self.value, source)
 
 
-def bound(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -> tuple[float, str]:
+def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
     """Lower bound on the makespan and what proved it.
 
     Parameters
     ----------
-    problem, instance, net
+    problem, instance, arrays
         The problem in its three forms.
     run
         Told every better bound at once; asked whether to stop.
@@ -70,30 +70,30 @@ def bound(problem: Placement, instance: PlacementInstance, net: Net, run: Run) -
     if not instance.operators:
         best.report(0.0, "critical path")
         return best.value, best.source
-    quick_bounds(instance, net, best)
+    quick_bounds(instance, arrays, best)
     if not run.should_stop():
-        chain = milestones_of(net)
+        chain = milestones_of(arrays)
         best.report(chain.value(), "milestones")
         for level in (RELAXED, INTEGER):
             raise_level(chain, level, run, best.report)
             if not run.should_stop():
                 run.enter("counts with memory")
                 left, known = run.remaining(), None if run.objective is None else float(run.objective)
-                value = counts(chain, instance, net, LONGEST_COUNTS if left is None else left, known)
+                value = counts(chain, instance, arrays, LONGEST_COUNTS if left is None else left, known)
                 best.report(value, "counts with memory")
     return best.value, best.source
 
 
-def quick_bounds(instance: PlacementInstance, net: Net, best: Best) -> None:
+def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
     """Critical path, energetic bound, and area with memory: seconds at most, whatever the size."""
     best.run.enter("bounds")
-    reach = reach_of(net)
-    path = longest(net, reach)
+    reach = reach_of(arrays)
+    path = longest(arrays, reach)
     best.report(path, "critical path")
-    best.report(energetic_at_best_prices(net, reach, path), "energetic")
+    best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
     memory = memory_of(instance)
     if memory is not None and not best.run.should_stop():
-        best.report(best_area(net.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
+        best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:

@@ -8,8 +8,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.placement.bounds.windows import Window
 
 
@@ -42,13 +41,13 @@ def branches_of(window: Window) -> Branches:
     A tensor of the entry that only one branch reads moves with that branch under a relabeling; one that several read
     stays where it is, so branches are alike only when they read the same of those.
     """
-    net, count = window.net, len(window.operators)
+    arrays, count = window.arrays, len(window.operators)
     first, last = int(window.entry), count - int(window.exit)
     inner = np.zeros(count, dtype=bool)
     inner[first:last] = True
-    target = np.repeat(np.arange(count), np.diff(net.before_start))
-    inside = inner[net.before] & inner[target]
-    joined = csr_matrix((np.ones(int(inside.sum())), (net.before[inside], target[inside])), shape=(count, count))
+    target = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    inside = inner[arrays.before] & inner[target]
+    joined = csr_matrix((np.ones(int(inside.sum())), (arrays.before[inside], target[inside])), shape=(count, count))
     labels = connected_components(joined, directed=False)[1]
     parts: dict[int, list[int]] = {}
     for v in range(first, last):
@@ -71,19 +70,19 @@ def branches_of(window: Window) -> Branches:
 
 def _shared_tensors(window: Window, component: IntArray) -> BoolArray:
     """Tensors with readers in several components (the exit counts as one)."""
-    net = window.net
-    shared = np.zeros(net.tensors, dtype=bool)
-    for t in range(net.tensors):
-        flows = net.tensor == t
-        ends = np.unique(component[net.target[flows]])
-        made_by_end = (component[net.source[flows]] < 0).all()
+    arrays = window.arrays
+    shared = np.zeros(arrays.tensors, dtype=bool)
+    for t in range(arrays.tensors):
+        flows = arrays.tensor == t
+        ends = np.unique(component[arrays.target[flows]])
+        made_by_end = (component[arrays.source[flows]] < 0).all()
         shared[t] = made_by_end and len(ends) > 1
     return shared
 
 
 def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
     """Run times, arcs and flows of a branch, in positions relative to it; ends and shared tensors by name."""
-    net, count = window.net, len(window.operators)
+    arrays, count = window.arrays, len(window.operators)
     local = np.full(count, -1, dtype=np.int64)
     local[part] = np.arange(len(part))
     if window.entry:
@@ -94,11 +93,11 @@ def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
     here = set(part.tolist())
     numbers: dict[int, int] = {}
     for v in (*part.tolist(), *([count - 1] if window.exit else [])):
-        before = net.before[net.before_start[v] : net.before_start[v + 1]].tolist()
+        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist()
         rows.extend((0, int(local[u]), int(local[v])) for u in before if v in here or u in here)
-        for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist():
-            u, t = int(net.source[f]), int(net.tensor[f])
+        for f in arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].tolist():
+            u, t = int(arrays.source[f]), int(arrays.tensor[f])
             if v in here or u in here:
                 name = -1 - t if shared[t] else numbers.setdefault(t, len(numbers))
-                rows.append((1, int(local[u]), int(local[v]), name, int(net.size[f])))
-    return net.seconds[part].tobytes() + repr(rows).encode()
+                rows.append((1, int(local[u]), int(local[v]), name, int(arrays.size[f])))
+    return arrays.seconds[part].tobytes() + repr(rows).encode()

@@ -22,10 +22,9 @@ from itertools import combinations
 import numpy as np
 from scipy.sparse import csr_matrix, hstack, vstack
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.placement.bounds.milestones import Block, Milestones
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, integer_bound
 
 LARGEST = 150
@@ -47,29 +46,29 @@ def broadcast_bound(block: Block, a: int, b: int, time_limit: float) -> float:
     whole[builder.u] = True
     whole[builder.y[shared]] = True
     program = replace(program, whole=whole)
-    positions = np.flatnonzero(shared & (builder.net.source[builder.flows] == 0))
+    positions = np.flatnonzero(shared & (builder.arrays.source[builder.flows] == 0))
     if block.window.entry and len(positions):
-        tensors, times = np.unique(builder.net.tensor[builder.flows[positions]], return_counts=True)
+        tensors, times = np.unique(builder.arrays.tensor[builder.flows[positions]], return_counts=True)
         most_read = tensors[np.argmax(times)]
-        readers = positions[builder.net.tensor[builder.flows[positions]] == most_read]
+        readers = positions[builder.arrays.tensor[builder.flows[positions]] == most_read]
         program = _with_arrivals(builder, program, readers, a)
     return max(known, integer_bound(program, time_limit)[0])
 
 
 def _sent_once(builder: Builder) -> BoolArray:
     """Flows of tensors that several flows share and that no average over alike branches makes a fraction of."""
-    net, branches = builder.net, builder.branches
-    source, target = net.source[builder.flows], net.target[builder.flows]
+    arrays, branches = builder.arrays, builder.branches
+    source, target = arrays.source[builder.flows], arrays.target[builder.flows]
     single = np.maximum(branches.times[source], branches.times[target]) == 1.0
     several = (builder.y != builder.z).any(axis=(1, 2))
-    return np.asarray(several & (single | branches.shared[net.tensor[builder.flows]]))
+    return np.asarray(several & (single | branches.shared[arrays.tensor[builder.flows]]))
 
 
 def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a: int) -> WindowProgram:
     """The program with arrivals of the tensor that ``flows`` (places among the builder's flows) carry."""
     others = [q for q in range(builder.devices) if q != a and program.linear.upper[builder.y[flows[0]][a, q]] > 0.0]
     sent, seconds = builder.y[flows[0]][a], builder.c[flows[0]][a]
-    readers = np.unique(builder.net.target[builder.flows[flows]])
+    readers = np.unique(builder.arrays.target[builder.flows[flows]])
     count = len(program.whole)
     arrival = {q: count + i for i, q in enumerate(others)}
     first = {pair: count + len(others) + i for i, pair in enumerate(combinations(others, 2))}

@@ -10,10 +10,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order
-from opweave.solvers.placement.net import Net
 
 MOST_OPERATORS = 2_200
 """Largest problem whose pairs of operators are all looked at."""
@@ -25,12 +24,12 @@ FINER = 1e-6
 """Reward of one more milestone, as a share of all work."""
 
 
-def reachable(net: Net, order: IntArray) -> NDArray[np.bool_]:
+def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
     """Whether each operator is, or comes before, each other one. Shape (operators, operators)."""
     count = len(order)
     reach = np.eye(count, dtype=bool)
     for v in order[::-1].tolist():
-        for w in net.after[net.after_start[v] : net.after_start[v + 1]].tolist():
+        for w in arrays.after[arrays.after_start[v] : arrays.after_start[v + 1]].tolist():
             reach[v] |= reach[w]
     return reach
 
@@ -43,18 +42,18 @@ class Chain(NamedTuple):
     work: float
 
 
-def milestone_chains(net: Net) -> list[Chain]:
-    """The best chains for small and for large windows; one without milestones when the net is too large for that.
+def milestone_chains(arrays: PlacementArrays) -> list[Chain]:
+    """The best chains for small and for large windows; one without milestones when the arrays is too large for that.
 
     The longest path over pairs u before v, where a pair is worth the least work strictly between (0 if that is more
     operators than a window may have), an operator its own least work. Any chain gives a valid bound.
     """
-    count = len(net.seconds)
-    order = operator_order(net)
+    count = len(arrays.seconds)
+    order = operator_order(arrays)
     if not 2 <= count <= MOST_OPERATORS:
         return [Chain(np.zeros(0, dtype=np.int64), [order], 0.0)]
-    reach = reachable(net, order)[np.ix_(order, order)]
-    work = net.seconds[order].min(axis=1)
+    reach = reachable(arrays, order)[np.ix_(order, order)]
+    work = arrays.seconds[order].min(axis=1)
     numeric = reach.astype(np.float32)
     # position 0 stands for the beginning of the plan, the last one for its end
     inside = np.zeros((count + 2, count + 2))

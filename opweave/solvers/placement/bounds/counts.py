@@ -30,13 +30,13 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import coo_matrix
 
-from opweave.formulations.placement.instance import FloatArray, PlacementInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory, memory_of
-from opweave.solvers.placement.bounds.milestones import Block, Milestones
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
 from opweave.solvers.placement.bounds.window_program import serial_length
-from opweave.solvers.placement.net import Net
 
 MOST_COLUMNS = 60_000
 """Columns of window programs; classes beyond it are left to their tables, the least of their memory first."""
@@ -81,7 +81,7 @@ class Tally:
     count: IntArray
 
 
-def tally(chain: Milestones, net: Net, memory: Memory) -> Tally:
+def tally(chain: Milestones, arrays: PlacementArrays, memory: Memory) -> Tally:
     """Count alike pieces of a chain; milestones are alike only between alike windows."""
     blocks: list[tuple[Block, IntArray]] = []
     milestones: list[int] = []
@@ -101,7 +101,7 @@ def tally(chain: Milestones, net: Net, memory: Memory) -> Tally:
     classes: dict[object, int] = {}
     numbers, members_of_class = [], []
     for i, v in enumerate(milestones):
-        mark = (net.seconds[v].tobytes(), float(memory.bytes[v]), marks[i], marks[i + 1])
+        mark = (arrays.seconds[v].tobytes(), float(memory.bytes[v]), marks[i], marks[i + 1])
         if mark not in classes:
             classes[mark] = len(classes)
             members_of_class.append(v)
@@ -115,7 +115,7 @@ def tally(chain: Milestones, net: Net, memory: Memory) -> Tally:
     frequency = Counter(numbers)
     return Tally(
         list(kinds.values()),
-        net.seconds[members_of_class],
+        arrays.seconds[members_of_class],
         memory.bytes[members_of_class],
         np.asarray([frequency[c] for c in range(len(classes))], dtype=np.int64),
     )
@@ -224,14 +224,22 @@ def binding(memory: Memory) -> bool:
 
 
 def counts(
-    chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float, ceiling: float | None = None
+    chain: Milestones,
+    instance: PlacementInstance,
+    arrays: PlacementArrays,
+    time_limit: float,
+    ceiling: float | None = None,
 ) -> float:
     """The bound alone; see :func:`priced_counts`."""
-    return priced_counts(chain, instance, net, time_limit, ceiling).bound
+    return priced_counts(chain, instance, arrays, time_limit, ceiling).bound
 
 
 def priced_counts(
-    chain: Milestones, instance: PlacementInstance, net: Net, time_limit: float, ceiling: float | None = None
+    chain: Milestones,
+    instance: PlacementInstance,
+    arrays: PlacementArrays,
+    time_limit: float,
+    ceiling: float | None = None,
 ) -> Counts:
     """The bound and the prices of memory; zeros when memory cannot bind or the program was not solved in time.
 
@@ -239,7 +247,7 @@ def priced_counts(
     ----------
     chain
         Milestones with their tables; the better those, the better the bound.
-    instance, net
+    instance, arrays
         The problem.
     time_limit
         Seconds for the linear program.
@@ -247,10 +255,10 @@ def priced_counts(
         Length of a known plan; None for none. No more is claimed.
     """
     memory = memory_of(instance)
-    highest = serial_length(net) if ceiling is None else ceiling
+    highest = serial_length(arrays) if ceiling is None else ceiling
     if memory is None or not binding(memory) or not 0.0 < highest < np.inf:
         return Counts(0.0, np.zeros(len(instance.devices)))
-    parts = tally(chain, net, memory)
+    parts = tally(chain, arrays, memory)
     copied: set[int] = set()
     room = MOST_COLUMNS
     by_memory = sorted(range(len(parts.kinds)), key=lambda c: -parts.kinds[c].bytes.sum() * parts.kinds[c].count)
@@ -258,7 +266,7 @@ def priced_counts(
         block = parts.kinds[c].block
         devices = block.values.shape[0]
         kept = block.branches.kept
-        flows = int((kept[block.window.net.source] & kept[block.window.net.target]).sum())
+        flows = int((kept[block.window.arrays.source] & kept[block.window.arrays.target]).sum())
         need = devices**3 * (block.size + devices * flows)
         if parts.kinds[c].bytes.any() and need <= room:
             copied.add(c)

@@ -16,11 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.net import Net
+from opweave.solvers.placement.arrays import PlacementArrays
 
 
 class Reach(NamedTuple):
@@ -34,20 +32,20 @@ class Reach(NamedTuple):
 
 
 @inlined
-def sending(net: Net, f: int, a: int, b: int) -> float:
+def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
     """Seconds that flow f takes from device a to device b; inf where nothing can be sent."""
     if a == b:
         return 0.0
-    if np.isinf(net.per_byte[a, b]) or np.isinf(net.latency[a, b]):
+    if np.isinf(arrays.per_byte[a, b]) or np.isinf(arrays.latency[a, b]):
         return np.inf
-    return float(net.latency[a, b] + net.size[f] * net.per_byte[a, b])
+    return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
 
 
 @kernel
-def sorted_operators(net: Net) -> IntArray:
+def sorted_operators(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first. Shape (operators,)."""
-    count = len(net.seconds)
-    waiting = net.before_start[1:] - net.before_start[:-1]
+    count = len(arrays.seconds)
+    waiting = arrays.before_start[1:] - arrays.before_start[:-1]
     order = np.empty(count, dtype=np.int64)
     filled = 0
     for v in range(count):
@@ -58,8 +56,8 @@ def sorted_operators(net: Net) -> IntArray:
     while taken < filled:
         v = order[taken]
         taken += 1
-        for i in range(net.after_start[v], net.after_start[v + 1]):
-            w = net.after[i]
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
             waiting[w] -= 1
             if waiting[w] == 0:
                 order[filled] = w
@@ -68,13 +66,13 @@ def sorted_operators(net: Net) -> IntArray:
 
 
 @inlined
-def raise_heads(net: Net, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (floors on entry) to what the predecessors demand; ``seconds`` in place of the net's."""
+def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
+    """Raise ``heads`` (floors on entry) to what the predecessors demand; ``seconds`` in place of the arrays's."""
     devices = seconds.shape[1]
     for v in order:
         ready = 0.0
-        for i in range(net.before_start[v], net.before_start[v + 1]):
-            u = net.before[i]
+        for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+            u = arrays.before[i]
             least = np.inf
             for a in range(devices):
                 least = min(least, heads[u, a] + seconds[u, a])
@@ -84,63 +82,63 @@ def raise_heads(net: Net, seconds: FloatArray, order: IntArray, heads: FloatArra
                 heads[v, k] = np.inf
                 continue
             start = max(ready, heads[v, k])
-            for i in range(net.in_start[v], net.in_start[v + 1]):
-                f = net.incoming[i]
-                u = net.source[f]
+            for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+                f = arrays.incoming[i]
+                u = arrays.source[f]
                 least = np.inf
                 for a in range(devices):
                     if heads[u, a] < np.inf:
-                        least = min(least, heads[u, a] + seconds[u, a] + sending(net, f, a, k))
+                        least = min(least, heads[u, a] + seconds[u, a] + sending(arrays, f, a, k))
                 start = max(start, least)
             heads[v, k] = start
 
 
 @kernel
-def fill_heads(net: Net, order: IntArray, heads: FloatMatrix) -> None:
-    """As :func:`raise_heads`, with the net's own run times."""
-    raise_heads(net, net.seconds, order, heads)
+def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> None:
+    """As :func:`raise_heads`, with the arrays's own run times."""
+    raise_heads(arrays, arrays.seconds, order, heads)
 
 
-def reversed_net(net: Net) -> Net:
+def reversed_net(arrays: PlacementArrays) -> PlacementArrays:
     """The same problem with time running backwards: its heads are the tails."""
-    return net._replace(
-        source=net.target,
-        target=net.source,
-        in_start=net.out_start,
-        incoming=net.outgoing,
-        out_start=net.in_start,
-        outgoing=net.incoming,
-        before_start=net.after_start,
-        before=net.after,
-        after_start=net.before_start,
-        after=net.before,
-        latency=np.ascontiguousarray(net.latency.T),
-        per_byte=np.ascontiguousarray(net.per_byte.T),
+    return arrays._replace(
+        source=arrays.target,
+        target=arrays.source,
+        in_start=arrays.out_start,
+        incoming=arrays.outgoing,
+        out_start=arrays.in_start,
+        outgoing=arrays.incoming,
+        before_start=arrays.after_start,
+        before=arrays.after,
+        after_start=arrays.before_start,
+        after=arrays.before,
+        latency=np.ascontiguousarray(arrays.latency.T),
+        per_byte=np.ascontiguousarray(arrays.per_byte.T),
     )
 
 
-def work_of(net: Net) -> int:
+def work_of(arrays: PlacementArrays) -> int:
     """Elementary steps of one pass over all flows and device pairs."""
-    devices = int(net.seconds.shape[1])
-    return (len(net.source) + len(net.before) + len(net.seconds)) * devices * devices
+    devices = int(arrays.seconds.shape[1])
+    return (len(arrays.source) + len(arrays.before) + len(arrays.seconds)) * devices * devices
 
 
-def operator_order(net: Net) -> IntArray:
+def operator_order(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first."""
-    return sorted_operators.sized(len(net.seconds) + len(net.before))(net)
+    return sorted_operators.sized(len(arrays.seconds) + len(arrays.before))(arrays)
 
 
-def reach_of(net: Net, order: IntArray | None = None) -> Reach:
+def reach_of(arrays: PlacementArrays, order: IntArray | None = None) -> Reach:
     """Heads and tails of every operator on every device."""
-    first = operator_order(net) if order is None else order
-    heads, tails = np.zeros(net.seconds.shape), np.zeros(net.seconds.shape)
-    fill_heads.sized(work_of(net))(net, first, heads)
-    fill_heads.sized(work_of(net))(reversed_net(net), np.ascontiguousarray(first[::-1]), tails)
+    first = operator_order(arrays) if order is None else order
+    heads, tails = np.zeros(arrays.seconds.shape), np.zeros(arrays.seconds.shape)
+    fill_heads.sized(work_of(arrays))(arrays, first, heads)
+    fill_heads.sized(work_of(arrays))(reversed_net(arrays), np.ascontiguousarray(first[::-1]), tails)
     return Reach(heads, tails)
 
 
-def longest(net: Net, reach: Reach) -> float:
+def longest(arrays: PlacementArrays, reach: Reach) -> float:
     """The critical path: the largest, over operators, of head + run time + tail on the best device."""
-    if not len(net.seconds):
+    if not len(arrays.seconds):
         return 0.0
-    return float((reach.heads + net.seconds + reach.tails).min(axis=1).max())
+    return float((reach.heads + arrays.seconds + reach.tails).min(axis=1).max())

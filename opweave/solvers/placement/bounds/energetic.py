@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.compiled import kernel
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, quick_area, total_order_positions
 from opweave.solvers.placement.bounds.critical_path import Reach, longest
-from opweave.solvers.placement.net import Net
 
 THRESHOLDS = 400
 """Heads and tails that are tried as thresholds, each."""
@@ -60,20 +60,20 @@ def least_work(seconds: FloatArray, price: FloatArray) -> FloatArray:
     return np.asarray(np.where(np.isfinite(seconds), cost, np.inf).min(axis=1))
 
 
-def set_bound(net: Net, reach: Reach, inside: BoolArray, floor: float) -> tuple[float, FloatArray]:
+def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, floor: float) -> tuple[float, FloatArray]:
     """The bound by one set of operators, device by device, and its prices of time."""
-    seconds = np.ascontiguousarray(net.seconds[inside])
+    seconds = np.ascontiguousarray(arrays.seconds[inside])
     ends = reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0)
     area = quick_area(seconds, np.minimum(ends, floor))
     return area.value, area.time
 
 
-def energetic(net: Net, reach: Reach, floor: float) -> float:
+def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
     """The largest energetic bound that a search over thresholds finds.
 
     Parameters
     ----------
-    net, reach
+    arrays, reach
         The problem, and valid heads and tails.
     floor
         Any lower bound on the makespan.
@@ -83,22 +83,22 @@ def energetic(net: Net, reach: Reach, floor: float) -> float:
     float
         Seconds; inf where links leave some operator no device, so that there is no plan at all.
     """
-    if not len(net.seconds):
+    if not len(arrays.seconds):
         return floor
-    if not np.isfinite(longest(net, reach)):
+    if not np.isfinite(longest(arrays, reach)):
         return np.inf
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
     late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
-    everything = np.ones(len(net.seconds), dtype=bool)
-    best, price = set_bound(net, reach, everything, floor)
+    everything = np.ones(len(arrays.seconds), dtype=bool)
+    best, price = set_bound(arrays, reach, everything, floor)
     best = max(best, floor)
     for _ in range(REFINED):
-        work = least_work(net.seconds, price)
+        work = least_work(arrays.seconds, price)
         sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
         value, h, t = sized(heads, tails, work, early, late)
         inside = (heads >= h) & (tails >= t)
-        better, price = set_bound(net, reach, inside, max(best, float(value)))
+        better, price = set_bound(arrays, reach, inside, max(best, float(value)))
         value = max(float(value), better)
         if value <= best:
             break
@@ -106,20 +106,20 @@ def energetic(net: Net, reach: Reach, floor: float) -> float:
     return best
 
 
-def energetic_at_best_prices(net: Net, reach: Reach, floor: float) -> float:
+def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
     """As :func:`energetic`, with the prices of the whole graph's area at their optimum."""
-    if not len(net.seconds):
+    if not len(arrays.seconds):
         return floor
-    best = max(floor, energetic(net, reach, floor))
+    best = max(floor, energetic(arrays, reach, floor))
     if not np.isfinite(best):
         return best
-    area = best_area(net.seconds, np.zeros(net.seconds.shape[1]))
+    area = best_area(arrays.seconds, np.zeros(arrays.seconds.shape[1]))
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
     late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
     sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
-    value, h, t = sized(heads, tails, least_work(net.seconds, area.time), early, late)
+    value, h, t = sized(heads, tails, least_work(arrays.seconds, area.time), early, late)
     inside = (heads >= h) & (tails >= t)
     ends = np.minimum(reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0), max(best, float(value)))
-    refined = best_area(np.ascontiguousarray(net.seconds[inside]), ends)
+    refined = best_area(np.ascontiguousarray(arrays.seconds[inside]), ends)
     return max(best, float(value), area.value, refined.value)

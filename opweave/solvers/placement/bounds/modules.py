@@ -12,13 +12,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import IntArray
+from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order
 from opweave.solvers.placement.bounds.windows import Window, cut_window
-from opweave.solvers.placement.net import Net
 
 
-def cut_vertices(net: Net, order: IntArray) -> IntArray:
+def cut_vertices(arrays: PlacementArrays, order: IntArray) -> IntArray:
     """Operators that every path passes, in order; one sweep over the arcs.
 
     Proof: position i of the order is crossed by no arc, where sources count as having an arc from before the first and
@@ -26,7 +26,7 @@ def cut_vertices(net: Net, order: IntArray) -> IntArray:
 
     Parameters
     ----------
-    net
+    arrays
         The problem.
     order
         Operators with predecessors first.
@@ -34,13 +34,13 @@ def cut_vertices(net: Net, order: IntArray) -> IntArray:
     count = len(order)
     position = np.empty(count, dtype=np.int64)
     position[order] = np.arange(count)
-    before = np.diff(net.before_start)
+    before = np.diff(arrays.before_start)
     first = np.full(count, -1, dtype=np.int64)
     heads = np.repeat(np.arange(count), before)
-    tails = position[net.before]
+    tails = position[arrays.before]
     first_source = np.concatenate([tails, first[before == 0]])
     last_target = np.concatenate([position[heads], position[before == 0]])
-    sinks = position[np.diff(net.after_start) == 0]
+    sinks = position[np.diff(arrays.after_start) == 0]
     starts = np.concatenate([first_source, sinks])
     ends = np.concatenate([last_target, np.full(len(sinks), count)])
     # an arc from p to q covers the positions p + 1 to q - 1
@@ -50,17 +50,17 @@ def cut_vertices(net: Net, order: IntArray) -> IntArray:
     return np.asarray(order[np.cumsum(covered)[:count] == 0])
 
 
-def windows_between(net: Net, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:
+def windows_between(arrays: PlacementArrays, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:
     """The windows between consecutive ends; None at the beginning and the end of the plan."""
-    return [cut_window(net, row, ends[i], ends[i + 1]) for i, row in enumerate(members)]
+    return [cut_window(arrays, row, ends[i], ends[i + 1]) for i, row in enumerate(members)]
 
 
-def modules(net: Net) -> tuple[IntArray, list[Window]]:
+def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
     """Cut vertices in order, and the modules before, between and after them."""
-    order = operator_order(net)
-    cuts = cut_vertices(net, order)
+    order = operator_order(arrays)
+    cuts = cut_vertices(arrays, order)
     position = np.empty(len(order), dtype=np.int64)
     position[order] = np.arange(len(order))
     at = position[cuts].tolist()
     members = [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
-    return cuts, windows_between(net, [None, *cuts.tolist(), None], members)
+    return cuts, windows_between(arrays, [None, *cuts.tolist(), None], members)

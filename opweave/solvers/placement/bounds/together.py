@@ -10,8 +10,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from opweave.formulations.placement.instance import FloatArray
-from opweave.solvers.placement.bounds.milestones import Block, Milestones
+from opweave.problems.arrays import FloatArray
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
 from opweave.solvers.run import Run
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 

@@ -33,13 +33,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import BoolArray, FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.branches import Branches
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
-from opweave.solvers.placement.net import DELAY, PORT_TENSOR, Net
 from opweave.solvers.tree import least_whole
 
 SPREAD = 1e4
@@ -77,20 +76,20 @@ class WindowProgram:
     ceiling: float
 
 
-def durations(net: Net) -> FloatArray:
+def durations(arrays: PlacementArrays) -> FloatArray:
     """Seconds of every flow between every two devices, inf where nothing can be sent. Shape (flows, K, K)."""
-    linked = np.isfinite(net.per_byte) & np.isfinite(net.latency)
-    per_byte, latency = np.where(linked, net.per_byte, 0.0), np.where(linked, net.latency, 0.0)
-    seconds = latency + net.size[:, None, None] * per_byte
+    linked = np.isfinite(arrays.per_byte) & np.isfinite(arrays.latency)
+    per_byte, latency = np.where(linked, arrays.per_byte, 0.0), np.where(linked, arrays.latency, 0.0)
+    seconds = latency + arrays.size[:, None, None] * per_byte
     seconds = np.where(linked, seconds, np.inf)
     diagonal = np.arange(len(latency))
     seconds[:, diagonal, diagonal] = 0.0
     return np.asarray(seconds)
 
 
-def serial_length(net: Net) -> float:
+def serial_length(arrays: PlacementArrays) -> float:
     """Seconds that no plan needs: every operator where it takes longest, every flow likewise, one after the other."""
-    parts = (net.seconds, durations(net).reshape(len(net.source), net.seconds.shape[1] ** 2))
+    parts = (arrays.seconds, durations(arrays).reshape(len(arrays.source), arrays.seconds.shape[1] ** 2))
     return float(sum(np.max(np.where(np.isfinite(part), part, 0.0), axis=1, initial=0.0).sum() for part in parts))
 
 
@@ -107,16 +106,16 @@ class Builder:
 
     def __init__(self, window: Window, branches: Branches, a: int, b: int, floor: float, ceiling: float) -> None:
         self.window = window
-        self.net = window.fixed(a, b)
+        self.arrays = window.fixed(a, b)
         self.branches = branches
-        self.devices = self.net.seconds.shape[1]
+        self.devices = self.arrays.seconds.shape[1]
         self.scale = max(floor, ceiling / SPREAD) or 1.0
-        self.reach = reach_of(self.net)
+        self.reach = reach_of(self.arrays)
         most = ceiling * (1.0 + SUMMATION)
-        self.usable = self.reach.heads + self.net.seconds + self.reach.tails <= most
+        self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
         self.floor, self.ceiling = floor / self.scale, ceiling / self.scale
-        self.p = np.where(self.usable, self.net.seconds, 0.0) / self.scale
+        self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
         self.equal, self.most = SparseRows(), SparseRows()
@@ -126,7 +125,7 @@ class Builder:
         kept, times = self.branches.kept, self.branches.times
         k, operators = self.devices, np.flatnonzero(kept)
         self.operators = operators
-        self.flows = np.flatnonzero(kept[self.net.source] & kept[self.net.target])
+        self.flows = np.flatnonzero(kept[self.arrays.source] & kept[self.arrays.target])
         self.x = np.full((len(kept), k), -1, dtype=np.int64)
         self.x[operators] = np.arange(len(operators) * k).reshape(-1, k)
         self.z = len(operators) * k + np.arange(len(self.flows) * k * k).reshape(-1, k, k)
@@ -136,10 +135,10 @@ class Builder:
         self.start = np.full(len(kept), -1, dtype=np.int64)
         self.start[operators] = top + k + np.arange(len(operators))
         self.length = top + k + len(operators)
-        seconds = durations(self.net)[self.flows]
-        source, target = self.net.source[self.flows], self.net.target[self.flows]
-        before = np.where(self.usable, self.reach.heads + self.net.seconds, np.inf)[source]
-        after = np.where(self.usable, self.net.seconds + self.reach.tails, np.inf)[target]
+        seconds = durations(self.arrays)[self.flows]
+        source, target = self.arrays.source[self.flows], self.arrays.target[self.flows]
+        before = np.where(self.usable, self.reach.heads + self.arrays.seconds, np.inf)[source]
+        after = np.where(self.usable, self.arrays.seconds + self.reach.tails, np.inf)[target]
         linked = before[:, :, None] + seconds + after[:, None, :] <= self.ceiling * self.scale * (1.0 + SUMMATION)
         self.c = np.where(linked, seconds, 0.0) / self.scale
         self.upper = np.full(self.length + 1, 1.0)
@@ -154,9 +153,9 @@ class Builder:
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
         """Columns of what takes the ports, for every flow: shared by the flows of a tensor that is sent once."""
         k = self.devices
-        if self.net.model != PORT_TENSOR or not len(self.flows):
+        if self.arrays.model != PORT_TENSOR or not len(self.flows):
             return self.z, top
-        tensors, group = np.unique(self.net.tensor[self.flows], return_inverse=True)
+        tensors, group = np.unique(self.arrays.tensor[self.flows], return_inverse=True)
         single = np.bincount(group)[group] == 1
         new = top + np.arange(len(tensors) * k * k).reshape(-1, k, k)
         return np.where(single[:, None, None], self.z, new[group]), top + new.size
@@ -166,7 +165,7 @@ class Builder:
         times, k = self.branches.times, self.devices
         rows = self.equal.open(times[self.operators].astype(np.float64))
         self.equal.put(rows[:, None], self.x[self.operators], 1.0)
-        for end, axis in ((self.net.source[self.flows], 2), (self.net.target[self.flows], 1)):
+        for end, axis in ((self.arrays.source[self.flows], 2), (self.arrays.target[self.flows], 1)):
             numbers = self.equal.open(np.zeros(len(self.flows) * k)).reshape(-1, k)
             spread = numbers[:, :, None] if axis == 2 else numbers[:, None, :]
             self.equal.put(spread, self.z, 1.0)
@@ -183,7 +182,7 @@ class Builder:
     def _loads(self) -> None:
         """Devices: the work fits between their least head and tail."""
         devices, operators = self.devices, self.operators
-        works = self.usable & (self.net.seconds > 0.0)
+        works = self.usable & (self.arrays.seconds > 0.0)
         if not works.any():
             return
         ends = np.where(works, self.heads, np.inf).min(axis=0) + np.where(works, self.tails, np.inf).min(axis=0)
@@ -198,7 +197,7 @@ class Builder:
 
     def _ports(self) -> None:
         """Ports: what leaves a device, and what enters one, follows one another."""
-        if self.net.model == DELAY or not len(self.flows):
+        if self.arrays.model == DELAY or not len(self.flows):
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
         load = self.c[first] * self._branch_count(first)[:, None, None]
@@ -211,20 +210,22 @@ class Builder:
     def _branch_count(self, first: IntArray) -> FloatArray:
         """How many tensors the port columns of these flows stand for: 1 where all branches share the tensor."""
         flows = self.flows[first]
-        times = np.maximum(self.branches.times[self.net.source[flows]], self.branches.times[self.net.target[flows]])
-        if self.net.model != PORT_TENSOR:
+        times = np.maximum(
+            self.branches.times[self.arrays.source[flows]], self.branches.times[self.arrays.target[flows]]
+        )
+        if self.arrays.model != PORT_TENSOR:
             return times
-        return np.where(self.branches.shared[self.net.tensor[flows]], 1.0, times)
+        return np.where(self.branches.shared[self.arrays.tensor[flows]], 1.0, times)
 
     def _times(self) -> None:
         """Starts follow ends and transfers; device-aware heads and tails."""
-        net, times, flows = self.net, self.branches.times, self.flows
+        arrays, times, flows = self.arrays, self.branches.times, self.flows
         rows = self.most.open(np.zeros(len(flows)))
-        self._after(rows, net.source[flows], net.target[flows])
+        self._after(rows, arrays.source[flows], arrays.target[flows])
         self.most.put(rows[:, None, None], self.z, self.c)
-        target = np.repeat(np.arange(len(net.seconds)), np.diff(net.before_start))
-        arcs = np.flatnonzero(self.branches.kept[net.before] & self.branches.kept[target])
-        self._after(self.most.open(np.zeros(len(arcs))), net.before[arcs], target[arcs])
+        target = np.repeat(np.arange(len(arrays.seconds)), np.diff(arrays.before_start))
+        arcs = np.flatnonzero(self.branches.kept[arrays.before] & self.branches.kept[target])
+        self._after(self.most.open(np.zeros(len(arcs))), arrays.before[arcs], target[arcs])
         share = 1.0 / times[self.operators][:, None]
         early = self.most.open(np.zeros(len(self.operators)))
         self.most.put(early[:, None], self.x[self.operators], self.heads[self.operators] * share)

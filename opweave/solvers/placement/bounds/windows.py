@@ -13,20 +13,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, FloatArray
-from opweave.problems.graph_arrays import Adjacency, IntArray
+from opweave.formulations.placement.instance import NO_LIMIT
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of, sending
 from opweave.solvers.placement.bounds.energetic import energetic
-from opweave.solvers.placement.net import DELAY, Net
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Window:
-    """A window as a small net: the entry first (if any), then the operators, then the exit (if any), both of 0 seconds.
+    """A window as a small instance: its entry (if any), the operators, its exit (if any); both ends take 0 seconds.
 
     Attributes
     ----------
-    net
+    arrays
         The small problem; an end that cannot run on a device has inf there.
     operators, flows
         Positions in the whole problem; of entry and exit too.
@@ -34,7 +35,7 @@ class Window:
         Whether the window has these ends; without one it begins or ends with the plan.
     """
 
-    net: Net
+    arrays: PlacementArrays
     operators: IntArray
     flows: IntArray
     entry: bool
@@ -47,23 +48,31 @@ class Window:
 
     def key(self) -> bytes:
         """Equal for windows that differ in the names of operators and tensors only."""
-        net = self.net
-        parts = (net.seconds, net.source, net.target, net.tensor, net.size, net.before_start, net.before)
-        ends = np.asarray([self.entry, self.exit, len(net.seconds)], dtype=np.int64)
+        arrays = self.arrays
+        parts = (
+            arrays.seconds,
+            arrays.source,
+            arrays.target,
+            arrays.tensor,
+            arrays.size,
+            arrays.before_start,
+            arrays.before,
+        )
+        ends = np.asarray([self.entry, self.exit, len(arrays.seconds)], dtype=np.int64)
         return b"|".join(part.tobytes() for part in (ends, *parts))
 
-    def fixed(self, a: int, b: int) -> Net:
-        """The net with the entry on device a and the exit on device b."""
-        seconds = self.net.seconds.copy()
+    def fixed(self, a: int, b: int) -> PlacementArrays:
+        """The arrays with the entry on device a and the exit on device b."""
+        seconds = self.arrays.seconds.copy()
         if self.entry:
             seconds[0, np.arange(seconds.shape[1]) != a] = np.inf
         if self.exit:
             seconds[-1, np.arange(seconds.shape[1]) != b] = np.inf
-        return self.net._replace(seconds=seconds)
+        return self.arrays._replace(seconds=seconds)
 
     def first_bounds(self) -> FloatArray:
         """Critical path and energetic bound for every pair of end devices; inf where one cannot be. Shape (K, K)."""
-        devices = self.net.seconds.shape[1]
+        devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
         for a in range(devices if self.entry else 1):
             for b in range(devices if self.exit else 1):
@@ -72,10 +81,10 @@ class Window:
                 if not len(self.inner):
                     table[a, b] = self._crossing(a, b)
                     continue
-                net = self.fixed(a, b)
-                reach = reach_of(net)
-                path = longest(net, reach)
-                table[a, b] = energetic(net, reach, path) if np.isfinite(path) else path
+                arrays = self.fixed(a, b)
+                reach = reach_of(arrays)
+                path = longest(arrays, reach)
+                table[a, b] = energetic(arrays, reach, path) if np.isfinite(path) else path
         if not self.entry:
             table[:] = table[0]
         if not self.exit:
@@ -84,23 +93,23 @@ class Window:
 
     def _crossing(self, a: int, b: int) -> float:
         """Time from entry to exit when nothing lies between: transfers, one after the other where there are ports."""
-        net = self.net
+        arrays = self.arrays
         if not (self.entry and self.exit):
             return 0.0
-        times = [sending(net, f, a, b) for f in range(len(net.source))]
-        return max(times, default=0.0) if net.model == DELAY else float(sum(times))
+        times = [sending(arrays, f, a, b) for f in range(len(arrays.source))]
+        return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
 
     def _possible(self, a: int, b: int) -> bool:
-        entry = not self.entry or bool(np.isfinite(self.net.seconds[0, a]))
-        return entry and (not self.exit or bool(np.isfinite(self.net.seconds[-1, b])))
+        entry = not self.entry or bool(np.isfinite(self.arrays.seconds[0, a]))
+        return entry and (not self.exit or bool(np.isfinite(self.arrays.seconds[-1, b])))
 
 
-def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None) -> Window:
-    """Cut a window out of a net.
+def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, exit_: int | None) -> Window:
+    """Cut a window out of an instance.
 
     Parameters
     ----------
-    net
+    arrays
         The whole problem.
     members
         The operators in between, predecessors first.
@@ -115,36 +124,40 @@ def cut_window(net: Net, members: IntArray, entry: int | None, exit_: int | None
     rows: list[list[int]] = []
     for v in operators.tolist():
         flows += [
-            f for f in net.incoming[net.in_start[v] : net.in_start[v + 1]].tolist() if int(net.source[f]) in local
+            f
+            for f in arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].tolist()
+            if int(arrays.source[f]) in local
         ]
-        before = net.before[net.before_start[v] : net.before_start[v + 1]].tolist()
+        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist()
         rows.append(sorted(local[u] for u in before if u in local))
-    seconds = net.seconds[operators].copy()
+    seconds = arrays.seconds[operators].copy()
     for end, position in ((entry, 0), (exit_, len(operators) - 1)):
         if end is not None:
             seconds[position] = np.where(np.isfinite(seconds[position]), 0.0, np.inf)
-    small = _small_net(net, seconds, flows, rows, local)
+    small = _small_net(arrays, seconds, flows, rows, local)
     chosen = np.asarray(flows, dtype=np.int64)
     return Window(small, operators, chosen, entry is not None, exit_ is not None)
 
 
-def _small_net(net: Net, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]) -> Net:
-    """The net of some operators and flows, without memory."""
+def _small_net(
+    arrays: PlacementArrays, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]
+) -> PlacementArrays:
+    """The arrays of some operators and flows, without memory."""
     count = len(seconds)
     chosen = np.asarray(flows, dtype=np.int64)
-    source = np.asarray([local[int(u)] for u in net.source[chosen]], dtype=np.int64)
-    target = np.asarray([local[int(v)] for v in net.target[chosen]], dtype=np.int64)
+    source = np.asarray([local[int(u)] for u in arrays.source[chosen]], dtype=np.int64)
+    target = np.asarray([local[int(v)] for v in arrays.target[chosen]], dtype=np.int64)
     numbers: dict[int, int] = {}
-    tensor = np.asarray([numbers.setdefault(int(t), len(numbers)) for t in net.tensor[chosen]], dtype=np.int64)
+    tensor = np.asarray([numbers.setdefault(int(t), len(numbers)) for t in arrays.tensor[chosen]], dtype=np.int64)
     before = Adjacency.from_lists(rows)
     after = before.reversed(count)
     incoming, outgoing = _positions(target, count), _positions(source, count)
-    return net._replace(
+    return arrays._replace(
         seconds=np.ascontiguousarray(seconds),
         source=source,
         target=target,
         tensor=tensor,
-        size=net.size[chosen],
+        size=arrays.size[chosen],
         in_start=incoming.start,
         incoming=incoming.items,
         out_start=outgoing.start,

@@ -15,13 +15,14 @@ from time import perf_counter
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray, SlicingInstance, lower, lower_unless_short
-from opweave.problems.slicing import Slicing
+from opweave.formulations.slicing.instance import SlicingInstance, lower, lower_unless_short
+from opweave.problems.arrays import FloatArray
+from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.linear import SUMMATION
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
-from opweave.solvers.slicing.bounds.cells import cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import cells_of
 from opweave.solvers.slicing.bounds.instant import instant
 from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.bounds.program import relax
@@ -151,6 +152,6 @@ register(
         about="lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
         proves="bound",
         features=frozenset({Feature.CALLBACK}),
-        targets=("cuts", "order_arcs"),
+        supports=("cuts", "order_arcs"),
     )
 )

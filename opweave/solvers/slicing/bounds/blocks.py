@@ -22,8 +22,8 @@ from itertools import combinations
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, BoolArray, FloatArray, SlicingInstance
-from opweave.problems.graph_arrays import IntArray
+from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, SlicingInstance
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,9 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray
-from opweave.problems.arrays import FloatMatrix
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.run import never
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 
 HALVINGS = 50

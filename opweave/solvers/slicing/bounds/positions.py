@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray, SlicingInstance
-from opweave.problems.graph_arrays import IntArray
-from opweave.solvers.slicing.bounds.cells import Cells, pair_seconds, weights_of
+from opweave.formulations.slicing.instance import SlicingInstance
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
+from opweave.solvers.slicing.bounds.cut_boxes import Cells, pair_seconds, weights_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
-from opweave.solvers.slicing.net import Net, net_of
 
 
 def by_position(
@@ -35,7 +35,7 @@ def by_position(
     should_stop, halt
         Asked now and then, and what ends long products.
     """
-    net = net_of(instance)
+    arrays = arrays_of(instance)
     if not all(len(each.mode) for each in cells):
         return None  # an operator that no device may run
     flows = [_flows(instance, v) for v in range(instance.operators)]
@@ -50,7 +50,7 @@ def by_position(
         elif len(read) > 1:  # means only: they add up, maxima do not
             sums.single[v] += common
         for e in read:
-            found = _pairs(instance, net, cells, v, e, weights)
+            found = _pairs(instance, arrays, cells, v, e, weights)
             if len(read) == 1:
                 found = np.maximum(np.maximum(found[0] + common[:, None], found[1]), least[:, None])
                 sums.add(v, int(instance.producer[e]), found)
@@ -65,10 +65,12 @@ def _flows(instance: SlicingInstance, v: int) -> list[int]:
     return [e for e in range(first, end) if instance.producer[e] >= 0]
 
 
-def _pairs(instance: SlicingInstance, net: Net, cells: list[Cells], v: int, e: int, weights: FloatArray) -> FloatArray:
+def _pairs(
+    instance: SlicingInstance, arrays: SlicingArrays, cells: list[Cells], v: int, e: int, weights: FloatArray
+) -> FloatArray:
     """Mean seconds of receiving, and seconds of the slowest device, for every pair of cells."""
     own, held = cells[v], cells[int(instance.producer[e])]
     found = np.zeros((2, len(own.mode), len(held.mode)))
     reader, producer = (own.mode, own.low, own.high), (held.mode, held.low, held.high)
-    pair_seconds.sized(found.size * 10 * weights.shape[1])(net, v, e, reader, producer, weights, found)
+    pair_seconds.sized(found.size * 10 * weights.shape[1])(arrays, v, e, reader, producer, weights, found)
     return found

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray
-from opweave.problems.graph_arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import proved_value
 from opweave.solvers.patience import patiently

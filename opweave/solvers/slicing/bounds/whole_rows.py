@@ -15,7 +15,7 @@ from math import comb
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import FloatArray
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.slicing.bounds.blocks import Blocks
 
 MOST_COMPOSITIONS = 5_000

@@ -1,0 +1,274 @@
+"""What ``opweave plan`` can be told about a problem: every flag once, with the problems that take it.
+
+A further problem adds its word to the flags that it shares, and rows for those of its own; no command changes.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from opweave.adapters import clusters
+from opweave.adapters.files import read_json
+from opweave.adapters.load import load_costs
+from opweave.adapters.report.units import parse_bytes
+from opweave.adapters.report.views import View
+from opweave.problems.cluster import Cluster
+from opweave.problems.costs import Costs
+from opweave.problems.errors import InvalidInputError
+
+ROOFLINE = "roofline"
+
+
+def _as_given(value: object) -> object:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """A flag of ``opweave plan``, and what it becomes.
+
+    Attributes
+    ----------
+    name
+        As it is typed.
+    field
+        Of the problem that it sets.
+    uses
+        What it takes, by the word of every problem that has it.
+    takes
+        What the command line turns the text into; a list may be given several times.
+    read
+        Makes the field's value of it; None for the field's default.
+    required
+        Whether a problem that has the flag cannot do without.
+    """
+
+    name: str
+    field: str
+    uses: Mapping[str, str]
+    takes: type[str] | type[int] | type[float] | type[bool] | type[list[str]] = str
+    read: Callable[..., object] = _as_given
+    required: bool = False
+
+    @property
+    def help(self) -> str:
+        """Problems and what each takes, those that take the same together."""
+        words: dict[str, list[str]] = {}
+        for word, use in self.uses.items():
+            words.setdefault(use, []).append(word)
+        return "; ".join(f"{', '.join(group)}: {use}" for use, group in words.items()) + "."
+
+    @property
+    def parameter(self) -> inspect.Parameter:
+        """The flag as typer takes it."""
+        option = typer.Option(self.name, help=self.help, show_default=False, rich_help_panel="The problem")
+        return inspect.Parameter(
+            _variable(self.name),
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[self.takes | None, option],
+        )
+
+
+def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
+    """Read pins written as ``OP=DEVICE``; an operator's name may hold ``=`` itself.
+
+    Raises
+    ------
+    InvalidInputError
+        For a text of another form, and an operator that is pinned twice.
+
+    Examples
+    --------
+    >>> pins(["conv=a"])
+    ({'kind': 'pin', 'op': 'conv', 'device': 'a'},)
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        op, equals, device = text.rpartition("=")
+        if not (equals and op and device):
+            raise InvalidInputError(f"--pin {text!r:.80}: write it as OPERATOR=DEVICE")
+        if op in found:
+            raise InvalidInputError(f"--pin {text!r:.80}: {op!r} is already pinned to {found[op]!r}; keep one of them")
+        found[op] = device
+    return tuple({"kind": "pin", "op": op, "device": device} for op, device in found.items())
+
+
+def _cluster(text: str) -> Cluster:
+    machines = clusters.load(text)
+    clusters.check_links(machines)
+    return machines
+
+
+def _costs(text: str) -> Costs | None:
+    return None if text == ROOFLINE else load_costs(text)
+
+
+def _geometry(path: str) -> dict[str, object]:
+    data = read_json(path)
+    if not isinstance(data, dict):
+        raise InvalidInputError(
+            f'{path}: a geometry file holds an object, as {{"conv1": {{"kernel": 3, "padding": 1}}}}'
+        )
+    return data
+
+
+def _listed(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",")]
+
+
+def _same(words: str, use: str) -> dict[str, str]:
+    return dict.fromkeys(words.split(), use)
+
+
+ON_DEVICES = "placement batched pipeline slicing"
+
+FLAGS = (
+    Flag(
+        name="--objective",
+        field="objective",
+        uses={"ordering": "peak or total", "pipeline": "bottleneck, transfers or latency"},
+    ),
+    Flag(name="--in-place", field="in_place", uses={"ordering": "none, first or any"}),
+    Flag(
+        name="--inputs",
+        field="inputs",
+        uses={"ordering": "freed, kept or excluded", "pipeline": "first or everywhere"},
+    ),
+    Flag(name="--outputs", field="outputs", uses={"ordering": "kept or excluded"}),
+    Flag(name="--limit", field="limit_bytes", uses={"ordering": "bytes not to exceed, as 6MiB"}, read=parse_bytes),
+    Flag(
+        name="--cluster",
+        field="cluster",
+        uses=_same(ON_DEVICES, "a file or a preset's name"),
+        read=_cluster,
+        required=True,
+    ),
+    Flag(name="--costs", field="costs", uses=_same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
+    Flag(name="--batch", field="batch", uses={"batched": "how many inputs"}, takes=int),
+    Flag(
+        name="--transfers",
+        field="transfers",
+        uses={
+            "placement": "one_port_tensor, one_port_edge or delay",
+            "batched": "delay or delay_per_input",
+            "slicing": "refined or paper",
+        },
+    ),
+    Flag(
+        name="--memory-model",
+        field="memory",
+        uses={
+            **_same("placement pipeline", "additive or parameters"),
+            "batched": "buffers, additive or parameters",
+        },
+    ),
+    Flag(name="--cuts", field="cuts", uses={"pipeline": "dominators or prefix"}),
+    Flag(name="--max-tensors", field="max_tensors", uses={"pipeline": "tensors over a prefix cut, at most"}, takes=int),
+    Flag(name="--compression", field="compression", uses={"pipeline": "factor by which transfers shrink"}, takes=float),
+    Flag(
+        name="--no-compute",
+        field="include_compute",
+        uses={"pipeline": "computing takes no time"},
+        takes=bool,
+        read=lambda left_out: not left_out,
+    ),
+    Flag(name="--channel", field="channel", uses=_same("pipeline slicing", "dedicated or shared")),
+    Flag(name="--min-stages", field="min_stages", uses={"pipeline": "stages, at least"}, takes=int),
+    Flag(name="--max-stages", field="max_stages", uses={"pipeline": "stages, at most"}, takes=int),
+    Flag(
+        name="--device-order",
+        field="device_order",
+        uses={"pipeline": "devices in the order to use them, as A,B,C"},
+        read=_listed,
+    ),
+    Flag(
+        name="--forbid-device",
+        field="forbidden_devices",
+        uses={"pipeline": "a device not to use, may be repeated"},
+        takes=list[str],
+    ),
+    Flag(name="--dimension", field="dimension", uses={"slicing": "free or rule"}),
+    Flag(name="--weights", field="weights", uses={"slicing": "resident or streamed"}),
+    Flag(name="--layout", field="layout", uses={"slicing": "channels_first or channels_last"}),
+    Flag(name="--input-device", field="input_device", uses={"slicing": "where the inputs lie"}),
+    Flag(name="--output-device", field="output_device", uses={"slicing": "where the outputs are gathered"}),
+    Flag(
+        name="--geometry",
+        field="geometry",
+        uses={"slicing": "a file, instead of what the model file tells"},
+        read=_geometry,
+    ),
+    Flag(
+        name="--pin",
+        field="constraints",
+        uses=_same("placement batched pipeline", "OP=DEVICE, may be repeated"),
+        takes=list[str],
+        read=pins,
+    ),
+)
+"""All flags of problems, in the order in which the help lists them."""
+
+
+def with_flags(command: Callable[..., int]) -> Callable[..., int]:
+    """Give a command all of :data:`FLAGS`; it gets what was given, by flag, as its argument ``flags``."""
+    own = inspect.signature(command, eval_str=True)
+    added = [flag.parameter for flag in FLAGS]
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        parameters += added if name == "flags" else [parameter]
+
+    def run(**given: object) -> int:
+        typed = {flag.name: given.pop(_variable(flag.name)) for flag in FLAGS}
+        return command(**given, flags={name: value for name, value in typed.items() if value is not None})
+
+    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[str, object]:
+    """Make the fields of a problem from the flags that were given for it.
+
+    Parameters
+    ----------
+    view
+        Of the problem.
+    given
+        What was typed, by the flag's name.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        For a flag that the problem does not have, one that it lacks, and one that cannot be read.
+
+    Examples
+    --------
+    >>> from opweave.adapters.report.views import view_for
+    >>> fields_of(view_for("ordering"), {"--in-place": "any", "--limit": "1KiB"})
+    {'in_place': 'any', 'limit_bytes': 1024}
+    """
+    for flag in FLAGS:
+        if flag.name in given and view.word not in flag.uses:
+            raise InvalidInputError(_useless(flag, view))
+    for flag in FLAGS:
+        if flag.required and view.word in flag.uses and flag.name not in given:
+            raise InvalidInputError(f"problem {view.word} needs {flag.name}: {flag.uses[view.word]}")
+    values = {flag.field: flag.read(given[flag.name]) for flag in FLAGS if flag.name in given}
+    return {field: value for field, value in values.items() if value is not None}
+
+
+def _useless(flag: Flag, view: type[View[Any, Any]]) -> str:
+    known = flag.field in view.problem_type.model_fields
+    why = "" if known else f": {flag.field} is an unknown field of it"
+    return f"problem {view.word} has no use for {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"
+
+
+def _variable(name: str) -> str:
+    return name.removeprefix("--").replace("-", "_") + "_flag"

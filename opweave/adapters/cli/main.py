@@ -1,0 +1,285 @@
+"""The command line: ``opweave solve | plan | check | verify | solvers | warm | demo``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+from rich.console import Console
+
+from opweave.adapters.cli.check import judge
+from opweave.adapters.cli.errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
+from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.settings import (
+    DimOption,
+    JsonOption,
+    OutputOption,
+    Settings,
+    dimensions,
+    with_settings,
+)
+from opweave.adapters.costs.default_costs import missing_costs
+from opweave.adapters.error_messages import complaint, plain
+from opweave.adapters.files import check_folder_writable, check_writable
+from opweave.adapters.graphs.geometry import geometry
+from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
+from opweave.adapters.report.units import readable
+from opweave.adapters.report.views import show, view_for, view_of
+
+app = typer.Typer(
+    help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+PROBLEMS = "ordering, placement, batched, pipeline, slicing"
+"""What ``--problem`` takes."""
+
+PIPED_WIDTH = 120
+"""Columns of a table that does not go to a terminal."""
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from opweave import __version__
+
+        typer.echo(f"opweave {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _opweave(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command("solve")
+@polite
+@with_settings
+def solve_command(
+    spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
+    *,
+    settings: Settings,
+) -> int:
+    """Solve a problem written as JSON."""
+    return _solve_and_tell(load_problem(spec), settings)
+
+
+@app.command("plan")
+@polite
+@with_settings
+@with_flags
+def plan_command(
+    model: Annotated[Path, typer.Argument(help="A model: .onnx, .pt2, .json or .json.gz.", show_default=False)],
+    *,
+    problem: Annotated[str, typer.Option("--problem", "-p", help=f"What to plan: {PROBLEMS}.")] = "ordering",
+    dim: DimOption = None,
+    flags: Mapping[str, object],
+    settings: Settings,
+) -> int:
+    """Plan a model file in one go: load it, solve, verify, and show the plan."""
+    view = view_for(problem)
+    fields = fields_of(view, flags)
+    graph = load(model, dims=dimensions(dim))
+    fields |= missing_costs(graph, fields)
+    if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
+        fields["geometry"] = geometry(model, graph=graph)
+    try:
+        built = view.problem_type.model_validate({"graph": graph, **fields})
+    except ValidationError as error:
+        raise complaint(error, f"problem {view.word}", fields) from None
+    return _solve_and_tell(built, settings)
+
+
+@app.command("check")
+@polite
+def check_command(
+    spec: Annotated[Path, typer.Argument(help="The problem as JSON.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="The result to judge.", show_default=False)],
+) -> int:
+    """Let the referee judge a result anew, from the problem alone."""
+    problem, claimed = load_problem(spec), load_result(result)
+    complaints = judge(problem, claimed)
+    for text in complaints:
+        typer.echo(f"not valid: {plain(text)}")
+    if complaints:
+        return NOTHING_FOUND
+    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.reading()})")
+    if claimed.bound is not None:
+        source = f" ({claimed.bound_source})" if claimed.bound_source else ""
+        typer.echo(
+            plain(f"its bound of {readable(claimed.bound, problem.unit)} is what {claimed.solver} proved{source}")
+        )
+    return VERIFIED
+
+
+@app.command("verify")
+@polite
+def verify_command(
+    model: Annotated[Path, typer.Argument(help="The model that was planned: .onnx or .pt2.", show_default=False)],
+    result: Annotated[Path, typer.Argument(help="Its result.", show_default=False)],
+    *,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
+    ] = None,
+    dim: DimOption = None,
+    seed: Annotated[int, typer.Option("--seed", help="For made-up inputs.")] = 0,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Run the planned model beside the model as it was: outputs, order, memory and times."""
+    from opweave.adapters.verify.table import verification_tables
+    from opweave.adapters.verify.verify import verify
+
+    if output is not None:
+        check_writable(output)
+    problem = None if spec is None else load_problem(spec)
+    found = verify(model, load_result(result), problem=problem, dims=dimensions(dim), seed=seed, threads=threads)
+    if output is not None:
+        save(found, output)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        console = _stdout()
+        for table in verification_tables(found):
+            console.print(table)
+        _name_files(console, [] if output is None else [output])
+    return VERIFIED if found.passed else NOTHING_FOUND
+
+
+@app.command("solvers")
+@polite
+def solvers_command(
+    problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only those for this problem.")] = None,
+) -> int:
+    """List the solvers: what they prove, what they honour, and how to install what is missing."""
+    from opweave.adapters.report.tables import solvers_table
+    from opweave.solvers.registry import solvers
+
+    kind = None if problem is None else view_for(problem).problem_type.kind
+    _stdout().print(solvers_table(solvers(kind)))
+    return VERIFIED
+
+
+@app.command("warm")
+@polite
+def warm_command(
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that compile side by side.")] = 2,
+) -> int:
+    """Compile the solvers' loops in advance, once on a machine; otherwise that happens beside the first solves."""
+    from opweave.adapters.cli.progress import counted
+    from opweave.adapters.report.units import readable_seconds
+    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
+    from opweave.solvers.warming import warm
+
+    console, missing = _stdout(), missing_kernels()
+    if missing:
+        seconds = readable_seconds(expected_seconds(missing, jobs))
+        console.print(f"{len(missing)} loops to compile, about {seconds} on {jobs} idle cores", highlight=False)
+    with counted(Console(stderr=True), "compiling loops") as observer:
+        found = warm(jobs, observer)
+    told = f"{len(found.compiled)} loops compiled in {readable_seconds(found.seconds)}, {found.ready} were ready"
+    console.print(plain(f"{told}: {found.folder}"), markup=False, highlight=False)
+    for name in found.failed:
+        console.print(plain(f"not compiled, runs slowly: {name}"), markup=False, highlight=False)
+    return NOTHING_FOUND if found.failed else VERIFIED
+
+
+@app.command("demo")
+@polite
+def demo_command(
+    out: Annotated[Path, typer.Option("--out", help="Folder for the report files.")] = Path("opweave-report"),
+) -> int:
+    """Plan a real model that ships with opweave, and write a report about it."""
+    from opweave.adapters.cli.demo import best_result, demo_problem, demo_stages, run_stage
+    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.tables import comparison_table, result_table
+
+    check_folder_writable(out)
+    problem = demo_problem()
+    console, errors = _stdout(), Console(stderr=True)
+    size = len(problem.graph.operators)
+    console.print(f"{problem.graph.name}, {size} operators: which order needs the least memory?", highlight=False)
+    entries = []
+    for stage in demo_stages(problem):
+        with live_progress(errors, problem.unit, f"{stage.solver}: {stage.label}") as observer:
+            entries.append(run_stage(problem, stage, observer))
+    console.print(comparison_table(entries, problem.unit))
+    best = best_result(entries, favourite="auto")
+    if best is None:
+        return NOTHING_FOUND
+    view = show(problem, best)
+    console.print(result_table(view))
+    _name_files(console, write_report(view, out, comparison=entries))
+    return VERIFIED
+
+
+def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
+    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.report import write_report
+    from opweave.adapters.report.tables import result_table, section_table
+    from opweave.solvers.solve import solve
+
+    showing = view_of(problem)  # before time is spent: an answer that cannot be shown is refused now
+    with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
+        result = solve(
+            problem,
+            solver=settings.solver,
+            time_limit=settings.time_limit,
+            gap=settings.gap,
+            seed=settings.seed,
+            threads=settings.threads,
+            formulation=settings.formulation,
+            options=settings.options,
+            progress=observer,
+        )
+    view = showing(problem, result)
+    files = []
+    if settings.output is not None:
+        save(result, settings.output)
+        files.append(settings.output)
+    if settings.report is not None:
+        files += write_report(view, settings.report)
+    if settings.as_json:
+        typer.echo(result.model_dump_json())
+    else:
+        console = _stdout()
+        console.print(result_table(view))
+        for section in view.sections():
+            console.print(section_table(section))
+        console.print(plain(view.explain()), markup=False, highlight=False)
+        _name_files(console, files)
+    return VERIFIED if result.verified else NOTHING_FOUND
+
+
+def _stdout() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=PIPED_WIDTH)
+
+
+def _name_files(console: Console, files: Sequence[Path]) -> None:
+    if files:
+        console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
+
+
+def main() -> None:
+    """Run the command line; the exit status is 0 for a verified solution, 1 for none, 2 for bad input."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    main()

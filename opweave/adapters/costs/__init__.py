@@ -1,0 +1,1 @@
+"""Where seconds come from: measurements on this machine, profiles, a roofline."""

@@ -1,0 +1,226 @@
+"""The speed of this machine, measured: how much of its best the operators of each kind reach under ONNX Runtime."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opweave.adapters.costs.calibration_cases import case_model, cases
+from opweave.adapters.onnx.profile import read_profile
+from opweave.problems.calibration import Calibration
+from opweave.problems.cluster import Device
+from opweave.problems.costs import Efficiency, moved_bytes
+from opweave.problems.errors import SolverNotAvailableError
+from opweave.problems.spec import FrozenDict
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+_log = logging.getLogger(__name__)
+
+_GRID = 25
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One measured operator: its kind, what it computes and moves, and how long it took."""
+
+    kind: str
+    flops: float
+    bytes: float
+    seconds: float
+
+
+def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: int = 8, each: int = 10) -> Calibration:
+    """Measure this machine and fit a roofline to each operator kind.
+
+    Some hundred single operators of about 40 ONNX kinds, at sizes drawn from what networks have, run under ONNX Runtime
+    on the CPU, one at a time and without graph optimisation. For every kind, an arithmetic rate, a memory rate and a
+    launch cost are fitted, by the smallest sum of absolute errors of the logarithm. It takes about a minute, in which
+    the machine should do nothing else.
+
+    Parameters
+    ----------
+    name
+        What to call the device.
+    threads
+        ONNX Runtime's ``intra_op_num_threads``.
+    seed
+        Draws the sizes.
+    repeats
+        Runs of every operator; the median counts.
+    each
+        Cases for an elementwise kind; fewer are faster and less exact.
+
+    Returns
+    -------
+    Calibration
+        ``calibration.costs(graph)``, or its ``efficiency`` for :meth:`Costs.roofline`.
+
+    Raises
+    ------
+    SolverNotAvailableError
+        When onnxruntime or onnx is not installed; with the line that installs them.
+    """
+    began = time.perf_counter()
+    samples: list[Sample] = []
+    for case in cases(seed, each):
+        samples += measure(case_model(case), threads=threads, repeats=repeats)
+    calibration = fit(samples, name)
+    _log.info("measured %d operators in %.1f s", len(samples), time.perf_counter() - began)
+    return calibration
+
+
+def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sample]:
+    """Run a model under ONNX Runtime and take the time of every operator.
+
+    Parameters
+    ----------
+    model
+        All of its dimensions fixed. Inputs are filled with random numbers, integers with 0 and 1.
+    threads
+        ``intra_op_num_threads``.
+    repeats
+        Runs whose median counts; one more warms up.
+
+    Raises
+    ------
+    SolverNotAvailableError
+        When onnxruntime or onnx is not installed.
+    """
+    from opweave.adapters.onnx.read import from_onnx
+
+    seconds = _profile(model, threads, repeats)
+    graph = from_onnx(model)
+    return [
+        Sample(op.kind, op.flops, moved, seconds[op.id])
+        for op, moved in zip(graph.operators, moved_bytes(graph), strict=True)
+        if op.id in seconds
+    ]
+
+
+def _profile(model: ModelProto, threads: int, repeats: int) -> dict[str, float]:
+    try:
+        import onnxruntime as ort
+    except ImportError:
+        raise SolverNotAvailableError(
+            "measuring needs ONNX Runtime; to get it: pip install 'opweave[onnx,ort]'"
+        ) from None
+    with tempfile.TemporaryDirectory() as folder:
+        options = ort.SessionOptions()
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        draw = np.random.default_rng(0)
+        feeds = {
+            given.name: draw.random(given.shape, np.float32) + np.float32(0.1)
+            if given.type == "tensor(float)"
+            else draw.integers(0, 2, given.shape)
+            for given in session.get_inputs()
+        }
+        for _ in range(repeats + 1):
+            session.run(None, feeds)
+        return read_profile(session.end_profiling())
+
+
+def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
+    """Fit rates and launch costs to measured operators.
+
+    Parameters
+    ----------
+    samples
+        At least one; kinds with few samples are fitted all the same.
+    name
+        What to call the device.
+
+    Examples
+    --------
+    >>> rows = [Sample("Relu", 0.0, size, size / 1e9 + 1e-6) for size in (1e3, 1e4, 1e5, 1e6)]
+    >>> calibration = fit(rows)
+    >>> bool(abs(calibration.device.memory_bandwidth / 1e9 - 1) < 0.05)
+    True
+    """
+    groups: dict[str, list[Sample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.kind, []).append(sample)
+    rates = {kind: _fit_kind(rows) for kind, rows in groups.items()}
+    speed = max((rate[0] for rate in rates.values() if rate[0] is not None), default=1.0)
+    bandwidth = max((rate[1] for rate in rates.values() if rate[1] is not None), default=1.0)
+    efficiency = {
+        kind: Efficiency(
+            arithmetic=1.0 if arithmetic is None else arithmetic / speed,
+            traffic=1.0 if traffic is None else traffic / bandwidth,
+            launch_seconds=launch,
+        )
+        for kind, (arithmetic, traffic, launch) in rates.items()
+    }
+    launches = [rate[2] for rate in rates.values()]
+    device = Device(
+        name=name,
+        flops_per_second=speed,
+        memory_bandwidth=bandwidth,
+        launch_seconds=float(np.median(launches)),
+    )
+    return Calibration(device=device, efficiency=FrozenDict(efficiency), default=_middle(efficiency))
+
+
+def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
+    rows = list(efficiency.values())
+    return Efficiency(
+        arithmetic=float(np.median([row.arithmetic for row in rows])),
+        traffic=float(np.median([row.traffic for row in rows])),
+    )
+
+
+def _fit_kind(rows: Sequence[Sample]) -> tuple[float | None, float | None, float]:
+    """Arithmetic rate, memory rate and launch seconds of one kind; None for a rate that nothing depends on."""
+    took = np.maximum([row.seconds for row in rows], 5e-7)  # the profile counts whole microseconds
+    flops = np.array([row.flops for row in rows])
+    moved = np.array([row.bytes for row in rows])
+    fastest = [float(np.max(work / took)) if work.any() else None for work in (flops, moved)]
+    spans = [_span(best / 30, best * 1.5) if best else np.array([np.inf]) for best in fastest]
+    launches = np.concatenate([[0.0], _span(2e-7, float(took.min()))]) if took.min() > 2e-7 else np.array([0.0])
+    for _ in range(3):  # ever finer around the best
+        speed, rate, launch = _best(took, flops, moved, spans[0], spans[1], launches)
+        spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
+        launches = _around(launches, launch) if launch else launches
+    return (speed if fastest[0] else None), (rate if fastest[1] else None), launch
+
+
+def _best(
+    took: NDArray[np.float64],
+    flops: NDArray[np.float64],
+    moved: NDArray[np.float64],
+    speeds: NDArray[np.float64],
+    rates: NDArray[np.float64],
+    launches: NDArray[np.float64],
+) -> tuple[float, float, float]:
+    """The best of a grid."""
+    busy = np.maximum(flops / speeds[:, None, None, None], moved / rates[:, None, None])
+    errors = np.abs(np.log(np.maximum(busy + launches[:, None], 1e-9) / took)).sum(axis=-1)
+    # Of equals the slowest: a rate that never binds should not look like the machine's best.
+    first, second, third = np.unravel_index(int(np.argmin(errors)), errors.shape)
+    return float(speeds[first]), float(rates[second]), float(launches[third])
+
+
+def _span(low: float, high: float) -> NDArray[np.float64]:
+    return np.geomspace(low, max(high, low * 1.001), _GRID)
+
+
+def _around(span: NDArray[np.float64], best: float) -> NDArray[np.float64]:
+    if len(span) == 1:
+        return span
+    step = (span[-1] / span[-2]) ** 1.5
+    return _span(best / step, best * step)

@@ -1,0 +1,1 @@
+"""Graphs from other tools, and what all readers of model files share."""

@@ -1,0 +1,88 @@
+"""What the readers of geometries share: where channels lie, how "same" pads, and which geometries fit the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opweave.problems.graph import Operator, OpGraph
+from opweave.problems.slicing.geometry import Geometry, Layout, extent_of, misfit
+
+OWN = Geometry(channels="own")
+JOINED = Geometry(channels="joined")
+DENSE = Geometry(rows="all")
+GLOBAL_POOL = Geometry(channels="own", rows="all")
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def shapes_of(graph: OpGraph) -> Shapes:
+    """Shapes of all tensors; none for those that are not known."""
+    return {tensor.id: tensor.shape or () for tensor in graph.tensors}
+
+
+def channel_axis(rank: int, layout: Layout) -> int | None:
+    """Which dimension of a tensor slicing takes for its channels; None where it cannot take the tensor apart.
+
+    Examples
+    --------
+    >>> channel_axis(4, "channels_first"), channel_axis(4, "channels_last"), channel_axis(5, "channels_first")
+    (1, 3, None)
+    """
+    if layout == "channels_last" or rank <= 2:
+        return rank - 1 if 1 <= rank <= 4 else None
+    return rank - 3 if rank <= 4 else None
+
+
+def joins_channels(axis: int, rank: int, layout: Layout) -> bool:
+    """Whether a concatenation along ``axis`` (from the end where negative) is one of channels."""
+    return rank > 0 and axis % rank == channel_axis(rank, layout)
+
+
+def window(
+    kernel: int, stride: int, padding: int, *, dilation: int = 1, groups: int = 1, pooling: bool = False
+) -> Geometry | None:
+    """Make the geometry of a convolution, or of pooling; None for padding below 0, which cuts the input."""
+    if padding < 0:
+        return None
+    channels = {"channels": "own"} if pooling else {"groups": groups}
+    return Geometry.model_validate(
+        {"kernel": kernel, "stride": stride, "padding": padding, "dilation": dilation, **channels}
+    )
+
+
+def same_padding(rows: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
+    """Rows of padding above and below by which every ``stride``-th row becomes one; the odd one lies below.
+
+    Examples
+    --------
+    >>> same_padding(8, 3, 2), same_padding(8, 3, 1), same_padding(9, 3, 2)
+    ((0, 1), (1, 1), (1, 1))
+    """
+    made = -(-rows // stride)
+    total = max((made - 1) * stride + dilation * (kernel - 1) + 1 - rows, 0)
+    return total // 2, total - total // 2
+
+
+def dense_on(shape: tuple[int, ...], layout: Layout) -> Geometry | None:
+    """How a matrix of weights reads a tensor along its last dimension.
+
+    With channels first, a sequence's positions are its rows if the batch is 1: a part of a larger batch would be taken
+    for one of the channels, with a share of the weights.
+    """
+    if len(shape) == 2:
+        return DENSE
+    if layout == "channels_last":
+        return Geometry() if len(shape) in (3, 4) else None
+    return OWN if len(shape) == 3 and shape[0] == 1 else None
+
+
+def fitting(found: Mapping[str, Geometry | None], graph: OpGraph, layout: Layout) -> dict[str, Geometry]:
+    """Keep the geometries that fit the shapes of their operators, in the graph's order."""
+    extents = {tensor.id: extent_of(tensor, layout) for tensor in graph.tensors}
+
+    def fits(op: Operator, geometry: Geometry) -> bool:
+        return len(op.outputs) == 1 and misfit(extents, op, geometry) is None
+
+    return {
+        op.id: geometry for op in graph.operators if (geometry := found.get(op.id)) is not None and fits(op, geometry)
+    }

@@ -1,0 +1,149 @@
+"""Floating-point operations of Keras layers and operations, from the shapes of what they read, hold and make."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opweave.adapters.graphs.element_flops import element_flops
+
+Shape = tuple[int, ...]
+
+
+def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> float:
+    """Count the operations of one call.
+
+    Parameters
+    ----------
+    layer
+        A Keras layer or operation.
+    inputs, outputs
+        Shapes of the tensors that it reads and makes.
+
+    Returns
+    -------
+    float
+        Two for a multiply-accumulate, with one more per output element for an activation that belongs to the layer.
+        Convolutions, dense and recurrent layers, attention and matrix products by their formulas; pools by their
+        windows; everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`.
+    """
+    if not outputs:
+        return 0.0
+    kind = type(layer).__name__
+    if kind in ("TimeDistributed", "Bidirectional"):
+        parts = [getattr(layer, name, None) for name in ("layer", "forward_layer", "backward_layer")]
+        inner = parts[:1] if kind == "TimeDistributed" else parts[1:]
+        return sum(layer_flops(part, inputs, outputs) for part in inner if part is not None)
+    made = math.prod(outputs[0])
+    formula = _FORMULAS.get(kind)
+    if formula is None and "Pooling" in kind and not kind.startswith("Global"):
+        return float(made * math.prod(getattr(layer, "pool_size", (1,))))
+    if formula is None:
+        return element_flops(kind, math.prod(inputs[0]) if inputs else 0, made)
+    weights = {weight.path.rsplit("/", 1)[-1]: tuple(weight.shape) for weight in getattr(layer, "weights", ())}
+    activation = getattr(getattr(layer, "activation", None), "__name__", "linear")
+    fused = made if activation != "linear" and kind not in _OWN_ACTIVATION else 0
+    return float(formula(_Call(layer, weights, inputs, made)) + fused)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """What formulas look at: shapes of weights by name, shapes of inputs, elements of the first output."""
+
+    layer: Any
+    weights: Mapping[str, Shape]
+    inputs: Sequence[Shape]
+    made: int
+
+
+Formula = Callable[[_Call], float]
+
+_OWN_ACTIVATION = frozenset({"GRU", "LSTM", "SimpleRNN"})
+
+
+def _convolution(call: _Call) -> float:
+    return 2.0 * call.made * math.prod(call.weights["kernel"][:-1])
+
+
+def _depthwise(call: _Call) -> float:
+    return 2.0 * call.made * math.prod(call.weights["kernel"][:-2])
+
+
+def _separable(call: _Call) -> float:
+    pointwise = call.weights["pointwise_kernel"]
+    return 2.0 * call.made / pointwise[-1] * (math.prod(call.weights["depthwise_kernel"]) + math.prod(pointwise))
+
+
+def _transposed(call: _Call) -> float:
+    return 2.0 * math.prod(call.inputs[0]) * math.prod(call.weights["kernel"][:-1])
+
+
+def _dense(call: _Call) -> float:
+    return 2.0 * call.made * call.weights["kernel"][0]
+
+
+def _einsum_dense(call: _Call) -> float:
+    """Every output element sums over those labels of the kernel that the output lacks."""
+    given, kept = call.layer.equation.replace(" ", "").split("->")
+    labels = given.split(",")[1]
+    summed = [size for label, size in zip(labels, call.weights["kernel"], strict=True) if label not in kept]
+    return 2.0 * call.made * math.prod(summed)
+
+
+def _attention(call: _Call) -> float:
+    """Four projections, queries by keys, scores by values."""
+    query = call.inputs[0]
+    value = call.inputs[1] if len(call.inputs) > 1 and len(call.inputs[1]) == len(query) else query
+    queries, keys = math.prod(query[:-1]), math.prod(value[:-1])
+    total = 0.0
+    for name, steps in (("query", queries), ("key", keys), ("value", keys), ("output", queries)):
+        dense = getattr(call.layer, f"_{name}_dense", None)
+        kernel = next((tuple(weight.shape) for weight in dense.weights if len(weight.shape) > 2), ()) if dense else ()
+        total += 2.0 * steps * math.prod(kernel) if kernel else 0.0
+    heads = _whole(call.layer, "num_heads", "num_query_heads")
+    widths = _whole(call.layer, "_key_dim", "head_dim") + _whole(call.layer, "_value_dim", "head_dim")
+    return total + 2.0 * queries * math.prod(value[1:-1]) * heads * widths
+
+
+def _whole(layer: Any, *names: str) -> int:
+    """The first of these attributes that the layer has; 0 for none."""
+    return next((int(getattr(layer, name)) for name in names if getattr(layer, name, None)), 0)
+
+
+def _plain_attention(call: _Call) -> float:
+    return 2.0 * math.prod(call.inputs[0]) * call.inputs[1][-2] + 2.0 * call.made * call.inputs[1][-2]
+
+
+def _recurrent(call: _Call) -> float:
+    """Both weight matrices once for each step of each sequence."""
+    steps = math.prod(call.inputs[0][:2])
+    return 2.0 * steps * sum(math.prod(shape) for name, shape in call.weights.items() if name.endswith("kernel"))
+
+
+def _matmul(call: _Call) -> float:
+    return 2.0 * call.made * (call.inputs[0][-1] if call.inputs and call.inputs[0] else 1)
+
+
+_FORMULAS: dict[str, Formula] = {
+    "Attention": _plain_attention,
+    "Conv1D": _convolution,
+    "Conv1DTranspose": _transposed,
+    "Conv2D": _convolution,
+    "Conv2DTranspose": _transposed,
+    "Conv3D": _convolution,
+    "Conv3DTranspose": _transposed,
+    "Dense": _dense,
+    "DepthwiseConv1D": _depthwise,
+    "DepthwiseConv2D": _depthwise,
+    "EinsumDense": _einsum_dense,
+    "GRU": _recurrent,
+    "GroupQueryAttention": _attention,
+    "LSTM": _recurrent,
+    "Matmul": _matmul,
+    "MultiHeadAttention": _attention,
+    "SeparableConv1D": _separable,
+    "SeparableConv2D": _separable,
+    "SimpleRNN": _recurrent,
+}

@@ -1,0 +1,1 @@
+"""ONNX files: graphs out of them, reordered and split models into them."""

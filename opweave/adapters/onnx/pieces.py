@@ -1,0 +1,166 @@
+"""A model cut into pieces, one file each: what crosses a cut becomes an output of one piece and an input of others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opweave.adapters.files import PathLike, make_folder
+from opweave.adapters.onnx.model import prepare, read_model, value_types
+from opweave.adapters.onnx.nodes import NamedModel, named_model, save_model
+from opweave.adapters.runtimes.groups import Group
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    from onnx import ModelProto, NodeProto, TypeProto
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One file of a model that was cut up.
+
+    Attributes
+    ----------
+    path
+        The file.
+    device
+        Where it was planned to run.
+    operators
+        Ids, in the order of the file.
+    inputs, outputs
+        Names of tensors: the model's own, and those that cross a cut.
+    """
+
+    path: Path
+    device: str
+    operators: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+def split_onnx(
+    model: PathLike | ModelProto,
+    groups: Sequence[Group],
+    folder: PathLike,
+    *,
+    dims: Mapping[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> tuple[Piece, ...]:
+    """Write one ONNX file for each group of operators; run one after the other they are the whole model.
+
+    Parameters
+    ----------
+    model
+        A file, or a model in memory (which is not changed).
+    groups
+        In the order in which they run, as :func:`~opweave.adapters.runtimes.groups.schedule_groups` makes them from a
+        placement.
+    folder
+        Gets ``piece_000.onnx``, ``piece_001.onnx``, ...
+    dims
+        Sizes for symbolic dimensions; the pieces have fixed shapes.
+    limits
+        Caps on file size.
+
+    Returns
+    -------
+    tuple of Piece
+        In order. Weights and constants go with every piece that reads them.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the groups do not fit the model, naming the node, or a file cannot be read or written.
+    """
+    named = named_model(model, limits=limits)
+    named.check_covered([name for group in groups for name in group.operators], "the plan")
+    shaped, where = read_model(model, limits)
+    types = value_types(prepare(shaped, where, dims or {}, limits)[0])
+    place = make_folder(folder)
+    cutter = _Cutter(named, types, groups)
+    return tuple(cutter.write(index, place / f"piece_{index:03}.onnx") for index in range(len(groups)))
+
+
+class _Cutter:
+    """Knows who makes and who reads every tensor."""
+
+    def __init__(self, named: NamedModel, types: Mapping[str, TypeProto], groups: Sequence[Group]) -> None:
+        self._named = named
+        self._types = types
+        self._groups = groups
+        graph = named.proto.graph
+        self._weights = {tensor.name: tensor for tensor in graph.initializer}
+        self._sparse = {tensor.values.name: tensor for tensor in graph.sparse_initializer}
+        self._constant = {name: node for node in named.constant for name in node.output if name}
+        self._given = {value.name for value in graph.input} - self._weights.keys()
+        self._home = {
+            made: index
+            for index, group in enumerate(groups)
+            for name in group.operators
+            for made in named.nodes[name].output
+            if made
+        }
+        self._wanted = [value.name for value in graph.output]
+
+    def _nodes(self, index: int) -> list[NodeProto]:
+        return [self._named.nodes[name] for name in self._groups[index].operators]
+
+    def write(self, index: int, path: Path) -> Piece:
+        """Write one piece."""
+        from onnx import GraphProto, ModelProto, ValueInfoProto
+
+        nodes = self._nodes(index)
+        made = {name for node in nodes for name in node.output if name}
+        reads = dict.fromkeys(name for node in nodes for name in node.input if name)
+        fixed = [name for name in reads if name not in self._home and name not in self._given]
+        inputs = tuple(name for name in reads if name not in made and (name in self._home or name in self._given))
+        outputs = tuple(name for name in self._leaving(index) if name in made)
+        if index == 0:  # outputs that no operator makes
+            loose = [name for name in self._wanted if name not in self._home and name not in self._given]
+            fixed += loose
+            outputs += tuple(loose)
+        before, weights = self._closure(fixed)
+        graph = GraphProto(name=f"{self._named.proto.graph.name}_{index}", node=[*before, *nodes])
+        graph.initializer.extend(self._weights[name] for name in weights if name in self._weights)
+        graph.sparse_initializer.extend(self._sparse[name] for name in weights if name in self._sparse)
+        graph.input.extend(ValueInfoProto(name=name, type=self._type(name)) for name in inputs)
+        graph.output.extend(ValueInfoProto(name=name, type=self._type(name)) for name in outputs)
+        whole = self._named.proto
+        piece = ModelProto(ir_version=whole.ir_version, opset_import=whole.opset_import, graph=graph)
+        group = self._groups[index]
+        return Piece(save_model(piece, path), group.device, group.operators, inputs, outputs)
+
+    def _leaving(self, index: int) -> dict[str, None]:
+        """What other pieces, or the caller, read."""
+        later = {
+            name: None
+            for other in range(index + 1, len(self._groups))
+            for node in self._nodes(other)
+            for name in node.input
+            if self._home.get(name) == index
+        }
+        return later | {name: None for name in self._wanted if self._home.get(name) == index}
+
+    def _closure(self, names: Sequence[str]) -> tuple[list[NodeProto], list[str]]:
+        """Constant nodes that the names follow from, in their order, and the weights that all of it reads."""
+        needed = dict.fromkeys(names)
+        waiting = list(needed)
+        while waiting:
+            node = self._constant.get(waiting.pop())
+            for name in (read for read in (node.input if node is not None else ()) if read and read not in needed):
+                needed[name] = None
+                waiting.append(name)
+        nodes = [node for node in self._named.constant if any(name in needed for name in node.output)]
+        return nodes, list(needed)
+
+    def _type(self, name: str) -> TypeProto:
+        kind = self._types.get(name)
+        if kind is None:
+            raise InvalidInputError(
+                f"{self._named.where}: the type of tensor {name!r}, which crosses a cut, is not known; infer shapes "
+                "first with onnx.shape_inference.infer_shapes"
+            )
+        return kind

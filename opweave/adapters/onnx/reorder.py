@@ -1,0 +1,58 @@
+"""An order, written into the model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.nodes import NamedModel, named_model, save_model, with_nodes
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.memory_ordering.spec import Ordering
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+def reorder_onnx(
+    model: PathLike | ModelProto, ordering: Ordering, out: PathLike, *, limits: Limits = DEFAULT_LIMITS
+) -> Path:
+    """Write a model with its nodes in the planned order, each named by its operator id.
+
+    The order of a file is no more than a wish: ONNX Runtime makes an order of its own unless it is told otherwise. Run
+    the file with :func:`~opweave.adapters.onnx.session.onnx_session_options`.
+
+    Parameters
+    ----------
+    model
+        A file, or a model in memory (which is not changed).
+    ordering
+        What :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model.
+    out
+        Where to write. Weights go with it; over 2 GiB into ``OUT.data`` beside it.
+    limits
+        Caps on file size.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the order is not one of this model's, naming the node; when a file cannot be read or written.
+    """
+    return save_model(reordered(named_model(model, limits=limits), ordering), out)
+
+
+def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:
+    """Put the planned nodes into another order, behind those that are constant.
+
+    Raises
+    ------
+    InvalidInputError
+        When the order is not one of this model's.
+    """
+    named.check_covered(ordering.order, "the order")
+    return with_nodes(named.proto, [*named.constant, *(named.nodes[name] for name in ordering.order)])

@@ -1,0 +1,258 @@
+"""ONNX Runtime told to obey, and asked what it did: order, memory at every step, seconds of every operator."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.adapters.onnx.profile import kernel_seconds
+from opweave.problems.errors import EngineError, InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+    from onnxruntime import InferenceSession, SessionOptions
+
+Arrays = Mapping[str, "NDArray[np.generic]"]
+
+_SUFFIX = "_kernel_time"
+_LIVE = "mem_bytes_requested_in_use"
+_MADE = "mem_requested_in_use_delta"
+_USED = "mem_bytes_in_use"
+_TOOK = "mem_in_use_delta"
+_PEAK = "mem_in_use_peak"
+
+
+def onnx_session_options(*, threads: int = 1) -> SessionOptions:
+    """Make the options under which ONNX Runtime runs a model in the order of its file and frees what it can at once.
+
+    * ``execution_order = PRIORITY_BASED``: of all nodes that are ready the first in the file runs next, so a sorted
+      file runs as it stands (``Shape`` and ``Size`` nodes come early). The default order walks back from the outputs
+      and ignores the file.
+    * ``execution_mode = ORT_SEQUENTIAL``: one operator at a time.
+    * ``graph_optimization_level = ORT_DISABLE_ALL``: fusing makes new nodes, and these go to the end of the priorities.
+      To run an optimised model in a planned order, let the runtime write it first (``optimized_model_filepath``, at
+      most ``ORT_ENABLE_EXTENDED``), plan that file, and run the reordered one with these options.
+    * ``enable_mem_reuse = False``: memory reuse keeps a dead tensor's buffer for a later tensor of the same size, so
+      that dead buffers stay live between the two. Without it every buffer goes back when its last reader has run.
+    * ``enable_mem_pattern = False``: a pattern reserves all activations in one block before the first node runs.
+
+    Parameters
+    ----------
+    threads
+        Threads within an operator.
+
+    Raises
+    ------
+    InvalidInputError
+        When onnxruntime is not installed.
+    """
+    runtime = import_runtime()
+    options = default_options(threads=threads)
+    options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+    options.execution_order = runtime.ExecutionOrder.PRIORITY_BASED
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.enable_mem_reuse = False
+    options.enable_mem_pattern = False
+    return options
+
+
+def default_options(*, threads: int = 1) -> SessionOptions:
+    """Make the runtime's own options; it only keeps quiet."""
+    options = import_runtime().SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return options
+
+
+def import_runtime() -> ModuleType:
+    """Import onnxruntime, or say how to get it.
+
+    Raises
+    ------
+    InvalidInputError
+        When it is not installed.
+    """
+    import importlib
+
+    try:
+        return importlib.import_module("onnxruntime")
+    except ImportError:
+        raise InvalidInputError("running ONNX models needs a package; to get it: pip install 'opweave[ort]'") from None
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeRun:
+    """What ONNX Runtime did, from its profile.
+
+    Attributes
+    ----------
+    outputs
+        By name.
+    order
+        Node names in the order in which they ran.
+    seconds
+        Median time of every node over the runs after the first.
+    live
+        Bytes that tensors asked for, at the end of every node before its inputs are freed, without what the session
+        held before; None where the runtime has no such counters.
+    peak_bytes
+        Largest use of the arena, scratch memory of the kernels included, every block rounded up to 256 bytes; None
+        where it is not known, as when building the session took more than running it.
+    padding_bytes
+        The part of the peak by which blocks were larger than what was asked for: the arena splits no block for less
+        than half of it.
+    peak_node
+        Where the arena was fullest.
+    session_bytes
+        What the session held in the arena before the first node: pre-packed weights mostly. None without counters.
+    """
+
+    outputs: Arrays
+    order: tuple[str, ...]
+    seconds: Mapping[str, float]
+    live: tuple[int, ...] | None
+    peak_bytes: int | None
+    padding_bytes: int | None
+    peak_node: str | None
+    session_bytes: int | None
+
+
+def open_session(path: Path, options: SessionOptions) -> InferenceSession:
+    """Open a model on the CPU.
+
+    Raises
+    ------
+    EngineError
+        When the runtime refuses it, in the runtime's words.
+    """
+    runtime = import_runtime()
+    try:
+        return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # the runtime has an error tree of its own
+        raise EngineError(f"ONNX Runtime cannot open {path.name}: {_short(error)}") from None
+
+
+def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] | None = None) -> Arrays:
+    """Run a model once.
+
+    Raises
+    ------
+    EngineError
+        When the runtime fails, in its own words.
+    """
+    wanted = [value.name for value in session.get_outputs()] if names is None else list(names)
+    try:
+        return dict(zip(wanted, session.run(wanted, dict(feeds)), strict=True))
+    except Exception as error:
+        raise EngineError(f"ONNX Runtime failed: {_short(error)}") from None
+
+
+def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: int = 3) -> RuntimeRun:
+    """Run a model some times under the runtime's profiler.
+
+    Parameters
+    ----------
+    path
+        The model file; nodes need names.
+    options
+        Are changed: profiling is switched on.
+    feeds
+        The inputs by name.
+    runs
+        How many times; the first one counts for memory, the others for time.
+
+    Raises
+    ------
+    EngineError
+        When the runtime refuses or fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        options.enable_profiling = True
+        options.profile_file_prefix = str(Path(folder) / "profile")
+        session = open_session(path, options)
+        for _ in range(max(runs, 1)):
+            outputs = run_session(session, feeds)
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
+    nodes = [event for event in events if event.get("cat") == "Node" and event["name"].endswith(_SUFFIX)]
+    first = nodes[: len(nodes) // max(runs, 1)]
+    order = tuple(event["name"].removesuffix(_SUFFIX) for event in first)
+    counters = [{key: int(text) for key, text in event["args"].items() if key.startswith("mem_")} for event in first]
+    seconds = kernel_seconds(events, path.name)
+    if not counters or not all({_LIVE, _MADE, _USED, _TOOK, _PEAK} <= row.keys() for row in counters):
+        return RuntimeRun(outputs, order, seconds, None, None, None, None, None)
+    base = counters[0][_LIVE] - counters[0][_MADE]
+    peak, padding, where = _arena_peak(counters)
+    return RuntimeRun(
+        outputs=outputs,
+        order=order,
+        seconds=seconds,
+        live=tuple(row[_LIVE] - base for row in counters),
+        peak_bytes=peak,
+        padding_bytes=padding,
+        peak_node=None if where is None else order[where],
+        session_bytes=base,
+    )
+
+
+def _arena_peak(counters: Sequence[Mapping[str, int]]) -> tuple[int | None, int | None, int | None]:
+    """Largest use of the arena during the run, how much of it was padding, and the node that ran then."""
+    base = counters[0][_USED] - counters[0][_TOOK]
+    base_padding = base - (counters[0][_LIVE] - counters[0][_MADE])
+    highest = counters[-1][_PEAK]
+    where = next(index for index, row in enumerate(counters) if row[_PEAK] == highest)
+    if where == 0 and highest > counters[0][_USED]:
+        return None, None, None  # the mark may be older than the run
+    return highest - base, counters[where][_USED] - counters[where][_LIVE] - base_padding, where
+
+
+def random_feeds(model: ModelProto, dims: Mapping[str, int], seed: int) -> Arrays:
+    """Make up inputs: normal numbers for floats, zeros and ones for everything else (indices must be in range).
+
+    Raises
+    ------
+    InvalidInputError
+        For an open dimension without a size, or an element type that NumPy lacks; names the input.
+    """
+    from onnx import helper
+
+    random = np.random.default_rng(seed)
+    constant = {tensor.name for tensor in model.graph.initializer}
+    feeds: dict[str, NDArray[np.generic]] = {}
+    for value in model.graph.input:
+        if value.name in constant:
+            continue
+        shape = [
+            _size(value.name, dim.dim_param, dim.HasField("dim_value"), dim.dim_value, dims)
+            for dim in value.type.tensor_type.shape.dim
+        ]
+        kind = helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
+        if kind.kind == "f":
+            feeds[value.name] = random.standard_normal(shape).astype(kind)
+        elif kind.kind in "iub":
+            feeds[value.name] = random.integers(0, 2, shape).astype(kind)
+        else:
+            raise InvalidInputError(f"input {value.name!r} holds {kind}; pass inputs={{{value.name!r}: array}} for it")
+    return feeds
+
+
+def _size(name: str, symbol: str, fixed: bool, size: int, dims: Mapping[str, int]) -> int:
+    if fixed:
+        return int(size)
+    if symbol in dims:
+        return dims[symbol]
+    raise InvalidInputError(
+        f"input {name!r} has an open dimension {symbol or 'without a name'!r}; give its size, as in "
+        f"dims={{{symbol or 'batch'!r}: 1}}, or on the command line --dim {symbol or 'batch'}=1"
+    )
+
+
+def _short(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300]

@@ -1,0 +1,232 @@
+"""How solvers got on, as a picture: the best plan and the bound of each over time, for every problem."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from opweave.adapters.report.figures import Look, look_of, new_figure, safe_text
+from opweave.adapters.report.units import readable, readable_rate, unit_of
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FIRST, EARLIEST = 1e-2, 1e-4
+"""Seconds at which the time axis begins: usually, and at the earliest."""
+
+NEAR_ZERO = 0.25
+"""The axis begins at zero where the smallest value is less than this share of the largest."""
+
+MARGIN = 0.06
+"""Room below and above the values, as a share of their range."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """What is drawn of an objective or bound, and how it is called.
+
+    Attributes
+    ----------
+    label
+        Of the axis.
+    drawn
+        Makes the drawn value of an objective or bound; None where it says nothing.
+    written
+        Writes an objective or bound with its unit.
+    limit
+        The word before a bound.
+    tightest
+        Finds the best of several bounds as they are drawn.
+    """
+
+    label: str
+    drawn: Callable[[float], float | None]
+    written: Callable[[float], str]
+    limit: str
+    tightest: Callable[[Sequence[float]], float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A solver's best plans and bounds: where they changed, and what they came to."""
+
+    name: str
+    plans: list[tuple[float, float]]
+    bounds: list[tuple[float, float]]
+    end: float
+    label: str
+
+
+def progress_figure(
+    problem: Problem[Any, Any],
+    results: Mapping[str, Result[Any]],
+    *,
+    seconds: float | None = None,
+    title: str | None = None,
+) -> Figure:
+    """Draw the objective and the bound of several solvers over time.
+
+    Solid lines are the best plans, dashed ones of the same colour what each solver proved. Batched mappings are drawn
+    in inputs per second, where more is better; elsewhere less is better. Bounds that are far from all plans, while
+    another is nearer, may lie outside the picture; the legend has their numbers.
+
+    Parameters
+    ----------
+    problem
+        What was solved.
+    results
+        What :func:`~opweave.solvers.solve.solve` returned for it, by the names of the lines.
+    seconds
+        Where the time axis ends; later where a solver found something later. By default when the last solver ended.
+    title
+        The headline; by default the model's name.
+
+    Returns
+    -------
+    Figure
+        Of matplotlib; ``figure.savefig("progress.png")`` writes it.
+
+    Raises
+    ------
+    InvalidInputError
+        When there is nothing to draw: no result, or none with a plan or bound; for results of another problem.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> tensors = [ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)]
+    >>> copy = ow.Operator(id="copy", inputs=["x"], outputs=["y"])
+    >>> problem = ow.MemoryOrdering(graph=ow.OpGraph(tensors=tensors, operators=[copy]))
+    >>> figure = ow.progress_figure(problem, {"auto": ow.solve(problem)})
+    >>> figure.axes[0].get_ylabel(), figure.legends[0].get_texts()[0].get_text()
+    ('objective (B)', 'auto: 8 B, at least 8 B')
+    """
+    _check(problem, results, seconds)
+    scale = _scale_of(problem, results)
+    runs = [_read(name, result, scale) for name, result in results.items()]
+    if not any(run.plans or run.bounds for run in runs):
+        names = ", ".join(repr(name) for name in results)
+        raise InvalidInputError(f"no plan and no bound to draw in the results of {names:.200}; give them more time")
+    figure, axes = new_figure(9.0, 5.2)
+    changes = [time for run in runs for time, _ in (*run.plans, *run.bounds)]
+    begin = 10 ** math.floor(math.log10(max(EARLIEST, min([FIRST, *changes]))))
+    end = max(max(run.end for run in runs) if seconds is None else seconds, *changes, 10 * begin)
+    for number, run in enumerate(runs):
+        _draw(axes, run, look_of(number), begin, end)
+    axes.set_xscale("log")
+    axes.set_xlim(begin, end)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.xaxis.set_minor_formatter("")
+    axes.set_ylim(*_range(runs, scale))
+    axes.set_xlabel("seconds", fontsize=11)
+    axes.set_ylabel(scale.label, fontsize=11)
+    headline = f"{problem.graph.name[:40]}: best plan and bound over time" if title is None else title
+    axes.set_title(safe_text(headline), fontsize=13, fontweight="bold", loc="left", pad=10)
+    _add_legend(figure, runs)
+    return figure
+
+
+def _check(problem: Problem[Any, Any], results: Mapping[str, Result[Any]], seconds: float | None) -> None:
+    if not results:
+        raise InvalidInputError("there is no result to draw; pass at least one, as {'auto': result}")
+    for name, result in results.items():
+        if result.problem != problem.kind:
+            raise InvalidInputError(f"result {name!r:.60} is one of {result.problem!r:.60}, not of {problem.kind!r}")
+    if seconds is not None and not 0 < seconds < math.inf:
+        raise InvalidInputError(f"seconds is {seconds!r:.60}; the time axis ends at a finite number above 0")
+
+
+def _scale_of(problem: Problem[Any, Any], results: Mapping[str, Result[Any]]) -> _Scale:
+    if isinstance(problem, BatchedMapping):
+        batch = problem.batch
+        return _Scale(
+            label="inputs per second",
+            drawn=lambda took: batch / took if took > 0 else None,
+            written=lambda took: readable_rate(batch / took) if took > 0 else "-",
+            limit="at most",
+            tightest=min,
+        )
+    values = [value for result in results.values() for value in (result.objective, result.bound) if value is not None]
+    factor, name = unit_of(max(values, default=0), problem.unit)
+    return _Scale(
+        label=f"objective ({name})",
+        drawn=lambda value: max(value, 0) / factor,
+        written=lambda value: readable(max(value, 0), problem.unit),
+        limit="at least",
+        tightest=max,
+    )
+
+
+def _read(name: str, result: Result[Any], scale: _Scale) -> _Run:
+    """Take a result's plans and bounds; its last ones count too where they are not among its incumbents."""
+    seen = sorted(result.incumbents, key=lambda one: one.seconds)
+    end = max(result.timings.total, seen[-1].seconds if seen else 0.0)
+    plans = [(one.seconds, one.objective) for one in seen] + [(end, result.objective)]
+    bounds = [(one.seconds, one.bound) for one in seen] + [(end, result.bound)]
+    label = f"{name}: {'no plan' if result.objective is None else scale.written(result.objective)}"
+    if result.bound is not None and scale.drawn(result.bound) is not None:
+        label += f", {scale.limit} {scale.written(result.bound)}"
+    return _Run(name, list(_changes(plans, scale)), list(_changes(bounds, scale)), end, label)
+
+
+def _changes(points: Sequence[tuple[float, float | None]], scale: _Scale) -> Iterator[tuple[float, float]]:
+    last = None
+    for time, value in points:
+        drawn = None if value is None else scale.drawn(value)
+        if drawn is not None and drawn != last:
+            yield time, drawn
+            last = drawn
+
+
+def _draw(axes: Axes, run: _Run, look: Look, begin: float, end: float) -> None:
+    """Draw steps that hold to the end; a marker at the last plan tells lines apart that end at the same value."""
+    for points, is_bound in ((run.bounds, True), (run.plans, False)):
+        if points:
+            axes.step(
+                [*(max(time, begin) for time, _ in points), end],
+                [*(value for _, value in points), points[-1][1]],
+                where="post",
+                color=look.colour,
+                linestyle=look.dashes if is_bound else look.style,
+                linewidth=0.6 * look.width if is_bound else look.width,
+                zorder=look.order,
+                marker="" if is_bound else look.marker,
+                markersize=look.size,
+                markevery=[len(points) - 1],
+                label=f"_{run.name} {'bound' if is_bound else 'plan'}",
+            )
+
+
+def _range(runs: Sequence[_Run], scale: _Scale) -> tuple[float, float]:
+    """Where the axis begins and ends: all plans and the best bound are inside, others if they at most double it."""
+    values = [value for run in runs for _, value in run.plans]
+    bounds = [run.bounds[-1][1] for run in runs if run.bounds]
+    if bounds:
+        values.append(scale.tightest(bounds))
+    low, high = min(values), max(values)
+    near = [bound for bound in bounds if max(high, bound) - min(low, bound) <= 2 * (high - low)]
+    low, high = min([low, *near]), max([high, *near])
+    room = MARGIN * (high - low) or MARGIN * high or 1.0
+    return (0.0 if low < NEAR_ZERO * high else max(0.0, low - room)), high + room
+
+
+def _add_legend(figure: Figure, runs: Sequence[_Run]) -> None:
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for number, run in enumerate(runs):
+        look = look_of(number)
+        handles.append(
+            Line2D([], [], color=look.colour, linestyle=look.style, marker=look.marker, label=safe_text(run.label))
+        )
+    if any(run.bounds for run in runs):
+        style = look_of(0).dashes
+        handles.append(Line2D([], [], color="#333333", linestyle=style, label="dashed: no plan is better"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), frameon=False, fontsize=9.5)

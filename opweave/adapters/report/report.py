@@ -1,0 +1,130 @@
+"""The report folder: problem, result, plan, trace, picture, and one page that shows them all."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import PathLike, make_folder, write_bytes
+from opweave.adapters.report.figures import png
+from opweave.adapters.report.tables import Entry, comparison_cells, summary_rows
+from opweave.adapters.report.views import View
+
+SHOWN_STEPS = 1000
+"""Steps of the plan in the page; the plan file has them all."""
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+body {{ font: 16px/1.5 system-ui, sans-serif; color: #222; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }}
+h1 {{ font-size: 1.5rem; margin-bottom: 0.2rem; }}
+h2 {{ font-size: 1.15rem; margin-top: 2rem; }}
+img {{ width: 100%; height: auto; }}
+table {{ border-collapse: collapse; font-variant-numeric: tabular-nums; }}
+th, td {{ text-align: left; padding: 0.2rem 1.2rem 0.2rem 0; border-bottom: 1px solid #e3e3e3; vertical-align: top; }}
+td {{ overflow-wrap: anywhere; }}
+th {{ font-weight: 600; }}
+.facts td:first-child {{ color: #666; white-space: nowrap; }}
+.best {{ font-weight: 700; color: #00573f; }}
+summary {{ cursor: pointer; font-weight: 600; margin-top: 2rem; }}
+footer {{ color: #666; font-size: 0.85rem; margin-top: 2rem; }}
+</style>
+</head>
+<body>
+<h1>{title}</h1>
+{picture}
+<p>{explanation}</p>
+<h2>Result</h2>
+{facts}
+{sections}
+{comparison}
+{plan}
+<footer>Made by opweave {version}. Files beside this page: {files}. Open trace.json in https://ui.perfetto.dev.</footer>
+</body>
+</html>
+"""
+
+
+def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence[Entry] = ()) -> list[Path]:
+    """Write a report folder; every file in it is written whole or not at all, and only after all could be made.
+
+    Parameters
+    ----------
+    view
+        What :func:`~opweave.adapters.report.views.show` made of a problem and its result.
+    folder
+        Made if it is missing; files of the same names are replaced.
+    comparison
+        Other solvers' answers, shown beside this one.
+
+    Returns
+    -------
+    list of Path
+        ``problem.json``, ``result.json``, ``report.html``; with a solution also the plan, ``trace.json``, the
+        problem's exports (placement: ``device_map.json``) and the picture.
+
+    Raises
+    ------
+    InvalidInputError
+        When the folder cannot be written to.
+    """
+    files = {"problem.json": _json(view.problem.model_dump_json()), "result.json": _json(view.result.model_dump_json())}
+    if view.result.solution is not None:
+        files[view.plan_file] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
+        files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
+        files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
+        files[view.figure_file] = png(view.figure())
+    page = _page(view, files, comparison)
+    files["report.html"] = page.encode("utf-8", "backslashreplace")
+    place = make_folder(folder)
+    for name, data in files.items():
+        write_bytes(place / name, data)
+    return [place / name for name in files]
+
+
+def _json(text: str) -> bytes:
+    return (text + "\n").encode("utf-8")
+
+
+def _page(view: View[Any, Any], files: dict[str, bytes], comparison: Sequence[Entry]) -> str:
+    from opweave import __version__
+
+    picture = plan = side_by_side = ""
+    if view.result.solution is not None:
+        encoded = base64.b64encode(files[view.figure_file]).decode("ascii")
+        picture = f'<p><img alt="The plan over its steps" src="data:image/png;base64,{encoded}"></p>'
+        headings, rows = view.steps()
+        more = f" (the first {SHOWN_STEPS:,} of {len(rows):,} steps)" if len(rows) > SHOWN_STEPS else ""
+        plan = f"<details><summary>The plan{more}</summary>{_table(headings, rows[:SHOWN_STEPS])}</details>"
+    if comparison:
+        side_by_side = "<h2>Side by side</h2>" + _table(*comparison_cells(comparison, view.problem.unit))
+    return _PAGE.format(
+        title=_text(f"{view.problem.graph.name}: {view.word}, {view.result.status.value}"),
+        picture=picture,
+        explanation=_text(view.explain()),
+        facts=_table((), summary_rows(view), css="facts"),
+        sections="".join(f"<h2>{_text(one.title)}</h2>{_table(one.headings, one.rows)}" for one in view.sections()),
+        comparison=side_by_side,
+        plan=plan,
+        version=_text(__version__),
+        files=_text(", ".join(files)),
+    )
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> str:
+    head = "".join(f"<th>{_text(heading)}</th>" for heading in headings)
+    body = "\n".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<table class="{css}">{f"<thead><tr>{head}</tr></thead>" if head else ""}<tbody>\n{body}\n</tbody></table>'
+
+
+def _text(value: str) -> str:
+    return html.escape(plain(value))

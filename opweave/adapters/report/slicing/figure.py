@@ -1,0 +1,149 @@
+"""Pictures of slicing: who computes which part of every operator, where the time goes, convergence, compromises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.adapters.report.figures import BEST, MUTED, SENT, new_figure, new_panels, safe_text
+from opweave.adapters.report.units import precise_seconds, readable_bytes
+from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
+from opweave.problems.words import counted
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from opweave.solvers.slicing.pareto import Compromise
+
+DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+"""Okabe and Ito's palette; devices beyond it begin again."""
+
+ROW_INCHES, LEAST_ROW, MOST_HEIGHT = 0.17, 0.09, 16.0
+NAMED_ROWS = 90
+
+
+def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | None, headline: str) -> Figure:
+    """Draw a row for each operator in running order: the devices' shares, and its time as transfer and computing.
+
+    Parameters
+    ----------
+    problem, details
+        What was solved, and what the referee measured.
+    bound
+        Proved lower bound of the latency; None when there is none.
+    headline
+        The title.
+    """
+    count = max(1, len(details.steps))
+    row = max(LEAST_ROW, min(ROW_INCHES, MOST_HEIGHT / count))
+    figure, (shares, times) = new_panels(11.0, 2.6 + row * count, (3.0, 4.0))
+    _draw_shares(shares, problem, details)
+    _draw_times(times, problem, details)
+    for axes in (shares, times):
+        axes.set_ylim(count - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
+        axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
+    step = max(1, -(-count // NAMED_ROWS))
+    shares.set_yticks(range(0, count, step))
+    names = [step.operator for step in details.steps][::step]
+    shares.set_yticklabels([safe_text(name[:28]) for name in names], fontsize=max(5.0, min(8.5, 58 * row)))
+    shares.tick_params(axis="y", length=0)
+    times.set_yticks([])
+    figure.suptitle(safe_text(headline), fontsize=14, fontweight="bold", x=0.01, ha="left")
+    text = f"{counted(len(details.steps), 'operator')}; {problem.reading()}"
+    if bound is not None:
+        text += f"; no plan takes less than {precise_seconds(bound)}"
+    shares.set_title(text, fontsize=9.5, color=MUTED, loc="left")
+    _add_legend(figure, problem)
+    return figure
+
+
+def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
+    """Stacked shares; channels are hatched."""
+    left = np.zeros(len(details.steps))
+    rows = np.arange(len(details.steps))
+    along = np.asarray([step.dimension == "channels" for step in details.steps], dtype=bool)
+    for k, device in enumerate(problem.cluster.devices):
+        share = np.asarray([step.shares.get(device.name, 0.0) for step in details.steps])
+        colour = DEVICE_COLOURS[k % len(DEVICE_COLOURS)]
+        for chosen, hatch in ((~along, None), (along, "////")):
+            axes.barh(
+                rows[chosen],
+                share[chosen],
+                left=left[chosen],
+                height=0.86,
+                color=colour,
+                hatch=hatch,
+                edgecolor="white",
+                linewidth=0.3,
+            )
+        left += share
+    axes.set_xlim(0, 1)
+    axes.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
+    axes.set_xlabel("who computes which part", fontsize=11)
+
+
+def _draw_times(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
+    """What the slowest device of every operator does."""
+    shared = problem.channel == "shared"
+    wait = np.asarray([s.airtime if shared else s.transfer_seconds[s.slowest] for s in details.steps]) * 1000
+    compute = np.asarray([s.compute_seconds[s.slowest] for s in details.steps]) * 1000
+    rows = np.arange(len(details.steps))
+    axes.barh(rows, wait, height=0.86, color=SENT)
+    axes.barh(rows, compute, left=wait, height=0.86, color=BEST)
+    axes.set_xlim(left=0.0)  # before 0 there is nothing, not even where nothing takes time
+    share = wait.sum() / max(1e-12, wait.sum() + compute.sum())
+    axes.set_xlabel(f"time of the slowest device (ms); {100 * share:.0f} % of it waiting for data", fontsize=11)
+
+
+def _add_legend(figure: Figure, problem: Slicing) -> None:
+    from matplotlib.patches import Patch
+
+    handles = [
+        Patch(color=DEVICE_COLOURS[k % len(DEVICE_COLOURS)], label=safe_text(device.name))
+        for k, device in enumerate(problem.cluster.devices)
+    ]
+    handles.append(Patch(facecolor="#BBBBBB", edgecolor="white", hatch="////", label="cut along channels"))
+    handles += [Patch(color=SENT, label="receiving"), Patch(color=BEST, label="computing")]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=9.5)
+
+
+def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
+    """Draw latency against the largest peak memory of a device.
+
+    Parameters
+    ----------
+    front
+        What :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
+    title
+        The headline.
+    """
+    figure, axes = new_figure(9.0, 5.0)
+    peaks = [plan.peak_bytes / 2**20 for plan in front]
+    seconds = [plan.seconds for plan in front]
+    axes.step(peaks, seconds, where="post", color=MUTED, linewidth=1.0)
+    axes.scatter(peaks, seconds, color=BEST, s=22, zorder=3)
+    for plan in (front[0], front[-1]) if front else ():
+        label = f"{precise_seconds(plan.seconds)}, {readable_bytes(plan.peak_bytes)}"
+        spot = (plan.peak_bytes / 2**20, plan.seconds)
+        axes.annotate(label, spot, xytext=(8, 8), textcoords="offset points", fontsize=9.5)
+    axes.set_xlabel("largest peak memory of a device (MiB)", fontsize=11)
+    axes.set_ylabel("latency (s)", fontsize=11)
+    axes.set_title(safe_text(title), fontsize=14, fontweight="bold", loc="left")
+    axes.margins(0.12)
+    return figure
+
+
+def headline_of(problem: Slicing, solution: Slices, details: SlicingDetails, alone: float | None) -> str:
+    """Model, latency, devices in use, and the gain against one device."""
+    used = {name for step in details.steps for name in step.shares}
+    devices = f"{len(used)} of {len(solution.devices)} devices"
+    text = f"{problem.graph.name[:40]}: {precise_seconds(details.latency)} on {devices}"
+    if alone is None:
+        return f"{text}; no single device may run it"
+    return (
+        f"{text}, {alone / details.latency:.2f} times as fast as the best single one" if details.latency > 0 else text
+    )

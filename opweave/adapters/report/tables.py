@@ -1,0 +1,138 @@
+"""Tables for the terminal: one result, several solvers side by side, and what can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.report.units import readable, readable_seconds, readable_share
+from opweave.adapters.report.views import Row, Section, View, view_for
+from opweave.problems.result import Result, Status
+from opweave.solvers.registry import SolverInfo
+
+_STYLE = {
+    Status.OPTIMAL: "bold green",
+    Status.FEASIBLE: "bold yellow",
+    Status.INFEASIBLE: "bold red",
+    Status.UNKNOWN: "bold red",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One solver's answer in a comparison; ``result`` is None when it could not run, and ``note`` says why."""
+
+    solver: str
+    result: Result[Any] | None
+    note: str = ""
+
+
+def summary_rows(view: View[Any, Any]) -> list[Row]:
+    """List a result as labels and values, the most wanted first."""
+    problem, result = view.problem, view.result
+    unit = problem.unit
+    graph = problem.graph
+    status = result.status.value + ("" if result.verified else ", nothing verified")
+    rows = [
+        ("model", f"{graph.name}: {len(graph.operators):,} operators, {len(graph.tensors):,} tensors"),
+        ("status", f"{status} ({result.termination.value.replace('_', ' ')})"),
+        ("objective", _exact(result.objective, unit)),
+        ("lower bound", _exact(result.bound, unit) + (f", {result.bound_source}" if result.bound_source else "")),
+        ("gap", readable_share(result.gap)),
+        *view.rows(),
+        ("counted", result.model),
+        ("solver", " ".join(filter(None, (result.solver, result.solver_version))) + f", seed {result.seed}"),
+        ("time", readable_seconds(result.timings.total)),
+    ]
+    if result.reason:
+        rows.append(("reason", result.reason))
+    rows += [("broken rule", violation.message) for violation in result.violations[:3]]
+    return rows
+
+
+def _exact(value: float | None, unit: str) -> str:
+    text = readable(value, unit)
+    return f"{text} ({value:,} bytes)" if value is not None and unit == "bytes" and value >= 1024 else text
+
+
+def result_table(view: View[Any, Any]) -> Table:
+    """Show one result."""
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in summary_rows(view):
+        style = _STYLE[view.result.status] if label == "status" else "bold" if label == "objective" else ""
+        table.add_row(label, Text(plain(value), style=style))
+    return table
+
+
+def section_table(section: Section) -> Table:
+    """Show one of a view's further tables; all but the first column are figures."""
+    table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, heading in enumerate(section.headings):
+        table.add_column(heading, justify="right" if position else "left", overflow="fold")
+    for row in section.rows:
+        table.add_row(*(Text(plain(cell)) for cell in row))
+    return table
+
+
+def comparison_cells(entries: Sequence[Entry], unit: str) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Set several answers side by side: headings and rows, the first entry being what the others are measured by."""
+    base = entries[0].result.objective if entries and entries[0].result else None
+    rows: list[Sequence[str]] = []
+    for entry in entries:
+        result = entry.result
+        if result is None:
+            rows.append((entry.solver, "-", "-", "-", "-", "-", entry.note))
+            continue
+        against = "-"
+        if base and result.objective is not None:
+            change = result.objective / base - 1
+            against = "0 %" if change == 0 else f"{'+' if change > 0 else '-'}{readable_share(abs(change))}"
+        rows.append(
+            (
+                entry.solver,
+                readable(result.objective, unit),
+                against,
+                readable(result.bound, unit),
+                result.status.value,
+                readable_seconds(result.timings.total),
+                entry.note or (result.bound_source or ""),
+            )
+        )
+    headings = ("solver", "objective", f"against {entries[0].solver}" if entries else "", "bound", "status", "time", "")
+    return headings, rows
+
+
+def comparison_table(entries: Sequence[Entry], unit: str) -> Table:
+    """Show several solvers' answers to one problem; the best objective stands out."""
+    headings, rows = comparison_cells(entries, unit)
+    objectives = [entry.result.objective if entry.result else None for entry in entries]
+    best = min((value for value in objectives if value is not None), default=None)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for position, heading in enumerate(headings):
+        right = 1 <= position <= 3 or heading == "time"
+        table.add_column(heading, justify="right" if right else "left", no_wrap=bool(heading), overflow="fold")
+    for row, objective in zip(rows, objectives, strict=True):
+        style = "bold green" if objective is not None and objective == best else ""
+        table.add_row(*(Text(plain(cell), style=style) for cell in row))
+    return table
+
+
+def solvers_table(infos: Iterable[SolverInfo]) -> Table:
+    """Show what can be chosen, and how to get what is missing."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("problem", "solver", "kind", "proves", "honours", "about"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("solver", "kind", "proves"))
+    for info in infos:
+        about = info.about if info.available else f"not installed; to get it: {info.install}"
+        honours = ", ".join(sorted(feature.value for feature in info.features))
+        cells = (view_for(info.problem).word, info.name, info.kind, info.proves, honours, about)
+        table.add_row(*(Text(plain(cell), style="" if info.available else "dim") for cell in cells))
+    return table

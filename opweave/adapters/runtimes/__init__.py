@@ -1,0 +1,1 @@
+"""Plans in the words of the runtimes that carry them out."""

@@ -1,0 +1,177 @@
+"""Ordered groups of operators: the common form of placements and pipeline stages, for what cuts models up."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from opweave.adapters.error_messages import plain
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement.spec import Schedule
+
+
+class Group(NamedTuple):
+    """Operators that run together on one device, in the order in which they run."""
+
+    device: str
+    operators: tuple[str, ...]
+
+
+def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
+    """Cut a schedule into as few pieces as a simple rule finds, so that no piece waits for a later one.
+
+    The device whose waiting operator starts first takes all its operators that need nothing from the others; then the
+    next device does. A device may get several pieces.
+
+    Parameters
+    ----------
+    graph
+        The model.
+    schedule
+        Any valid schedule for it.
+
+    Raises
+    ------
+    InvalidInputError
+        When the schedule is for another model.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import Operator, Tensor
+    >>> tensors = [Tensor(id=name, bytes=4) for name in "xyz"]
+    >>> chain = [Operator(id="1", outputs=["x"]), Operator(id="2", inputs=["x"], outputs=["y"]),
+    ...          Operator(id="3", inputs=["y"], outputs=["z"])]
+    >>> schedule = Schedule(device={"1": "a", "2": "b", "3": "b"}, start={"1": 0.0, "2": 1.0, "3": 2.0})
+    >>> schedule_groups(OpGraph(tensors=tensors, operators=chain), schedule)
+    (Group(device='a', operators=('1',)), Group(device='b', operators=('2', '3')))
+    """
+    _check_schedule(graph, schedule)
+    ids = [op.id for op in graph.operators]
+    key = [(schedule.start[name], place) for name, place in zip(ids, _places(graph), strict=True)]
+    device = [schedule.device[name] for name in ids]
+    waits = [len(graph.arrays.predecessors[index]) for index in range(len(ids))]
+    ready: dict[str, list[tuple[tuple[float, int], int]]] = {name: [] for name in device}
+    for index, count in enumerate(waits):
+        if not count:
+            heapq.heappush(ready[device[index]], (key[index], index))
+    groups: list[Group] = []
+    while any(ready.values()):
+        chosen = min((waiting[0], name) for name, waiting in ready.items() if waiting)[1]
+        taken: list[str] = []
+        while ready[chosen]:
+            _, index = heapq.heappop(ready[chosen])
+            taken.append(ids[index])
+            for reader in graph.arrays.successors[index].tolist():
+                waits[reader] -= 1
+                if not waits[reader]:
+                    heapq.heappush(ready[device[reader]], (key[reader], reader))
+        groups.append(Group(chosen, tuple(taken)))
+    return tuple(groups)
+
+
+def _places(graph: OpGraph) -> Sequence[int]:
+    """Position in a topological order: what breaks ties between operators that take no time."""
+    place = [0] * len(graph.operators)
+    for position, index in enumerate(topological_order(graph.arrays.successors).tolist()):
+        place[index] = position
+    return place
+
+
+def _check_schedule(graph: OpGraph, schedule: Schedule) -> None:
+    for name in graph.operator_index:
+        if name not in schedule.device or name not in schedule.start:
+            raise InvalidInputError(
+                f"the schedule says nothing about operator {plain(name)!r} of {plain(graph.name)}; it was planned for "
+                "another model: plan this one anew"
+            )
+    for name in schedule.device:
+        if name not in graph.operator_index:
+            raise InvalidInputError(
+                f"the schedule lists operator {plain(name)!r}, which {plain(graph.name)} does not have; it was planned "
+                "for another model, or names have changed since: plan this one anew"
+            )
+
+
+def layer_counts(groups: Sequence[Group], layer_of: Mapping[str, int | None], layers: int) -> tuple[int, ...]:
+    """Count the transformer layers of every group; a layer cut in two is counted where most of it is.
+
+    Parameters
+    ----------
+    groups
+        In pipeline order.
+    layer_of
+        Number of the layer that each operator belongs to, from 0; None, or absent, for the embedding, the head, ...
+    layers
+        How many layers the model has.
+
+    Raises
+    ------
+    InvalidInputError
+        When a group's layers do not follow those of the group before, so that no list of counts can describe them.
+
+    Examples
+    --------
+    >>> groups = [Group("a", ("q0", "m0")), Group("b", ("q1", "m1", "q2", "m2"))]
+    >>> layer_counts(groups, {"q0": 0, "m0": 0, "q1": 1, "m1": 1, "q2": 2, "m2": 2}, 3)
+    (1, 2)
+    """
+    votes = [[0] * len(groups) for _ in range(layers)]
+    for position, group in enumerate(groups):
+        for name in group.operators:
+            layer = layer_of.get(name)
+            if layer is not None:
+                votes[layer][position] += 1
+    home: list[int] = []
+    for layer, row in enumerate(votes):
+        if not any(row):
+            raise InvalidInputError(f"no operator belongs to layer {layer}; check the layer numbers")
+        home.append(row.index(max(row)))
+        if layer and home[layer] < home[layer - 1]:
+            raise InvalidInputError(
+                f"layer {layer} is on {groups[home[layer]].device!r}, before layer {layer - 1} on "
+                f"{groups[home[layer - 1]].device!r}: such a plan cannot be written as layers per stage"
+            )
+    return tuple(home.count(position) for position in range(len(groups)))
+
+
+def vllm_partition(counts: Sequence[int]) -> str:
+    """Write the value of vLLM's environment variable ``VLLM_PP_LAYER_PARTITION``: layers per pipeline stage.
+
+    Raises
+    ------
+    InvalidInputError
+        When a stage has no layer.
+
+    Examples
+    --------
+    >>> vllm_partition([7, 9])
+    '7,9'
+    """
+    for stage, count in enumerate(counts):
+        if count < 1:
+            raise InvalidInputError(f"stage {stage} has no layer, and vLLM needs one in each; plan with fewer stages")
+    return ",".join(map(str, counts))
+
+
+def tensor_split(counts: Sequence[int]) -> str:
+    """Write llama.cpp's ``--tensor-split``: each device's share, here simply its number of layers.
+
+    llama.cpp divides its layers in these proportions, with the output layer counted as one more at the end; the parts
+    are as planned when each device's count is given, 0 for a device that gets none.
+
+    Raises
+    ------
+    InvalidInputError
+        When no device has a layer.
+
+    Examples
+    --------
+    >>> tensor_split([3, 0, 5])
+    '3,0,5'
+    """
+    if not any(counts) or min(counts) < 0:
+        raise InvalidInputError(f"layers per device are {list(counts)}; at least one must be over 0, and none under it")
+    return ",".join(map(str, counts))

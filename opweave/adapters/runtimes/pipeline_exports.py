@@ -1,0 +1,92 @@
+"""Stages in the forms that other tools take: torch pipelining, vLLM, llama.cpp, pieces of ONNX models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from opweave.adapters.runtimes.groups import Group, layer_counts, tensor_split, vllm_partition
+from opweave.adapters.torch.points import split_points
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
+
+LAYER = re.compile(r"(?:^|[./])(?:layers?|blocks?|h|stages?)[./](\d+)(?=[./]|$)")
+"""A numbered layer in a module path: "model.layers.3.mlp", "transformer.h.11"."""
+
+
+def exports_of(problem: Pipeline, stages: Stages, details: PipelineDetails) -> Mapping[str, object]:
+    """Write stages as files of plain data.
+
+    Returns
+    -------
+    mapping
+        ``onnx_pieces.json``: inputs and outputs of each piece. ``runtimes.json``: ``split_points`` for
+        ``torch.distributed.pipelining``, ``VLLM_PP_LAYER_PARTITION`` and ``--tensor-split``, with the devices that they
+        stand for; where a form cannot say it, a sentence says why.
+    """
+    groups = stage_groups(stages)
+    return {
+        "onnx_pieces.json": piece_boundaries(problem.graph, groups, details),
+        "runtimes.json": runtime_settings(problem.graph, groups),
+    }
+
+
+def stage_groups(stages: Stages) -> tuple[Group, ...]:
+    """Write stages as the groups that model cutters take."""
+    return tuple(Group(stage.device, stage.operators) for stage in stages.stages)
+
+
+def piece_boundaries(graph: OpGraph, groups: Sequence[Group], details: PipelineDetails) -> list[dict[str, object]]:
+    """Name the tensors that go into and come out of each piece; what only passes through is not the piece's business.
+
+    The model's own inputs and outputs are named where they are read and made.
+    """
+    results = set(graph.outputs)
+    pieces: list[dict[str, object]] = []
+    for number, group in enumerate(groups):
+        here = [graph.operators[graph.operator_index[name]] for name in group.operators]
+        made = {tensor: None for op in here for tensor in op.outputs}
+        read = {tensor: None for op in here for tensor in op.inputs}
+        crossing = details.stages[number].sent_tensors
+        outputs = [name for name in made if name in crossing or name in results]
+        pieces.append(
+            {
+                "device": group.device,
+                "inputs": [name for name in read if name not in made],
+                "outputs": outputs,
+                "passed_on": [name for name in crossing if name not in made],
+            }
+        )
+    return pieces
+
+
+def runtime_settings(graph: OpGraph, groups: Sequence[Group]) -> dict[str, object]:
+    """Write the settings of runtimes; a sentence where one cannot express the stages."""
+    found: dict[str, object] = {"devices": [group.device for group in groups]}
+    try:
+        found["split_points"] = list(split_points(graph, groups))
+    except InvalidInputError as error:
+        found["split_points"] = {"not possible": str(error)}
+    layer_of = {op.id: layer_number(op.module) for op in graph.operators}
+    numbers = {number for number in layer_of.values() if number is not None}
+    for word, write in (("VLLM_PP_LAYER_PARTITION", vllm_partition), ("--tensor-split", tensor_split)):
+        try:
+            if not numbers:
+                raise InvalidInputError("the model's modules have no numbered layers")
+            found[word] = write(layer_counts(groups, layer_of, max(numbers) + 1))
+        except InvalidInputError as error:
+            found[word] = {"not possible": str(error)}
+    return found
+
+
+def layer_number(module: str) -> int | None:
+    """The number of the layer that a module path names; None when it names none.
+
+    Examples
+    --------
+    >>> layer_number("model.layers.12.mlp.up"), layer_number("lm_head")
+    (12, None)
+    """
+    match = LAYER.search(module)
+    return None if match is None else int(match[1])

@@ -1,0 +1,1 @@
+"""PyTorch: graphs from exported programs and recorded steps; split modules and ordered programs."""

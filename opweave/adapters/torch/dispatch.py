@@ -1,0 +1,238 @@
+"""PyTorch computations in as they run: every dispatched operator of a forward pass, or of a whole training step.
+
+Where :mod:`opweave.adapters.torch.read` reads an exported program, this follows a run, operator by operator: backward
+passes, optimisers, control flow that depends on Python values, tens of thousands of operators. Tensors on the meta
+device or fake ones take no memory. Composite operators appear as what they are made of, as PyTorch chooses for the
+device: attention is one kernel on the CPU, and its plain formula on the meta device.
+"""
+
+from __future__ import annotations
+
+import copy
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any
+
+from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
+from opweave.adapters.torch.ledger import Call, Ledger, tensors_in
+from opweave.adapters.torch.program import advice, reason
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    import torch
+
+_log = logging.getLogger(__name__)
+
+
+def trace_step(
+    step: Callable[[], object],
+    *,
+    inputs: Sequence[torch.Tensor] = (),
+    modules: Sequence[torch.nn.Module] = (),
+    name: str = "step",
+    inplace_kinds: Set[str] = INPLACE_KINDS,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpGraph:
+    """Build a graph from one call of a function, by following the operators that it dispatches.
+
+    * Operators are called ``relu_12``: short name and position. The module is the innermost one whose forward was
+      running; operators of the backward pass and the optimiser have none.
+    * Parameters and buffers of ``modules`` are parameters; so is any other tensor that was there before
+      (``constant_3``), such as the state of an optimiser.
+    * Outputs are the tensors that the function returns, and the gradients of parameters when it returns.
+
+    Parameters
+    ----------
+    step
+        Called once. On the meta device it takes no memory and little time; with real tensors it really runs, and all
+        of their memory is held until the end.
+    inputs
+        Tensors that count as inputs of the graph.
+    modules
+        Modules whose parameters are named by their paths.
+    name
+        Of the graph.
+    inplace_kinds
+        Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
+    limits
+        Caps on the graph's size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the function fails; on the meta device for instance because it looks at a value.
+    """
+    ledger = Ledger(name, inplace_kinds, limits)
+    for position, tensor in enumerate(inputs):
+        ledger.add_input(f"input_{position}", tensor)
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    for module in modules:
+        for path, tensor in (*module.named_parameters(), *module.named_buffers()):
+            ledger.add_parameter(path, tensor)
+    began = time.perf_counter()
+    try:
+        with _paths(modules) as path, _recorder(ledger, path):
+            result = step()
+    except InvalidInputError:
+        raise
+    except Exception as error:  # whatever the user's function or torch raises
+        raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
+    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+    ids = [found for tensor in tensors_in((result, gradients)) if (found := ledger.tensor_id(tensor)) is not None]
+    graph = ledger.graph(name, ids)
+    _log.info("%s: %d operators, traced in %.1f s", name, len(graph.operators), time.perf_counter() - began)
+    return graph
+
+
+def trace_training(
+    module: torch.nn.Module,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    *,
+    loss: Callable[[Any], torch.Tensor] | None = None,
+    optimizer: Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer] | None = None,
+    inplace_kinds: Set[str] = INPLACE_KINDS,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpGraph:
+    """Build the graph of a training step: forward, backward, and the optimiser where one is given.
+
+    It is traced on a copy of the module made of fake tensors, as a run on the CPU would go: nothing is computed, no
+    weight is copied, and the module is left as it is. With an optimiser the step that is traced is the second one,
+    when the optimiser's state is there; gradients are freed after their use, as ``zero_grad`` does before the next
+    step. Without one they are outputs.
+
+    Parameters
+    ----------
+    module
+        Traced in the mode (training or evaluation) that it is in.
+    args, kwargs
+        Example inputs of ``forward``, on any device; floating-point ones are not trained.
+    loss
+        Makes a scalar of what ``forward`` returns; without it, the field ``loss`` of the output or else the sum of its
+        first tensor.
+    optimizer
+        Makes an optimiser for the parameters it is given, as in ``lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)``.
+    inplace_kinds, limits
+        As for :func:`trace_step`.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When a step fails, with what to do.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    name = f"{type(module).__name__} training step"
+    fake = FakeTensorMode()
+    with fake:
+        twin, (places, words) = _twin(module), _faked((tuple(args), dict(kwargs or {})))
+    judge = loss or _default_loss
+    updates = None
+    if optimizer is not None:
+        updates = optimizer([parameter for parameter in twin.parameters() if parameter.requires_grad])
+
+    def step() -> torch.Tensor:
+        with fake:
+            value = judge(twin(*places, **words))
+            value.backward()
+        if updates is not None:  # outside, because optimisers count their steps in tensors whose values they look at
+            updates.step()
+            updates.zero_grad()
+        return value.detach()
+
+    if updates is not None:
+        try:
+            step()
+        except Exception as error:  # whatever the user's functions or torch raise
+            raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
+    return trace_step(
+        step,
+        inputs=tensors_in((places, words)),
+        modules=[twin],
+        name=name,
+        inplace_kinds=inplace_kinds,
+        limits=limits,
+    )
+
+
+def _default_loss(output: Any) -> torch.Tensor:
+    found = getattr(output, "loss", None)
+    return found if found is not None else tensors_in(output)[0].sum()
+
+
+def _twin(module: torch.nn.Module) -> torch.nn.Module:
+    """A copy whose parameters and buffers are made anew, on the CPU, tied as they were."""
+    import torch
+
+    memo: dict[int, object] = {}
+    for parameter in module.parameters():
+        memo[id(parameter)] = torch.nn.Parameter(_like(parameter), parameter.requires_grad)
+    for tensor in (*module.buffers(), *_loose(module)):
+        memo.setdefault(id(tensor), _like(tensor))
+    return copy.deepcopy(module, memo)
+
+
+def _loose(module: torch.nn.Module) -> list[torch.Tensor]:
+    """Tensors that modules hold as plain attributes, or in lists and mappings there."""
+    return [tensor for part in module.modules() for tensor in tensors_in(dict(vars(part)))]
+
+
+def _faked(inputs: Any) -> Any:
+    import torch
+    from torch.utils._pytree import tree_map
+
+    return tree_map(lambda leaf: _like(leaf) if isinstance(leaf, torch.Tensor) else leaf, inputs)
+
+
+def _like(tensor: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.empty_strided(tuple(tensor.shape), tensor.stride(), dtype=tensor.dtype, device="cpu")
+
+
+def _what_to_do(error: BaseException) -> str:
+    if "meta" in str(error).lower() or "item()" in str(error):
+        return "no value can be looked at on the meta device, and all tensors must lie there; change that line"
+    return advice(error)
+
+
+class _paths:  # noqa: N801  # a context manager, used as one word
+    """Follows which module's forward is running."""
+
+    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
+        self._names = {part: path for module in modules for path, part in module.named_modules()}
+        self._stack: list[str] = []
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Callable[[], str]:
+        for part, path in self._names.items():
+            self._hooks.append(part.register_forward_pre_hook(lambda *_, path=path: self._stack.append(path)))
+            self._hooks.append(part.register_forward_hook(lambda *_: self._leave(), always_call=True))
+        return lambda: self._stack[-1] if self._stack else ""
+
+    def _leave(self) -> None:
+        if self._stack:
+            self._stack.pop()
+
+    def __exit__(self, *_: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+
+def _recorder(ledger: Ledger, path: Callable[[], str]) -> Any:
+    """A dispatch mode that writes every call down; made here, since its class comes from torch."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Recorder(TorchDispatchMode):  # type: ignore[misc]
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        ) -> Any:
+            result = func(*args, **(kwargs or {}))
+            name = f"{short_kind(str(func))}_{len(ledger)}"
+            ledger.record(Call(name, func, args, kwargs or {}, result, module=path()))
+            return result
+
+    return Recorder()

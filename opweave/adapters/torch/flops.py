@@ -1,0 +1,125 @@
+"""Floating-point operations of one call of a PyTorch operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from opweave.adapters.graphs.element_flops import element_flops
+from opweave.adapters.graphs.in_place import short_kind
+
+if TYPE_CHECKING:
+    import torch
+
+_WHOLE_NAMES = """
+    addbmm addmv bilinear chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d dot
+    einsum inner linalg_multi_dot linear matmul mv outer tensordot vdot
+"""
+_WHOLE = frozenset(_WHOLE_NAMES.split())
+"""Operators that PyTorch builds from those that it counts; they are counted by what they are built from."""
+
+
+class FlopCount:
+    """Counts calls, remembering those of the same operator and shapes.
+
+    * Matrix products, convolutions and attention, forward and backward: as ``torch.utils.flop_counter`` counts them,
+      two for a multiply-accumulate. Operators that are built from these (linear, conv2d, einsum) are the sum of them.
+    * Recurrent layers: the matrix products of every step.
+    * Everything else: :func:`~opweave.adapters.graphs.element_flops.element_flops`.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[object, float] = {}
+
+    def count(
+        self, func: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], result: object
+    ) -> float:
+        """FLOPs of ``func(*args, **kwargs)``, which gave ``result``; only shapes are looked at."""
+        kind = str(func)
+        key = (kind, _shapes(args), _shapes(tuple(kwargs.values())), _shapes(result))
+        if key not in self._known:
+            self._known[key] = _count(func, kind, args, kwargs, result)
+        return self._known[key]
+
+
+def _shapes(value: object) -> object:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape)
+    if isinstance(value, list | tuple):
+        return tuple(_shapes(item) for item in value)
+    return value if isinstance(value, int | float | bool | str) else None
+
+
+def _count(
+    func: Callable[..., object], kind: str, args: Sequence[object], kwargs: Mapping[str, object], result: object
+) -> float:
+    from torch.utils.flop_counter import FlopCounterMode, flop_registry
+
+    packet, name = getattr(func, "overloadpacket", func), short_kind(kind)
+    own = _OWN.get(name)
+    if own is not None:
+        return own(args)
+    if packet in flop_registry:
+        return float(flop_registry[packet](*args, **kwargs, out_val=result))
+    if name in _WHOLE:
+        with FlopCounterMode(display=False) as counter:
+            func(*args, **kwargs)
+        return float(counter.get_total_flops())
+    firsts = [tensor for tensor in _tensors(args) if tensor is not None]
+    made = _tensors([result]) or firsts
+    return element_flops(
+        kind,
+        firsts[0].numel() if firsts else 0.0,
+        float(made[0].numel() if made and name[:8] != "foreach_" else sum(tensor.numel() for tensor in firsts)),
+    )
+
+
+def _tensors(values: Sequence[object]) -> list[torch.Tensor]:
+    import torch
+
+    found: list[torch.Tensor] = []
+    for value in values:
+        if isinstance(value, torch.Tensor):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found.extend(_tensors(value))
+    return found
+
+
+def _attention(args: Sequence[object]) -> float:
+    from torch.utils.flop_counter import sdpa_flop_count
+
+    query, key, value = _tensors(args)[:3]
+    groups = query.shape[1] // key.shape[1] if query.dim() == 4 and key.shape[1] else 1
+    if query.dim() != 4:  # batch and heads in any number of dimensions
+        query, key, value = (tensor.reshape(-1, 1, *tensor.shape[-2:]) for tensor in (query, key, value))
+    heads = (query.shape[0], key.shape[1] * groups)
+    return float(sdpa_flop_count(query.shape, (*heads, *key.shape[2:]), (*heads, *value.shape[2:])))
+
+
+def _attention_backward(args: Sequence[object]) -> float:
+    from torch.utils.flop_counter import sdpa_backward_flop_count
+
+    gradient, query, key, value = (tensor.shape for tensor in _tensors(args)[:4])
+    return float(sdpa_backward_flop_count(gradient, query, key, value))
+
+
+def _recurrent(args: Sequence[object]) -> float:
+    """Every weight matrix once for each step and sequence; both outer dimensions of the input stand for these."""
+    tensors = _tensors(args)
+    steps = int(math.prod(tensors[0].shape[:2]))
+    return 2.0 * steps * sum(int(tensor.numel()) for tensor in _tensors(args[2:3]) if tensor.dim() == 2)
+
+
+_OWN: dict[str, Callable[[Sequence[object]], float]] = {
+    "scaled_dot_product_attention": _attention,
+    "scaled_dot_product_flash_attention_for_cpu": _attention,
+    "scaled_dot_product_flash_attention_for_cpu_backward": _attention_backward,
+    "gru": _recurrent,
+    "lstm": _recurrent,
+    "rnn_relu": _recurrent,
+    "rnn_tanh": _recurrent,
+}

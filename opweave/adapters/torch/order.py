@@ -1,0 +1,232 @@
+"""Running an exported program in a given order, dropping every value after its last reader, and weighing what is live.
+
+This is the executor that the definition of memory ordering describes: eager PyTorch allocates what an operator makes,
+frees what nobody holds, and never overwrites a value unless the program says so. The reading that matches is therefore
+``MemoryOrdering(graph, in_place="none")``: in-place calls of the program are aliases in the graph already.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from opweave.adapters.torch.program_out import Runnable, check_covered
+from opweave.problems.errors import EngineError
+
+if TYPE_CHECKING:
+    from torch.fx import Node
+
+
+@dataclass(frozen=True, slots=True)
+class TorchRun:
+    """What a run in a given order brought.
+
+    Attributes
+    ----------
+    outputs
+        Flat, in the program's order.
+    live
+        Bytes of all storages alive at every step: after the operator, before anything is freed; without weights.
+    seconds
+        Wall time of every operator.
+    """
+
+    outputs: list[object]
+    live: tuple[int, ...]
+    seconds: Mapping[str, float]
+
+
+def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> TorchRun:
+    """Run a program operator by operator, freeing eagerly.
+
+    Parameters
+    ----------
+    run
+        The program.
+    order
+        Operator ids.
+    inputs
+        Flat inputs; the list is emptied, so that inputs are freed too once the caller holds them no more.
+
+    Raises
+    ------
+    InvalidInputError
+        When the order is not one of this program's.
+    EngineError
+        When an operator runs before what it reads.
+    """
+    import torch
+
+    check_covered(run, order, "the order")
+    memory = _Memory(run)
+    live: list[int] = []
+    seconds: dict[str, float] = {}
+    with torch.no_grad():
+        for node, value in zip(run.inputs, inputs, strict=True):
+            memory.keep(node, value)
+        inputs.clear()
+        value = None
+        for name in order:
+            node = run.planned[name]
+            args, kwargs = memory.given(node)
+            began = time.perf_counter()
+            result = _callee(node)(*args, **kwargs)
+            seconds[name] = time.perf_counter() - began
+            del args, kwargs
+            memory.keep(node, result)
+            del result
+            live.append(memory.bytes)
+            memory.drop_after(node)
+        return TorchRun(memory.outputs(), tuple(live), seconds)
+
+
+def allocator_peak(run: Callable[[], object]) -> int:
+    """Largest sum of bytes that PyTorch's CPU allocator handed out while something ran, above what was held before.
+
+    The figures are the profiler's: every allocation and release, scratch memory of kernels included as far as it comes
+    from this allocator.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = run()
+    events = [event for event in profiler.profiler.kineto_results.events() if event.name() == "[memory]"]
+    del result
+    now = peak = 0
+    for event in sorted(events, key=lambda event: event.start_ns()):
+        now += event.nbytes()
+        peak = max(peak, now)
+    return peak
+
+
+class _Memory:
+    """Values by node, how many readers each still has, and how many tensors look into each storage."""
+
+    def __init__(self, run: Runnable) -> None:
+        self._run = run
+        self._values: dict[Node, object] = {}
+        self._left = {node: len(set(run.readers(node))) for node in run.module.graph.nodes}
+        self._free: dict[Node, object] = {}
+        self._weights = {
+            tensor.untyped_storage()._cdata for tensor in (*run.module.parameters(), *run.module.buffers())
+        }
+        self._views: Counter[int] = Counter()
+        self._sizes: dict[int, int] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Of all live storages."""
+        return sum(self._sizes.values())
+
+    def keep(self, node: Node, value: object) -> None:
+        """Hold a value; a list is taken apart at once, so that its parts can be freed one by one."""
+        parts = self._run.parts_of(node)
+        if parts:
+            self._take(node, value)
+        elif node.op != "placeholder" or self._left[node]:
+            self._hold(node, value)
+
+    def _take(self, node: Node, value: object) -> None:
+        self._count(value, 1)  # parts that nobody takes live in this step too
+        self._values[node] = value
+        for user in node.users:
+            if user.target is operator.getitem:
+                self.keep(user, value[user.args[1]])  # type: ignore[index]
+
+    def _hold(self, node: Node, value: object) -> None:
+        self._values[node] = value
+        self._count(value, 1)
+
+    def _count(self, value: object, change: int) -> None:
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        for leaf in tree_leaves(value):
+            if not isinstance(leaf, torch.Tensor):
+                continue
+            storage = leaf.untyped_storage()
+            key = storage._cdata
+            if key in self._weights:
+                continue
+            self._views[key] += change
+            if self._views[key]:
+                self._sizes[key] = storage.nbytes()
+            else:
+                del self._views[key], self._sizes[key]
+
+    def _drop(self, node: Node) -> None:
+        if node in self._values:
+            self._count(self._values.pop(node), -1)
+
+    def drop_after(self, node: Node) -> None:
+        """Free what the operator was the last to need."""
+        for source in self._read_by(node):
+            self._left[source] -= 1
+            if not self._left[source]:
+                self._drop(source)
+        for made in (node, *self._run.parts_of(node)):
+            if not self._left[made]:
+                self._drop(made)
+
+    def _read_by(self, node: Node) -> set[Node]:
+        """Values that a planned node reads, directly or through nodes that nobody plans."""
+        found: set[Node] = set()
+        waiting = [node]
+        while waiting:
+            for source in waiting.pop().all_input_nodes:
+                if source in found:
+                    continue
+                found.add(source)
+                if self._unplanned(source):
+                    waiting.append(source)
+        return found
+
+    def _unplanned(self, node: Node) -> bool:
+        return node.op == "call_function" and node.name not in self._run.planned and node.target is not operator.getitem
+
+    def given(self, node: Node) -> tuple[tuple[object, ...], dict[str, object]]:
+        """A node's arguments, with values for nodes."""
+        from torch.fx.node import map_arg
+
+        args = map_arg(node.args, self.value)
+        kwargs = map_arg(node.kwargs, self.value)
+        return tuple(args), dict(kwargs)
+
+    def value(self, node: Node) -> object:
+        """Value of a node; weights and what follows from them alone are found or computed here."""
+        import torch
+
+        if node in self._values:
+            return self._values[node]
+        if node in self._free:
+            return self._free[node]
+        if node.op == "get_attr":
+            found: object = self._run.module
+            for part in str(node.target).split("."):
+                found = getattr(found, part)
+            if isinstance(found, torch.Tensor):  # a constant that is neither parameter nor buffer
+                self._weights.add(found.untyped_storage()._cdata)
+        elif self._unplanned(node) or (node.target is operator.getitem and node.name not in self._run.planned):
+            args, kwargs = self.given(node)
+            found = _callee(node)(*args, **kwargs)
+        else:
+            raise EngineError(f"the order needs {node.name!r} before it is made; judge it with 'opweave check'")
+        self._free[node] = found
+        return found
+
+    def outputs(self) -> list[object]:
+        """The flat outputs."""
+        from torch.fx.node import map_arg
+        from torch.utils._pytree import tree_leaves
+
+        return list(tree_leaves(map_arg(self._run.output.args[0], self.value)))
+
+
+def _callee(node: Node) -> Callable[..., object]:
+    target: Callable[..., object] | str = node.target
+    assert callable(target), f"{node.name} is no call"
+    return target

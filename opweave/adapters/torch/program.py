@@ -1,0 +1,195 @@
+"""A PyTorch model as an exported program whose nodes have one fixed order and known shapes, or one sentence why not."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import PathLike, read_bytes
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
+"""Calls that only wrap a stretch of nodes in a mode; decomposing the program dissolves them."""
+
+_ADVICE = (
+    ("DataDependent", "what it does depends on values; rewrite that line with torch.where, masks or fixed sizes"),
+    ("UserError", "what it does depends on values; rewrite that line with torch.where, masks or fixed sizes"),
+    ("DynamicOutputShape", "the size of a result depends on values; rewrite that line with masks or fixed sizes"),
+    ("UnsupportedOperator", "an operator has no shape rule; give it one with torch.library.register_fake"),
+    ("OperatorWithoutFake", "an operator has no shape rule; give it one with torch.library.register_fake"),
+    ("Unsupported", "torch.export cannot follow it; take that part out of forward"),
+)
+_OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_shapes"
+_OPEN_RESULT = "where its size depends on values, rewrite that line with masks or fixed sizes"
+_FALLBACK = "see that torch.export.export(model, args, kwargs, strict=False) works, or trace it with trace_step"
+
+
+def prepare(
+    model: torch.nn.Module | ExportedProgram,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+) -> ExportedProgram:
+    """Export a module; a program that is exported already is taken as it is.
+
+    Nothing is decomposed, so that convolutions and attention stay whole and nodes keep their names: decomposing turns
+    dropout in evaluation, which returns its input, into a copy, and so invents memory. Only a program with calls that
+    wrap others in a gradient or autocast mode is decomposed (with an empty table), which dissolves them.
+
+    Parameters
+    ----------
+    model
+        A module, best built under ``torch.device("meta")``: no weight is ever read. It is exported in the mode
+        (training or evaluation) that it is in, without gradients.
+    args, kwargs
+        Example inputs of ``forward``. Their sizes are the plan's; those on the meta device go with any module.
+
+    Raises
+    ------
+    InvalidInputError
+        When there are no inputs, export fails, or a dimension or a step depends on values. Names the node.
+    """
+    from torch.export import ExportedProgram
+
+    if isinstance(model, ExportedProgram):
+        if args or kwargs:
+            raise InvalidInputError(
+                "args and kwargs are for modules; an exported program has its inputs' sizes already"
+            )
+        program, name = model, "exported program"
+    else:
+        program, name = _exported(model, args, kwargs or {}), type(model).__name__
+    if any(str(node.target).startswith(_WRAPPERS) for node in program.graph.nodes):
+        program = program.run_decompositions({})
+    _refuse_open_dimensions(program, name)
+    return program
+
+
+def read_program(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> ExportedProgram:
+    """Read a program that ``torch.export.save`` wrote (``.pt2``).
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When torch is not installed, or the file is missing, too large, or holds no exported program.
+    """
+    where = plain(os.fspath(path))
+    data = read_bytes(path, limits=limits)
+    try:
+        import torch
+    except ImportError:
+        raise InvalidInputError(
+            f"{where}: reading .pt2 needs a package; to get it: pip install 'opweave[torch]'"
+        ) from None
+    if not zipfile.is_zipfile(io.BytesIO(data)):  # torch would complain at length, on standard error
+        raise InvalidInputError(f"{where}: not a program that torch.export.save wrote; export and save it again")
+    try:
+        return torch.export.load(io.BytesIO(data))
+    except Exception as error:  # zipfile, pickle, JSON and torch have error trees of their own
+        raise InvalidInputError(
+            f"{where}: not a program that torch.export.save wrote ({reason(error)}); export and save it again"
+        ) from None
+
+
+def reason(error: BaseException) -> str:
+    """The first line of a foreign error, cut short."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = plain(lines[0]).rstrip(".") if lines else type(error).__name__
+    return text if len(text) <= 160 else text[:156] + " ..."
+
+
+def advice(error: BaseException) -> str:
+    """What to do about an error of torch's, told by its kind."""
+    names = [kind.__name__ for kind in type(error).__mro__]
+    for word, text in _ADVICE:
+        if any(word in name for name in names):
+            return text
+    if "has no fake impl" in str(error) or "register_fake" in str(error) or "Meta" in str(error):
+        return "an operator has no shape rule; give it one with torch.library.register_fake"
+    return _FALLBACK
+
+
+def title(node: Node) -> str:
+    """Name a node for people, with its module where that is known."""
+    module = module_path(node)
+    return f"node {node.name!r} ({node.target}{f', in {module}' if module else ''})"
+
+
+def module_path(node: Node) -> str:
+    """Path of the innermost module whose forward made the node."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return str(list(stack.values())[-1][0]).removeprefix("L['self']").lstrip(".") if stack else ""
+
+
+def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[str, object]) -> ExportedProgram:
+    import torch
+
+    name = type(model).__name__
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidInputError(f"a {name} is no torch module; give a torch.nn.Module or a torch.export program")
+    if not args and not kwargs:
+        raise InvalidInputError(
+            f"{name}: give example inputs, as in load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
+        )
+    places, words = _beside(model, (tuple(args), dict(kwargs)))
+    try:
+        with torch.no_grad():
+            return torch.export.export(model, places, words, strict=False)
+    except Exception as error:  # torch raises errors of many trees here
+        place = _user_line(error)
+        raise InvalidInputError(
+            f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}"
+        ) from error
+
+
+def _beside(model: torch.nn.Module, inputs: Any) -> Any:
+    """Example inputs on the device of the model where one of the two is the meta device; their values do not matter."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    held = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
+
+    def moved(value: object) -> object:
+        if held is None or not isinstance(value, torch.Tensor) or value.device == held:
+            return value
+        if "meta" not in (value.device.type, held.type):
+            return value
+        return torch.zeros(value.shape, dtype=value.dtype, device=held)
+
+    return tree_map(moved, inputs)
+
+
+def _user_line(error: BaseException) -> str:
+    """File and line of the user's code that torch was following."""
+    trace, found = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if trace.tb_frame.f_code.co_name == "forward" and f"{os.sep}torch{os.sep}" not in file:
+            found = f"{os.path.basename(file)}, line {trace.tb_lineno}"  # noqa: PTH119  # it may be no path at all
+        trace = trace.tb_next
+    return plain(found)
+
+
+def _refuse_open_dimensions(program: ExportedProgram, name: str) -> None:
+    import torch
+
+    for node in program.graph.nodes:
+        value = node.meta.get("val")
+        rows = value if isinstance(value, list | tuple) else [value]
+        for shape in [row.shape for row in rows if isinstance(row, torch.Tensor)]:
+            for position, dim in enumerate(shape):
+                if not isinstance(dim, int):
+                    given = node.op == "placeholder"
+                    raise InvalidInputError(
+                        f"{name}: {f'input {node.name!r}' if given else title(node)} has an open dimension "
+                        f"({plain(str(dim))}, position {position}); {_OPEN_INPUT if given else _OPEN_RESULT}"
+                    )

@@ -1,0 +1,254 @@
+"""PyTorch models in: every node of an exported program, with the storages that it would make and share.
+
+The program is run once on fake tensors, which have shapes and storages but no memory. What is a view and what is a copy
+is therefore decided by PyTorch itself, operator by operator, as in a run on the CPU without gradients. A model of 13
+billion parameters loads in the memory of its graph.
+
+Nodes become operators under their own names; a tensor has the name of its node, or of the ``getitem`` node that takes
+it out of a list (``NODE.3`` when nobody does). No operator is made of ``getitem``, of views of parameters (another
+name for the parameter), and of calls that give no tensor. In-place nodes stay in place, see
+:mod:`opweave.adapters.torch.ledger`.
+"""
+
+from __future__ import annotations
+
+import logging
+import operator
+import os
+import time
+from collections.abc import Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.graphs.in_place import INPLACE_KINDS
+from opweave.adapters.torch.ledger import Call, Ledger, tensors_in
+from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, title
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.limits import DEFAULT_LIMITS, Limits
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+    from torch.fx import Node
+
+_log = logging.getLogger(__name__)
+
+_CHECKS = ("aten._assert", "aten.sym_constrain", "aten._check")
+"""Calls that compute nothing; a device that they ask for need not be the one that is pretended."""
+
+
+def from_torch(
+    model: torch.nn.Module | ExportedProgram | PathLike,
+    *,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    inplace_kinds: Set[str] = INPLACE_KINDS,
+    limits: Limits = DEFAULT_LIMITS,
+) -> OpGraph:
+    """Build a graph from a PyTorch module, an exported program, or a ``.pt2`` file.
+
+    * Parameters, buffers and constants become parameters; those that share a storage are one.
+    * FLOPs are those of :class:`~opweave.adapters.torch.flops.FlopCount`.
+    * A new value of a buffer (batch normalisation in training) is a graph output where the program says so.
+
+    Parameters
+    ----------
+    model
+        A module needs ``args`` or ``kwargs``; see :func:`~opweave.adapters.torch.program.prepare`.
+    args, kwargs
+        Example inputs of a module; tensors on the meta device do.
+    inplace_kinds
+        Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
+    limits
+        Caps on file and graph size.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        With one sentence that names the node and says what to do: open dimensions, control flow that depends on
+        values, operators without a shape rule.
+    """
+    began = time.perf_counter()
+    if isinstance(model, str | os.PathLike):
+        program, name = prepare(read_program(model, limits), args, kwargs), Path(model).stem
+    else:
+        program, name = prepare(model, args, kwargs), _name(model)
+    exported = time.perf_counter()
+    ledger = Ledger(name, inplace_kinds, limits)
+    graph = ledger.graph(name, _Replay(program, ledger, name).outputs())
+    _log.info(
+        "%s: %d operators, exported in %.1f s, read in %.1f s",
+        name,
+        len(graph.operators),
+        exported - began,
+        time.perf_counter() - exported,
+    )
+    return graph
+
+
+def _name(model: object) -> str:
+    from torch.export import ExportedProgram
+
+    return "exported program" if isinstance(model, ExportedProgram) else type(model).__name__
+
+
+class _Replay:
+    """Runs a program on fake tensors, node by node, and writes the calls down."""
+
+    def __init__(self, program: ExportedProgram, ledger: Ledger, where: str) -> None:
+        self._program = program
+        self._ledger = ledger
+        self._where = where
+        self._values: dict[Node, Any] = {}
+        self._ids: dict[Node, str] = {}
+        self._parts: dict[Node, dict[int, str]] = {}
+
+    def outputs(self) -> list[str]:
+        """Run it all; ids of the tensors that it gives."""
+        import torch
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        found: list[str] = []
+        with torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True):
+            self._enter()
+            for node in self._program.graph.nodes:
+                if node.op == "call_function":
+                    self._step(node)
+                elif node.op == "get_attr":
+                    self._constant(node)
+                elif node.op == "output":
+                    found = [self._ids[leaf] for leaf in node.all_input_nodes if leaf in self._ids]
+        return found
+
+    def _enter(self) -> None:
+        """Placeholders: fake tensors of the same shapes, one for every storage among the parameters."""
+        import torch
+
+        held = {spec.arg.name: spec for spec in self._program.graph_signature.input_specs}
+        first: dict[int, torch.Tensor] = {}
+        for node in self._program.graph.nodes:
+            if node.op != "placeholder":
+                continue
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                self._values[node] = value
+                continue
+            target = held[node.name].target
+            if target is None:
+                fake = self._values[node] = _fake(value)
+                self._ids[node] = node.name
+                self._ledger.add_input(node.name, fake)
+                continue
+            real = self._held(target)
+            key = None if real is None else int(real.untyped_storage()._cdata)
+            if key is not None and key in first:
+                fake = torch.as_strided(first[key], value.shape, value.stride(), 0).view(value.dtype)
+            else:
+                fake = _fake(value)
+            if key is not None:
+                first.setdefault(key, fake)
+            self._values[node] = fake
+            self._ledger.add_parameter(str(target), fake)
+
+    def _held(self, target: str) -> torch.Tensor | None:
+        import torch
+
+        for shelf in (self._program.state_dict, self._program.constants):
+            value = shelf.get(target)
+            if isinstance(value, torch.Tensor):
+                return value
+        return None
+
+    def _constant(self, node: Node) -> None:
+        import torch
+
+        value = self._program.graph_module
+        for part in str(node.target).split("."):
+            value = getattr(value, part)
+        if not isinstance(value, torch.Tensor):
+            raise InvalidInputError(
+                f"{self._where}: {title(node)} is a part of control flow, so there is no fixed order to plan; replace "
+                "torch.cond and loops by torch.where or by code without branches"
+            )
+        self._values[node] = fake = _fake(value)
+        self._ledger.add_parameter(str(node.target), fake)
+
+    def _step(self, node: Node) -> None:
+        import torch
+
+        if node.target is operator.getitem:
+            self._take(node)
+            return
+        if str(node.target).startswith(_CHECKS):
+            self._values[node] = None
+            return
+        if isinstance(node.target, torch._ops.HigherOrderOperator):
+            raise InvalidInputError(
+                f"{self._where}: {title(node)} is control flow, so there is no fixed order to plan; replace torch.cond "
+                "and loops by torch.where or by code without branches"
+            )
+        args, kwargs = self._given(node.args), self._given(node.kwargs)
+        assert isinstance(args, tuple) and isinstance(kwargs, dict) and callable(node.target)
+        try:
+            result = self._values[node] = node.target(*args, **kwargs)
+        except Exception as error:  # torch raises errors of many trees here
+            raise InvalidInputError(f"{self._where}: {title(node)}: {reason(error)}; {advice(error)}") from error
+        names = self._names(node, result)
+        ids = self._ledger.record(
+            Call(node.name, node.target, args, kwargs, result, names, self._read_ids(node), module_path(node))
+        )
+        self._parts[node] = ids
+        if isinstance(result, torch.Tensor) and 0 in ids:
+            self._ids[node] = ids[0]
+
+    def _take(self, node: Node) -> None:
+        """``getitem``: the element itself, under the name that its maker gave it."""
+        source, position = node.args
+        rows = self._values[source]
+        self._values[node] = rows[position]
+        if (name := self._parts[source].get(position % len(rows))) is not None:
+            self._ids[node] = name
+
+    def _names(self, node: Node, result: object) -> dict[int, str]:
+        if not isinstance(result, list | tuple):
+            return {0: node.name}
+        taken: dict[int, str] = {}
+        for user in node.users:
+            if user.target is operator.getitem:
+                taken.setdefault(user.args[1] % len(result), user.name)
+        return taken
+
+    def _read_ids(self, node: Node) -> list[str | None]:
+        """Ids of the tensors among the arguments, in the order in which the ledger meets them."""
+        import torch
+        from torch.utils._pytree import tree_leaves
+
+        ids: list[str | None] = []
+        for leaf in tree_leaves((node.args, dict(node.kwargs))):
+            if isinstance(leaf, torch.fx.Node):
+                value = self._values[leaf]
+                single = isinstance(value, torch.Tensor)
+                ids.extend([self._ids.get(leaf)] if single else [None] * len(tensors_in(value)))
+        return ids
+
+    def _given(self, arguments: object) -> object:
+        """Arguments with values for nodes; what the meta device would hold is pretended to lie in main memory."""
+        import torch
+        from torch.fx.node import map_aggregate
+
+        def value(leaf: object) -> object:
+            if isinstance(leaf, torch.fx.Node):
+                return self._values[leaf]
+            return torch.device("cpu") if isinstance(leaf, torch.device) and leaf.type == "meta" else leaf
+
+        mapped = map_aggregate(arguments, value)
+        return dict(mapped) if isinstance(mapped, dict) else tuple(mapped) if isinstance(mapped, tuple) else mapped
+
+
+def _fake(like: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    device = "cpu" if like.device.type == "meta" else like.device
+    return torch.empty_strided(tuple(like.shape), like.stride(), dtype=like.dtype, device=device)

@@ -1,1 +1,0 @@
-"""PyTorch programs out: run in a given order, split into stages, and measured."""

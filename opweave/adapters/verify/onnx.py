@@ -1,0 +1,238 @@
+"""Verification with ONNX Runtime."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.onnx.constants import without_constant_nodes
+from opweave.adapters.onnx.in_place import onnx_runtime_problem
+from opweave.adapters.onnx.nodes import NamedModel, named_model, save_model, with_nodes
+from opweave.adapters.onnx.pieces import Piece, split_onnx
+from opweave.adapters.onnx.reorder import reordered
+from opweave.adapters.onnx.session import (
+    Arrays,
+    RuntimeRun,
+    default_options,
+    import_runtime,
+    onnx_session_options,
+    profiled_run,
+    random_feeds,
+)
+from opweave.adapters.report.units import readable_bytes
+from opweave.adapters.verify.parts import parts_of
+from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
+from opweave.adapters.verify.times import operator_times
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.pipeline.spec import Stages
+from opweave.problems.placement.spec import Schedule
+from opweave.problems.problem import Problem
+
+if TYPE_CHECKING:
+    from onnx import ModelProto
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The model on the bench: where it lies, how ONNX Runtime counts its memory, and what it is fed."""
+
+    path: Path
+    folder: Path
+    named: NamedModel
+    problem: MemoryOrdering
+    feeds: Arrays
+    threads: int
+
+    def plain(self) -> RuntimeRun:
+        """The whole model in the runtime's own order, optimisations off."""
+        options = default_options(threads=self.threads)
+        options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
+        return profiled_run(self.path, options, self.feeds, runs=1)
+
+    def untouched(self) -> RuntimeRun:
+        """The whole model with everything that the runtime does by default."""
+        return profiled_run(self.path, default_options(threads=self.threads), self.feeds, runs=1)
+
+    def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
+        """A model in the order of its nodes."""
+        path = save_model(proto, self.folder / name)
+        return profiled_run(path, onnx_session_options(threads=self.threads), self.feeds, runs=runs)
+
+
+def verify_onnx(
+    model: PathLike | ModelProto,
+    solution: Ordering | Schedule | Stages,
+    problem: Problem[Any, Any] | None,
+    inputs: Arrays | None,
+    dims: Mapping[str, int],
+    seed: int,
+    threads: int,
+) -> Verification:
+    """Run an ONNX model as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        import_runtime()
+        counted = onnx_runtime_problem(model, dims)
+        named = without_constant_nodes(named_model(model))
+        path = Path(model) if isinstance(model, str | os.PathLike) else save_model(named.proto, Path(folder) / "m.onnx")
+        feeds = dict(random_feeds(named.proto, dims, seed)) | dict(inputs or {})
+        _check_inputs(feeds, named)
+        bench = _Bench(path, Path(folder), named, counted, feeds, threads)
+        if isinstance(solution, Ordering):
+            return _verify_order(bench, solution, problem)
+        return _verify_pieces(bench, model, dims, solution, problem)
+
+
+def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] | None) -> Verification:
+    planned = bench.obedient(reordered(bench.named, ordering), "planned.onnx", runs=3)
+    given = bench.obedient(
+        with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
+    )
+    plain, untouched = bench.plain(), bench.untouched()
+    obeyed = _without_early(bench, planned.order) == _without_early(bench, ordering.order)
+    memory = _memory(bench.problem, planned, given, untouched) if obeyed else None
+    notes = []
+    if not obeyed:
+        first = next((name for name, ran in zip(ordering.order, planned.order, strict=False) if name != ran), "")
+        notes.append(f"the runtime left the planned order at {first}")
+    elif planned.order != ordering.order:
+        notes.append("Shape and Size nodes ran as early as they could, whatever the plan says; memory is that of this")
+    if obeyed and memory is None:
+        notes.append("this version of ONNX Runtime tells nothing about its arena, so memory was not compared")
+    close, difference = _close(planned.outputs, untouched.outputs)
+    return Verification(
+        model=bench.problem.graph.name,
+        runtime=_runtime(),
+        solution=ordering.kind,
+        order_obeyed=obeyed,
+        outputs_equal=_equal(planned.outputs, plain.outputs),
+        outputs_close=close,
+        difference=difference,
+        memory=memory,
+        times=operator_times(planned.order, planned.seconds, problem, ordering),
+        notes=tuple(notes),
+    )
+
+
+def _verify_pieces(
+    bench: _Bench,
+    model: PathLike | ModelProto,
+    dims: Mapping[str, int],
+    plan: Schedule | Stages,
+    problem: Problem[Any, Any] | None,
+) -> Verification:
+    groups = parts_of(bench.problem.graph, plan)
+    pieces = split_onnx(model, groups, bench.folder / "pieces", dims=dims)
+    outputs, runs = _run_pieces(pieces, bench)
+    seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
+    order = [name for piece in pieces for name in piece.operators]
+    ran = [name for run in runs for name in run.order if name in bench.named.nodes]
+    plain, untouched = bench.plain(), bench.untouched()
+    close, difference = _close(outputs, untouched.outputs)
+    return Verification(
+        model=bench.problem.graph.name,
+        runtime=_runtime(),
+        solution=plan.kind,
+        pieces=len(pieces),
+        order_obeyed=order == ran,
+        outputs_equal=_equal(outputs, plain.outputs),
+        outputs_close=close,
+        difference=difference,
+        times=operator_times(order, seconds, problem, plan),
+        notes=(ONE_MACHINE,),
+    )
+
+
+def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[RuntimeRun]]:
+    known = dict(bench.feeds)
+    runs = []
+    for piece in pieces:
+        fed = {name: known[name] for name in piece.inputs}
+        runs.append(profiled_run(piece.path, onnx_session_options(threads=bench.threads), fed))
+        known |= runs[-1].outputs
+    return {value.name: known[value.name] for value in bench.named.proto.graph.output}, runs
+
+
+def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
+    """An order without the nodes that ONNX Runtime always runs as early as it can."""
+    nodes = bench.named.nodes
+    return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
+
+
+def _check_inputs(feeds: Arrays, named: NamedModel) -> None:
+    known = [value.name for value in named.proto.graph.input]
+    for name in feeds:
+        if name not in known:
+            raise InvalidInputError(f"{named.where}: there is no input {name!r:.80}; there are: {', '.join(known)}")
+
+
+def _memory(
+    problem: MemoryOrdering, planned: RuntimeRun, given: RuntimeRun, untouched: RuntimeRun
+) -> MemoryCheck | None:
+    details = problem.evaluate(Ordering(order=planned.order)).details
+    if planned.live is None or given.live is None or details is None:
+        return None
+    return MemoryCheck(
+        reading=f"{problem.reading()}; in place: activations, Softmax, Clip and Cast only, never an output",
+        predicted=details.stable,
+        measured=tuple(max(size, 0) for size in planned.live),
+        given_peak=max(given.live),
+        default_peak=untouched.peak_bytes,
+        allocator_peak=planned.peak_bytes,
+        held_before=planned.session_bytes,
+        explanation=_explanation(planned, max(planned.live)),
+    )
+
+
+def _explanation(run: RuntimeRun, live: int) -> str:
+    sentences = []
+    if run.session_bytes:
+        sentences.append(
+            f"Before the first node the session holds {readable_bytes(run.session_bytes)} of weights, pre-packed for "
+            "their kernels; they stay and are not counted."
+        )
+    if run.peak_bytes is None or run.padding_bytes is None:
+        sentences.append("Building the session took more of the arena than the run, which hides the run's own peak.")
+    elif run.peak_bytes > live:
+        sentences.append(
+            f"The arena had handed out {readable_bytes(run.peak_bytes)} at {run.peak_node}, "
+            f"{readable_bytes(run.peak_bytes - live)} more than the live tensors at their peak: blocks larger than "
+            f"what was asked for ({readable_bytes(run.padding_bytes)} there) and scratch memory of the kernel."
+        )
+    return " ".join(sentences)
+
+
+def _equal(ours: Arrays, theirs: Arrays) -> bool:
+    return all(
+        value.shape == theirs[name].shape
+        and value.dtype == theirs[name].dtype
+        and value.tobytes() == theirs[name].tobytes()
+        for name, value in ours.items()
+    )
+
+
+def _close(ours: Arrays, theirs: Arrays) -> tuple[bool, float | None]:
+    """Whether all outputs are close, and the largest difference; differences of texts and NaNs have no size."""
+    worst, close = 0.0, True
+    for name, value in ours.items():
+        if value.dtype.kind not in "fiub":
+            close = close and bool(np.array_equal(value, theirs[name]))
+            continue
+        first, second = value.astype(np.float64), theirs[name].astype(np.float64)
+        scale = max(1.0, float(np.max(np.abs(second), initial=0.0, where=np.isfinite(second))))
+        close = close and bool(np.allclose(first, second, rtol=0.0, atol=CLOSE * scale, equal_nan=True))
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(first - second)
+        worst = max(worst, float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
+    return close, worst
+
+
+def _runtime() -> str:
+    return f"onnxruntime {import_runtime().__version__}"

@@ -1,0 +1,194 @@
+"""Verification with PyTorch."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from opweave.adapters.files import PathLike
+from opweave.adapters.report.memory_ordering.plan import given_order
+from opweave.adapters.report.units import readable_bytes
+from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
+from opweave.adapters.torch.program import prepare, read_program
+from opweave.adapters.torch.program_out import Runnable, check_covered, runnable
+from opweave.adapters.torch.read import from_torch
+from opweave.adapters.torch.stages import staged
+from opweave.adapters.verify.parts import parts_of
+from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
+from opweave.adapters.verify.times import operator_times
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.pipeline.spec import Stages
+from opweave.problems.placement.spec import Schedule
+from opweave.problems.problem import Problem
+
+if TYPE_CHECKING:
+    import torch
+    from torch.export import ExportedProgram
+
+
+def verify_torch(
+    model: torch.nn.Module | ExportedProgram | PathLike,
+    solution: Ordering | Schedule | Stages,
+    problem: Problem[Any, Any] | None,
+    args: Sequence[object],
+    kwargs: Mapping[str, object],
+    seed: int,
+    threads: int,
+) -> Verification:
+    """Run a PyTorch program as planned and as it was; see :func:`opweave.adapters.verify.verify`."""
+    import torch
+
+    with _threads(threads):
+        held = read_program(model) if isinstance(model, str | os.PathLike) else model
+        program = prepare(held, args, kwargs) if isinstance(held, torch.nn.Module) else prepare(held)
+        graph = from_torch(program)
+        run = runnable(program, graph)
+        flat = run.flat_inputs(args, kwargs) if args or kwargs else _made_up(run, seed)
+        if isinstance(solution, Ordering):
+            return _verify_order(run, graph, solution, problem, flat)
+        return _verify_stages(run, graph, solution, problem, flat)
+
+
+def _verify_order(
+    run: Runnable, graph: OpGraph, ordering: Ordering, problem: Problem[Any, Any] | None, flat: Sequence[object]
+) -> Verification:
+    check_covered(run, ordering.order, "the order")
+    counted = MemoryOrdering(graph=graph)
+    evaluation = counted.evaluate(ordering)
+    if evaluation.violations or evaluation.details is None:
+        raise InvalidInputError(f"the order cannot be run: {evaluation.violations[0].message}")
+    run_in_order(run, ordering.order, _copies(flat))  # the first run of an operator takes longer
+    planned = run_in_order(run, ordering.order, _copies(flat))
+    given = run_in_order(run, given_order(counted).order, _copies(flat))
+    peak = allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs)
+    memory = MemoryCheck(
+        reading=f"{counted.reading()}; in-place calls of the program are aliases",
+        predicted=evaluation.details.stable,
+        measured=planned.live,
+        given_peak=max(given.live, default=0),
+        default_peak=allocator_peak(lambda: _whole(run, _copies(flat))),
+        allocator_peak=peak,
+        explanation=_explanation(planned, peak),
+    )
+    equal, difference = _compare(planned.outputs, _whole(run, _copies(flat)))
+    return Verification(
+        model=graph.name,
+        runtime=_runtime(),
+        solution=ordering.kind,
+        order_obeyed=True,
+        outputs_equal=equal,
+        difference=difference,
+        memory=memory,
+        times=operator_times(ordering.order, planned.seconds, problem, ordering),
+    )
+
+
+def _explanation(run: TorchRun, peak: int) -> str:
+    over = peak - max(run.live, default=0)
+    if over <= 0:
+        return ""
+    return f"PyTorch's allocator had handed out {readable_bytes(over)} more: scratch memory of the kernels."
+
+
+def _verify_stages(
+    run: Runnable, graph: OpGraph, plan: Schedule | Stages, problem: Problem[Any, Any] | None, flat: Sequence[object]
+) -> Verification:
+    groups = parts_of(graph, plan)
+    split = staged(run, groups)
+    order = [name for group in groups for name in group.operators]
+    run_in_order(run, order, _copies(flat))
+    timed = run_in_order(run, order, _copies(flat))
+    equal, difference = _compare(split.run_flat(_copies(flat)), _whole(run, _copies(flat)))
+    return Verification(
+        model=graph.name,
+        runtime=_runtime(),
+        solution=plan.kind,
+        pieces=len(groups),
+        order_obeyed=True,
+        outputs_equal=equal,
+        difference=difference,
+        times=operator_times(order, timed.seconds, problem, plan),
+        notes=(ONE_MACHINE,),
+    )
+
+
+def _whole(run: Runnable, flat: list[object]) -> list[object]:
+    """The program as PyTorch runs it."""
+    import torch
+    from torch.fx import Interpreter
+    from torch.utils._pytree import tree_leaves
+
+    with torch.no_grad():
+        return list(tree_leaves(Interpreter(run.module).run(*flat, enable_io_processing=False)))
+
+
+def _compare(ours: Sequence[object], theirs: Sequence[object]) -> tuple[bool, float]:
+    import torch
+
+    equal, worst = len(ours) == len(theirs), 0.0
+    for first, second in zip(ours, theirs, strict=False):
+        if not isinstance(first, torch.Tensor) or not isinstance(second, torch.Tensor):
+            equal = equal and first == second
+            continue
+        same = first.dtype == second.dtype and first.shape == second.shape
+        equal = equal and same and _bits(first) == _bits(second)
+        if same and first.is_floating_point() and first.numel():
+            apart = (first.double() - second.double()).abs()
+            worst = max(worst, float(apart[apart.isfinite()].max()) if bool(apart.isfinite().any()) else 0.0)
+    return equal, worst
+
+
+def _bits(tensor: torch.Tensor) -> bytes:
+    import torch
+
+    return bytes(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+
+
+def _made_up(run: Runnable, seed: int) -> list[object]:
+    """Inputs by shape and type: normal numbers, zeros and ones for whole numbers."""
+    import torch
+
+    random = torch.Generator().manual_seed(seed)
+    made: list[object] = []
+    for node in run.inputs:
+        like = node.meta.get("val")
+        if not isinstance(like, torch.Tensor):
+            made.append(like)
+        elif like.is_floating_point():
+            made.append(torch.randn(tuple(like.shape), generator=random).to(like.dtype))
+        else:
+            made.append(torch.randint(0, 2, tuple(like.shape), generator=random).to(like.dtype))
+    return made
+
+
+def _copies(flat: Sequence[object]) -> list[object]:
+    """Inputs of a run's own, which it may change and free."""
+    import torch
+
+    return [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    try:
+        import torch
+    except ImportError:
+        raise InvalidInputError(
+            "running PyTorch models needs a package; to get it: pip install 'opweave[torch]'"
+        ) from None
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _runtime() -> str:
+    import torch
+
+    return f"torch {torch.__version__}"

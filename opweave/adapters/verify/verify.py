@@ -1,0 +1,110 @@
+"""A plan is worth what it does to the real model: run both and compare."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from opweave.adapters.error_messages import plain
+from opweave.adapters.files import PathLike
+from opweave.adapters.verify.report import Verification
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.memory_ordering.spec import Ordering
+from opweave.problems.pipeline.spec import Stages
+from opweave.problems.placement.spec import Schedule
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result
+from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+    from onnx import ModelProto
+    from torch.export import ExportedProgram
+
+VERIFIABLE = (Ordering, Schedule, Stages)
+"""Solutions that can be run: an order; a placement and a pipeline as parts, one after the other on this machine."""
+
+
+def verify(
+    model: PathLike | ModelProto | torch.nn.Module | ExportedProgram,
+    result: Result[Any] | Solution,
+    *,
+    problem: Problem[Any, Any] | None = None,
+    inputs: Mapping[str, NDArray[np.generic]] | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    seed: int = 0,
+    threads: int = 1,
+) -> Verification:
+    """Run a planned model beside the model as it was, on this machine's CPU.
+
+    Parameters
+    ----------
+    model
+        ONNX (a file or in memory; runs in ONNX Runtime), or PyTorch (a ``.pt2`` file, an exported program or a module).
+        It must be the model that was planned: operators are found by their ids.
+    result
+        An ordering is written into the model; placements and pipelines cut it into parts that run in turn.
+    problem
+        What was solved; only its costs are used, as predicted times.
+    inputs
+        For ONNX: arrays by name. Made up from ``seed`` when left out.
+    args, kwargs
+        For PyTorch: inputs. A module needs them; for a program they are made up from ``seed`` when left out.
+    dims
+        Sizes for symbolic dimensions of an ONNX model.
+    seed
+        For made-up inputs: normal numbers; zeros and ones for whole numbers.
+    threads
+        Threads within an operator.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the plan is for another model (naming the operator), sizes are missing, or a package is not installed.
+    UnsupportedFeatureError
+        For plans that nothing here can run.
+    EngineError
+        When the runtime fails, in its own words.
+    """
+    solution = result.solution if isinstance(result, Result) else result
+    if solution is None:
+        assert isinstance(result, Result)
+        raise InvalidInputError(f"the result has no solution to run (status {result.status.value})")
+    if not isinstance(solution, VERIFIABLE):
+        known = ", ".join(kind.kind for kind in VERIFIABLE)
+        raise UnsupportedFeatureError(f"a {solution.kind} cannot be run here; what can: {known}")
+    if _is_onnx(model):
+        from opweave.adapters.verify.onnx import verify_onnx
+
+        if args or kwargs:
+            raise InvalidInputError("args and kwargs are for PyTorch; pass inputs={name: array} for an ONNX model")
+        found = verify_onnx(cast("PathLike | ModelProto", model), solution, problem, inputs, dims or {}, seed, threads)
+    else:
+        from opweave.adapters.verify.torch import verify_torch
+
+        if inputs is not None or dims:
+            raise InvalidInputError("inputs and dims are for ONNX models; pass args=(...) for a PyTorch model")
+        program = cast("PathLike | torch.nn.Module | ExportedProgram", model)
+        found = verify_torch(program, solution, problem, args, kwargs or {}, seed, threads)
+    if not isinstance(result, Result):
+        return found
+    return found.model_copy(update={"claimed": result.objective, "claimed_reading": result.model})
+
+
+def _is_onnx(model: object) -> bool:
+    if isinstance(model, str | os.PathLike):
+        name = plain(os.fspath(model)).lower()
+        if name.endswith(".onnx"):
+            return True
+        if name.endswith(".pt2"):
+            return False
+        raise InvalidInputError(
+            f"{plain(os.fspath(model))}: verify runs the model itself, so it needs the .onnx or .pt2 file that "
+            "was planned"
+        )
+    return type(model).__name__ == "ModelProto"

@@ -1,0 +1,1 @@
+"""Batched mapping: which device runs which part of a batch."""

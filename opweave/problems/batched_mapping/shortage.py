@@ -1,0 +1,248 @@
+"""Plain proofs that a batched mapping has no solution, in the user's words, with a limit of what batch could run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
+from opweave.problems.constraints import Forbid, Pin, means
+from opweave.problems.on_cluster import rules_on
+from opweave.problems.share import Share
+from opweave.problems.words import counted, joined
+
+
+def shortage(problem: BatchedMapping) -> str | None:
+    """Say why the batch cannot run, if that is easy to see.
+
+    Looks for shares, pins and forbids that contradict each other, for operators whose devices, after these and memory
+    limits, cannot make up the batch, and for too little memory in all.
+
+    Returns
+    -------
+    str or None
+        The reason, naming operator, bytes that are lacking and, where it is about sizes or memory, a batch that no
+        larger one can run by any of these arguments; None when nothing was found, which proves nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(tensors=[Tensor(id="y", bytes=4)], operators=[Operator(id="p", outputs=["y"])])
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> costs = Costs.from_table({"p": {"a": {1: 1.0, 2: 1.5}}})
+    >>> shortage(BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=2))
+    "operator 'p' cannot run 2 inputs: its devices have memory for 1 on 'a'; no batch of more than 1 can fit"
+    """
+    return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> str:
+    """Name what can keep a mapping from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    every = set(range(1, problem.batch + 1))
+    gaps = any(sizes.keys() < every for known in problem.known_seconds.values() for sizes in known.values())
+    return rules_on(
+        problem.cluster,
+        problem.memory_limits,
+        problem.constraints,
+        own={"the batch sizes": gaps},
+        rows_added=rows_added,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What side constraints ask of one operator: devices, and counts of inputs by device."""
+
+    pins: set[str] = field(default_factory=set)
+    forbids: set[str] = field(default_factory=set)
+    shares: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """Inputs that must run on a device, where that many are more than none."""
+        return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Choice:
+    """Batch sizes of one operator by device, and the devices that it cannot do without."""
+
+    sizes: dict[str, list[int]]
+    needed: frozenset[str]
+
+    def sums(self, most: int) -> frozenset[int]:
+        """Batches up to ``most`` that it can make up."""
+        if not all(self.sizes.get(device) for device in self.needed):
+            return frozenset()
+        fixed = sum(self.sizes[device][0] for device in self.needed)
+        free = [sizes for device, sizes in self.sizes.items() if device not in self.needed]
+        return frozenset(fixed + more for more in sums_up_to(most - fixed, free)) if fixed <= most else frozenset()
+
+
+def _reasons(problem: BatchedMapping) -> Iterator[str]:
+    asked = _asked(problem)
+    for name, rules in asked.items():
+        yield from _contradictions(problem, name, rules)
+    allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
+    for name, choice in allowed.items():
+        if problem.batch not in choice.sums(problem.batch):
+            yield _not_allowed(problem, name, asked[name], choice)
+    for name, choice in allowed.items():
+        fitting = _fitting(problem, name, choice)
+        if problem.batch not in fitting.sums(problem.batch):
+            yield _too_small(problem, name, choice, fitting)
+    yield from _too_much(problem)
+
+
+def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
+    found = {op.id: _Asked() for op in problem.graph.operators}
+    for constraint in problem.constraints:
+        if means(constraint, Pin):
+            found[constraint.op].pins.add(constraint.device)
+        elif means(constraint, Forbid):
+            found[constraint.op].forbids.add(constraint.device)
+        elif means(constraint, Share):
+            found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
+    return found
+
+
+def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterator[str]:
+    """Shares of one operator that cannot all be, or not with its pins and forbids."""
+    for device, counts in asked.shares.items():
+        if len(counts) > 1:
+            two = " and ".join(f"{count:,}" for count in sorted(counts)[:2])
+            yield f"operator {name!r} shall run {two} inputs on {device!r}, by two of its shares"
+    known = problem.known_seconds[name]
+    for device, count in asked.fixed.items():
+        shall = f"operator {name!r} shall run {counted(count, 'input')} on {device!r} by its share"
+        elsewhere = sorted(asked.pins - {device})
+        if device in asked.forbids:
+            yield f"{shall} and is forbidden there"
+        elif elsewhere:
+            yield f"{shall} and is pinned to {elsewhere[0]!r}"
+        elif device not in known:
+            yield f"{shall}, where its time is not known"
+        elif count not in known[device]:
+            yield f"{shall}, which is no batch size that it knows there"
+    total = sum(asked.fixed.values())
+    if total > problem.batch:
+        there = ", ".join(f"{count:,} on {device!r}" for device, count in asked.fixed.items())
+        what = f"the shares of operator {name!r} add up to {counted(total, 'input')}"
+        yield f"{what}, {there}, but the batch is {problem.batch:,}"
+
+
+def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
+    """Sizes on the devices that know the operator's time, after pins, forbids and shares."""
+    sizes = {}
+    for device, by_size in problem.known_seconds[name].items():
+        counts = asked.shares.get(device)
+        if device not in asked.forbids and asked.pins <= {device}:
+            able = [size for size in by_size if counts is None or size in counts]
+            if able:
+                sizes[device] = able
+    return _Choice(sizes, frozenset(asked.fixed))
+
+
+def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
+    """Sizes that the operator could run if it were alone on each device."""
+    limits = problem.memory_limits
+    found: dict[str, list[int]] = {}
+    for device, able in choice.sizes.items():
+        limit = limits[device]
+        sizes = [size for size in able if limit is None or problem.memory_of({name: size}) <= limit]
+        if sizes:
+            found[device] = sizes
+    return _Choice(found, choice.needed)
+
+
+def _not_allowed(problem: BatchedMapping, name: str, asked: _Asked, choice: _Choice) -> str:
+    if not choice.sizes:
+        rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
+        there = joined(kind for kind, some in rules.items() if some)
+        return f"operator {name!r} is left no device to run on by its {there}"
+    where = ", ".join(
+        f"{device!r} ({counted(sizes[0], 'input')} by its share)" if device in choice.needed else repr(device)
+        for device, sizes in choice.sizes.items()
+    )
+    return (
+        f"operator {name!r} may only run on {where}, whose batch sizes cannot add up to {problem.batch:,}; "
+        f"{_limit(problem)}"
+    )
+
+
+def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Choice) -> str:
+    lost = next((device for device in choice.sizes if device in choice.needed - fitting.sizes.keys()), None)
+    if lost is None and fitting.sizes:
+        there = ", ".join(f"{max(sizes):,} on {device!r}" for device, sizes in fitting.sizes.items())
+        return (
+            f"operator {name!r} cannot run {counted(problem.batch, 'input')}: its devices have memory for {there}; "
+            f"{_limit(problem)}"
+        )
+    needs = {device: problem.memory_of({name: min(sizes)}) for device, sizes in choice.sizes.items()}
+    short = {device: need - (problem.memory_limits[device] or 0) for device, need in needs.items()}
+    device = lost or min(short, key=lambda device: short[device])
+    why = f"its share of {counted(choice.sizes[device][0], 'input')}" if lost else "its smallest batch"
+    rest = "" if lost or len(short) == 1 else ", and no device that may run it lacks less"
+    return (
+        f"operator {name!r} needs {counted(needs[device], 'byte')} for {why} on {device!r}, which holds "
+        f"{problem.memory_limits[device] or 0:,}: {counted(short[device], 'byte')} short{rest}; {_limit(problem)}"
+    )
+
+
+def _too_much(problem: BatchedMapping) -> Iterator[str]:
+    """More bytes in all than all devices hold."""
+    room = _room(problem)
+    if room is None:
+        return
+    weights, each = _demand(problem)
+    needed = weights + problem.batch * each
+    if needed > room:
+        verb = "needs" if problem.batch == 1 else "need"
+        yield (
+            f"{counted(problem.batch, 'input')} {verb} {counted(needed, 'byte')} on all devices together, which hold "
+            f"{room:,}: {counted(needed - room, 'byte')} short; {_limit(problem)}"
+        )
+
+
+def _room(problem: BatchedMapping) -> int | None:
+    """Bytes of all devices; None where one has no limit."""
+    limits = list(problem.memory_limits.values())
+    known = [limit for limit in limits if limit is not None]
+    return sum(known) if len(known) == len(limits) else None
+
+
+def _demand(problem: BatchedMapping) -> tuple[int, int]:
+    """Bytes that any batch takes, wherever it runs, and those of each input."""
+    used = {name for op in problem.graph.operators for name in op.parameters}
+    weights = sum(parameter.bytes for parameter in problem.graph.parameters if parameter.id in used)
+    return weights, sum(problem.bytes_per_input.values())
+
+
+def _limit(problem: BatchedMapping) -> str:
+    """How large a batch can be at most by all the arguments together, in words, for a problem whose batch cannot run.
+
+    Of batch sizes with gaps, a larger batch may run where this one cannot: the words are about smaller ones then.
+    """
+    wide = problem.model_copy(update={"batch": LARGEST_BATCH})
+    room, (weights, each) = _room(wide), _demand(wide)
+    if room is None:
+        most = LARGEST_BATCH
+    elif room < weights:
+        most = 0
+    else:
+        most = min(LARGEST_BATCH, (room - weights) // each) if each else LARGEST_BATCH
+    common = frozenset(range(most + 1))
+    known: dict[str, frozenset[int]] = {}  # many operators have the same sizes
+    for name, rules in _asked(wide).items():
+        fitting = _fitting(wide, name, _allowed(wide, name, rules))
+        key = repr(fitting)
+        if key not in known:
+            known[key] = fitting.sums(most)
+        common &= known[key]
+    smaller = "smaller " if max(common, default=0) > problem.batch else ""
+    below = max((count for count in common if count < problem.batch), default=0)
+    if not below:
+        return f"no {smaller}batch fits, not even one input"
+    return f"no {smaller}batch of more than {below:,} can fit"

@@ -1,0 +1,332 @@
+"""Batched mapping: a batch of inputs through one model on unlike devices, splitting both the model and the batch.
+
+Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
+Platforms", the decisions and rules of its equations (1)-(7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from math import fsum, isnan
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from opweave.problems.batched_mapping.details import BatchedDetails
+from opweave.problems.batched_mapping.replay import replay
+from opweave.problems.cluster import Cluster
+from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import check_cost_names, check_total_time, memory_by_cap
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
+
+__all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
+
+BatchTransfers = Literal["delay", "delay_per_input"]
+BatchMemory = Literal["buffers", "additive", "parameters"]
+
+InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0)]
+
+LARGEST_BATCH = 4096
+"""Most inputs of a batch: their identities are tracked one by one."""
+
+
+class Batch(Spec):
+    """Inputs that run through one operator together.
+
+    Attributes
+    ----------
+    operator, device
+        What runs where.
+    inputs
+        Numbers of the inputs, from 0 to the problem's ``batch`` - 1.
+    start, end
+        Seconds.
+    """
+
+    operator: Name
+    device: Name
+    inputs: Annotated[Many[InputNumber], Field(min_length=1)]
+    start: Seconds
+    end: Seconds
+
+
+class BatchTransfer(Spec):
+    """A tensor's part for some inputs, on its way to the operator that reads it.
+
+    Attributes
+    ----------
+    tensor, consumer
+        What is sent, and the operator that it is sent for.
+    source, target
+        Device names.
+    inputs
+        Numbers of the inputs whose part is sent.
+    start, end
+        Seconds.
+    """
+
+    tensor: Name
+    consumer: Name
+    source: Name
+    target: Name
+    inputs: Annotated[Many[InputNumber], Field(min_length=1)]
+    start: Seconds
+    end: Seconds
+
+
+class BatchedSchedule(Solution):
+    """Which inputs run where and when, operator by operator.
+
+    Attributes
+    ----------
+    batches
+        In any order; at most one for each operator and device.
+    transfers
+        In any order; may be left out: each then starts the moment its tensor is there.
+    """
+
+    batches: Many[Batch]
+    transfers: Many[BatchTransfer] = ()
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """Devices that run a batch of each operator."""
+        found: dict[str, set[str]] = {}
+        for batch in self.batches:
+            found.setdefault(batch.operator, set()).add(batch.device)
+        return {name: frozenset(devices) for name, devices in found.items()}
+
+    def intervals(self) -> Mapping[str, tuple[float, float]]:
+        """First start and last end of every operator, in seconds."""
+        found: dict[str, tuple[float, float]] = {}
+        for batch in self.batches:
+            start, end = found.get(batch.operator, (batch.start, batch.end))
+            found[batch.operator] = (min(start, batch.start), max(end, batch.end))
+        return found
+
+    def inputs_by_device(self) -> dict[tuple[str, str], int]:
+        """Inputs that run on a device, by operator and device."""
+        return {(batch.operator, batch.device): len(batch.inputs) for batch in self.batches}
+
+
+class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
+    """Send a batch of inputs through every operator so that the last one ends as early as possible.
+
+    Each input of each operator runs on one device; the inputs of an operator on a device run together as one batch of a
+    size that the device supports. A device runs one batch at a time, without interruption. Graph inputs and parameters
+    are on every device from the beginning. What an operator made on one device for inputs that are read on another
+    travels after the batch has ended; the reading batch waits for it. Where no input passes from one batch to another,
+    neither waits for the other. Computing and transfers overlap, and so do transfers.
+
+    Attributes
+    ----------
+    cluster
+        The devices, their memory, batch sizes and links; devices without a direct link use the widest path.
+    costs
+        Seconds of a whole batch by operator, device and batch size. A device that lists no batch sizes supports those
+        whose time is known; where no time is known the operator cannot run.
+    batch
+        Inputs to run, at most :data:`LARGEST_BATCH`.
+    transfers
+        Time of the inputs that pass from a batch to one on another device. ``"delay"``: latency + their bytes over the
+        bandwidth. ``"delay_per_input"``: latency + the bytes of one input over the bandwidth, however many they are
+        (the paper).
+    memory
+        What a device holds all the time. ``"buffers"``, the paper's equation (6): for every input of a batch what the
+        operator reads, writes and works with, and the parameters, a shared one once. ``"additive"``: the same without
+        what is read, as in placement. ``"parameters"``: only the parameters.
+    objective
+        ``"makespan"``.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When costs name an operator or device that graph or cluster do not have, a supported batch size has no cost, an
+        operator can run nowhere, batch sizes cannot add up to ``batch``, or a constraint does not fit.
+
+    Notes
+    -----
+    With ``batch=1`` and ``memory="additive"`` or ``"parameters"`` this is placement with the transfers ``"delay"`` and
+    the same memory. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative
+    to the makespan.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id="x", bytes=1), Tensor(id="y", bytes=6), Tensor(id="z", bytes=1)],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    ... )
+    >>> problem = BatchedMapping(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], bandwidth=[[0, 3], [3, 0]]),
+    ...     costs=Costs.from_table({op: {"a": {1: 2.0, 2: 3.0}, "b": {1: 4.0}} for op in ("p", "q")}),
+    ...     batch=2,
+    ... )
+    >>> alone = [Batch(operator="p", device="a", inputs=[0, 1], start=0.0, end=3.0),
+    ...          Batch(operator="q", device="a", inputs=[0, 1], start=3.0, end=6.0)]
+    >>> problem.evaluate(BatchedSchedule(batches=alone)).details.inputs_per_second
+    0.3333333333333333
+    """
+
+    solution_type: ClassVar[type[Solution]] = BatchedSchedule
+    unit: ClassVar[str] = "seconds"
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    costs: Costs
+    batch: Annotated[Count, Field(le=LARGEST_BATCH)] = 1
+    transfers: BatchTransfers = "delay"
+    memory: BatchMemory = "buffers"
+    objective: Literal["makespan"] = "makespan"
+
+    @model_validator(mode="after")
+    def _check(self) -> BatchedMapping:
+        check_cost_names(self.costs, self.graph, self.cluster)
+        self._check_sizes()
+        running = fsum(
+            max(lasts for sizes in known.values() for lasts in sizes.values()) for known in self.known_seconds.values()
+        )
+        check_total_time(self.graph, self.cluster, running)
+        check_constraints(self.constraints, self)
+        return self
+
+    def _check_sizes(self) -> None:
+        """Every supported size has a time where any has, and every operator can make up the batch."""
+        for device in self.cluster.devices:
+            needed = [size for size in device.batch_sizes or () if size <= self.batch]
+            for op in self.graph.operators:
+                known = self.known_seconds[op.id].get(device.name, {})
+                lacking = [size for size in needed if size not in known]
+                if lacking and (known or self._timed(op.id, device.name)):
+                    raise ValueError(
+                        f"operator {op.id!r} has no time on device {device.name!r} for a batch of {lacking[0]}, which "
+                        "the device supports; add it to the costs or take the size from its batch_sizes"
+                    )
+        for op in self.graph.operators:
+            if not self.known_seconds[op.id]:
+                raise ValueError(
+                    f"operator {op.id!r} can run nowhere: no device of the cluster supports a batch of at most "
+                    f"{self.batch} whose time is known"
+                )
+        stuck = next((op.id for op in self.graph.operators if self.batch not in self._sums[op.id]), None)
+        if stuck is not None:
+            raise ValueError(self._no_sum(stuck))
+
+    def _timed(self, name: str, device: str) -> bool:
+        row, column = self.costs.operator_index.get(name), self.costs.device_index.get(device)
+        return row is not None and column is not None and not bool(_all_nan(self.costs, row, column))
+
+    def _no_sum(self, name: str) -> str:
+        sizes = ", ".join(
+            f"{' or '.join(map(str, by_size))} on {device!r}" for device, by_size in self.known_seconds[name].items()
+        )
+        common = frozenset.intersection(*self._sums.values())
+        return (
+            f"operator {name!r} can run {sizes}, one batch on each device, which cannot add up to {self.batch}; the "
+            f"largest batch that every operator can make up is {max(common) or 'none'}"
+        )
+
+    @cached_property
+    def known_seconds(self) -> dict[str, dict[str, dict[int, float]]]:
+        """Seconds of every operator on each device that can run it, by batch size up to ``batch``, ascending."""
+        names = [op.id for op in self.graph.operators]
+        devices = [device.name for device in self.cluster.devices]
+        found: dict[str, dict[str, dict[int, float]]] = {name: {} for name in names}
+        for size in self.costs.batches:
+            if size > self.batch:
+                break
+            table = self.costs.array(names, devices, size).tolist()
+            supported = [device.batch_sizes is None or size in device.batch_sizes for device in self.cluster.devices]
+            for name, row in zip(names, table, strict=True):
+                for device, able, seconds in zip(devices, supported, row, strict=True):
+                    if able and not isnan(seconds):
+                        found[name].setdefault(device, {})[size] = seconds
+        return found
+
+    @cached_property
+    def _sums(self) -> dict[str, frozenset[int]]:
+        """Numbers of inputs up to ``batch`` that one batch on each device can make up, for every operator."""
+        kept: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}
+        found = {}
+        for name, by_device in self.known_seconds.items():
+            sizes = tuple(tuple(by_size) for by_size in by_device.values())
+            if sizes not in kept:
+                kept[sizes] = sums_up_to(self.batch, sizes)
+            found[name] = kept[sizes]
+        return found
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        return memory_by_cap(self.cluster, self.constraints)
+
+    def reading(self) -> str:
+        return f"makespan of {self.batch} inputs, transfers {self.transfers}, memory {self.memory}"
+
+    @cached_property
+    def bytes_per_input(self) -> dict[str, int]:
+        """Bytes that each input of an operator takes on its device, by operator."""
+        if self.memory == "parameters":
+            return dict.fromkeys(self.graph.operator_index, 0)
+        size = {tensor.id: tensor.bytes for tensor in self.graph.tensors}
+        return {
+            op.id: op.workspace_bytes
+            + sum(self.graph.owned_bytes[name] for name in op.outputs)
+            + (sum(size[name] for name in dict.fromkeys(op.inputs)) if self.memory == "buffers" else 0)
+            for op in self.graph.operators
+        }
+
+    def memory_of(self, loads: Mapping[str, int]) -> int:
+        """(6) Bytes that a device holds which runs exactly so many inputs of these operators."""
+        used = [self.graph.operators[self.graph.operator_index[name]] for name, count in loads.items() if count]
+        weights = sum(self.graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
+        return weights + sum(self.bytes_per_input[name] * count for name, count in loads.items())
+
+    def memory_by_device(self, solution: BatchedSchedule) -> Mapping[str, int]:
+        """Bytes that every device holds."""
+        loads: dict[str, dict[str, int]] = {device.name: {} for device in self.cluster.devices}
+        for batch in solution.batches:
+            if batch.device in loads and batch.operator in self.graph.operator_index:
+                there = loads[batch.device]
+                there[batch.operator] = there.get(batch.operator, 0) + len(batch.inputs)
+        return {device: self.memory_of(there) for device, there in loads.items()}
+
+    def transfer_seconds(self, tensor: str, count: int, source: str, target: str) -> float | None:
+        """Seconds to move a tensor's part for ``count`` inputs between two devices; None where no link leads."""
+        if (source, target) in self._unlinked:
+            return None
+        size = self.graph.tensors[self.graph.tensor_index[tensor]].bytes
+        moved = size * count if self.transfers == "delay" else size
+        return self.cluster.transfer_seconds(moved, source, target)
+
+    @cached_property
+    def _unlinked(self) -> FrozenDict[tuple[str, str], bool]:
+        return FrozenDict(dict.fromkeys(self.cluster.unreachable_pairs, True))
+
+    def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
+        return replay(self, solution)
+
+
+def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:
+    """Sums of at most one number from each of ``choices``, up to ``most``.
+
+    Examples
+    --------
+    >>> sorted(sums_up_to(9, [(2, 4), (4,), (8,)]))
+    [0, 2, 4, 6, 8]
+    """
+    reached = 1
+    for numbers in choices:
+        before = reached
+        for number in numbers:
+            reached |= before << number
+        reached &= (1 << (most + 1)) - 1
+    return frozenset(total for total in range(most + 1) if reached >> total & 1)
+
+
+def _all_nan(costs: Costs, row: int, column: int) -> bool:
+    return all(isnan(value) for value in costs.values[row, column].tolist())

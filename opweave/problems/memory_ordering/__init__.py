@@ -1,0 +1,1 @@
+"""Memory ordering: in which order operators run."""

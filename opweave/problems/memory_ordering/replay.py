@@ -1,0 +1,241 @@
+"""The referee of memory ordering: plays an order step by step, and looks at which storages live when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.memory_ordering.details import MemoryProfile
+from opweave.problems.solution import Evaluation, Violation
+from opweave.problems.timeline import NEVER, Activities, ActivityKind, Lifetimes, Names, Resource, Timeline, joined
+
+if TYPE_CHECKING:
+    from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+
+def replay(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
+    """Judge everything but the side constraints."""
+    unusable = list(_membership(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    played = play(problem, solution)
+    profile = _profile(problem, solution, played)
+    broken = [*_precedence(problem, solution), *_over_the_limit(problem, profile)]
+    objective = profile.peak_bytes if problem.objective == "peak" else profile.total_bytes
+    judged = Evaluation(objective=objective, violations=tuple(broken), details=profile)
+    return judged.with_timeline(played.timeline)
+
+
+def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
+    """Every operator exactly once."""
+    known, counts = problem.graph.operator_index, Counter(solution.order)
+    for name in counts:
+        if name not in known:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in counts:
+            yield Violation(rule="missing", message=f"{name!r} never runs")
+    for name, count in counts.items():
+        if name in known and count > 1:
+            yield Violation(rule="repeated", message=f"{name!r} runs {count} times")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Played:
+    """What an order does.
+
+    Attributes
+    ----------
+    timeline
+        One resource, the memory; one activity for each operator, as long as its step.
+    storages
+        Tensors that own the storages, by position in the graph. Shape (storages,).
+    begin, end
+        First and last step of each storage, both included; -1 for what is there before the first step, and the number
+        of steps for what stays. Shape (storages,).
+    bytes
+        What each storage counts. Shape (storages,).
+    saved
+        Bytes that every step writes over inputs which die in it. Shape (steps,).
+    """
+
+    timeline: Timeline
+    storages: IntArray
+    begin: IntArray
+    end: IntArray
+    bytes: IntArray
+    saved: IntArray
+
+
+def play(problem: MemoryOrdering, solution: Ordering) -> Played:
+    """Run the operators one after the other: a storage lives from its producer's step to that of its last reader."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    steps = len(graph.operators)
+    step = np.empty(steps, dtype=np.int64)
+    step[[graph.operator_index[name] for name in solution.order]] = np.arange(steps)
+    size, kept = _sizes(problem)
+    producer = np.append(step, -1)[arrays.producer]  # the last entry is what graph inputs find
+    last = np.full(len(size), -1, dtype=np.int64)
+    np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
+    owner = arrays.storage == np.arange(len(size))
+    there = owner & ((producer >= 0) | (last >= 0) | kept)
+    storages = np.flatnonzero(there)
+    begin = producer[storages]
+    end = np.where(kept[storages], steps, np.maximum(last[storages], begin))
+    replaced = _overwritten(problem, step, size, kept, last)
+    saved = np.zeros(steps, dtype=np.int64)
+    from_half, to_half = np.zeros(len(size), dtype=bool), np.zeros(len(size), dtype=bool)
+    for root, written in replaced.items():
+        saved[last[root]] += size[root]
+        to_half[root] = from_half[written] = True
+    timeline = Timeline(
+        unit="steps",
+        resources=(Resource("memory", "device"),),
+        names=Names.of(graph),
+        activities=_activities(problem, step),
+        lifetimes=_lifetimes(
+            problem,
+            step,
+            storages,
+            size[storages],
+            begin + np.where(from_half[storages], 0.5, 0.0),
+            np.where(to_half[storages], end + 0.5, np.where(end >= steps, NEVER, end + 1.0)),
+        ),
+    )
+    return Played(timeline, storages, begin, end, size[storages], saved)
+
+
+def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
+    """Bytes that every tensor's storage counts, and whether it stays to the end."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    size = arrays.tensor_bytes.copy()
+    given = arrays.storage[[graph.tensor_index[name] for name in graph.inputs]]
+    asked = arrays.storage[[graph.tensor_index[name] for name in graph.outputs]]
+    kept = np.zeros(len(size), dtype=bool)
+    kept[asked] = True
+    if problem.inputs == "kept":
+        kept[given] = True
+    if problem.inputs == "excluded":
+        size[given] = 0
+    if problem.outputs == "excluded":
+        size[asked] = 0
+    return size, kept
+
+
+def _overwritten(
+    problem: MemoryOrdering, step: IntArray, size: IntArray, kept: BoolArray, last: IntArray
+) -> dict[int, int]:
+    """Storages that a result of their size is written over in the step in which they die, with that result."""
+    found: dict[int, int] = {}
+    if problem.in_place == "none":
+        return found
+    arrays = problem.graph.arrays
+    for v, op in enumerate(problem.graph.operators):
+        if not op.inplace_ok:
+            continue
+        reads = list(dict.fromkeys(arrays.storage[arrays.reads[v]].tolist()))
+        candidates = reads[:1] if problem.in_place == "first" else reads
+        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t]
+        for root in candidates:
+            if kept[root] or last[root] != step[v]:
+                continue
+            over = next((t for t in written if size[t] == size[root]), None)
+            if over is not None:
+                written.remove(over)
+                found[root] = over
+    return found
+
+
+def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
+    """One run for each operator, in the graph's order."""
+    arrays, count = problem.graph.arrays, len(step)
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    inner = arrays.producer[tensor] >= 0
+    names = Names.of(problem.graph)
+    causes, brought = joined(reader[inner], arrays.producer[tensor[inner]], names.tensor(tensor[inner]), count)
+    zeros, none = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    return Activities(
+        kind=np.full(count, ActivityKind.RUN, dtype=np.int64),
+        resource=zeros,
+        start=step.astype(np.float64),
+        end=(step + 1).astype(np.float64),
+        what=np.arange(count, dtype=np.int64),
+        rank=step,
+        twin=none,
+        reader=none,
+        bytes=zeros,
+        count=np.ones(count, dtype=np.int64),
+        round=np.zeros(count, dtype=np.int64),
+        causes=causes,
+        brought=brought,
+    )
+
+
+def _lifetimes(
+    problem: MemoryOrdering, step: IntArray, storages: IntArray, size: IntArray, begin: FloatArray, end: FloatArray
+) -> Lifetimes:
+    """Storages, and the workspaces of the operators; what is overwritten gives way in the middle of the step."""
+    scratch = np.asarray([op.workspace_bytes for op in problem.graph.operators], dtype=np.int64)
+    works = np.flatnonzero(scratch)
+    names = Names.of(problem.graph)
+    return Lifetimes(
+        storage=np.concatenate([names.tensor(storages), works]),
+        resource=np.zeros(len(storages) + len(works), dtype=np.int64),
+        begin=np.concatenate([begin, step[works].astype(np.float64)]),
+        end=np.concatenate([end, step[works] + 1.0]),
+        bytes=np.concatenate([size, scratch[works]]),
+    )
+
+
+def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> MemoryProfile:
+    """Everything that can be measured."""
+    graph, steps = problem.graph, len(solution.order)
+    made, freed = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps + 1, dtype=np.int64)
+    np.add.at(made, played.begin + 1, played.bytes)
+    ending = played.end < steps
+    np.add.at(freed, played.end[ending] + 1, played.bytes[ending])
+    after = np.cumsum(made - freed)
+    scratch = [graph.operators[graph.operator_index[name]].workspace_bytes for name in solution.order]
+    stable = (after + freed)[1:] - played.saved + np.asarray(scratch, dtype=np.int64)
+    before, most = int(after[0]), int(np.max(stable, initial=-1))
+    peak_step = int(np.argmax(stable)) if steps and most >= before else None
+    at = -1 if peak_step is None else peak_step
+    live = np.flatnonzero((played.begin <= at) & (played.end >= at))
+    largest = sorted((-int(played.bytes[row]), graph.tensors[int(played.storages[row])].id) for row in live.tolist())
+    return MemoryProfile(
+        peak_bytes=max(before, most),
+        peak_step=peak_step,
+        peak_operator=None if peak_step is None else solution.order[peak_step],
+        total_bytes=sum(stable.tolist()),
+        stable=tuple(stable.tolist()),
+        transient=tuple(after[1:].tolist()),
+        peak_tensors=tuple(name for _, name in largest),
+    )
+
+
+def _precedence(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
+    """No operator before the producer of what it reads."""
+    graph, arrays = problem.graph, problem.graph.arrays
+    step = np.empty(len(graph.operators), dtype=np.int64)
+    step[[graph.operator_index[name] for name in solution.order]] = np.arange(len(graph.operators))
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    producer = arrays.producer[tensor]
+    for entry in np.flatnonzero((producer >= 0) & (step[producer] > step[reader])).tolist():
+        early, late = (graph.operators[int(each[entry])].id for each in (reader, producer))
+        name = graph.tensors[int(tensor[entry])].id
+        yield Violation(rule="precedence", message=f"{early!r} runs before {late!r}, which makes its input {name!r}")
+
+
+def _over_the_limit(problem: MemoryOrdering, profile: MemoryProfile) -> Iterator[Violation]:
+    """More live bytes than the problem allows."""
+    if problem.limit_bytes is None or profile.peak_bytes <= problem.limit_bytes:
+        return
+    excess = profile.peak_bytes - problem.limit_bytes
+    where = "the start" if profile.peak_operator is None else repr(profile.peak_operator)
+    message = f"{profile.peak_bytes:,} bytes are live at {where}: {excess:,} over the limit of {problem.limit_bytes:,}"
+    yield Violation(rule="limit", message=message, excess=float(excess))

@@ -1,0 +1,1 @@
+"""Pipelines: which stage runs which operators."""

@@ -1,0 +1,257 @@
+"""The referee of pipelines: walks through the stages, checks every cut, route and memory, and lets inputs follow."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.problems.on_cluster import lifetimes_held
+from opweave.problems.pipeline.details import Bottleneck, PipelineDetails, StageUse
+from opweave.problems.pipeline.simulation import simulate
+from opweave.problems.solution import Evaluation, Violation
+from opweave.problems.timeline import (
+    Activities,
+    ActivityKind,
+    Lifetimes,
+    Names,
+    Recorder,
+    Resource,
+    Timeline,
+    devices_and_ports,
+)
+
+if TYPE_CHECKING:
+    from opweave.problems.pipeline.spec import Pipeline, Stages
+
+SIMULATED_INPUTS = 6
+"""Inputs whose ends are measured."""
+
+PLAYED_INPUTS = 12
+"""Inputs in the timeline."""
+
+
+def replay(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
+    """Judge everything but the side constraints."""
+    unusable = list(_unusable(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    walk = _Walk(problem, solution)
+    judged = Evaluation(objective=walk.objective(), violations=tuple(walk.violations()), details=walk.details())
+    return judged.with_timeline(walk.timeline())
+
+
+def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
+    """Every operator in one stage on a device that can run it; no names that do not exist; no data that runs back."""
+    stage_of: dict[str, int] = {}
+    for number, stage in enumerate(solution.stages):
+        if stage.device not in problem.cluster.device_index:
+            message = f"stage {number + 1} runs on {stage.device!r}, which the cluster does not have"
+            yield Violation(rule="unknown", message=message)
+        if not stage.operators:
+            yield Violation(rule="missing", message=f"stage {number + 1} on {stage.device!r} runs no operator")
+        for name in stage.operators:
+            if name not in problem.graph.operator_index:
+                yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+            elif stage.device in problem.cluster.device_index and stage.device not in problem.known_seconds[name]:
+                message = f"{name!r} cannot run on {stage.device!r}: its time there is not known"
+                yield Violation(rule="device", message=message)
+            stage_of[name] = number
+    counts = Counter(name for stage in solution.stages for name in stage.operators)
+    for name in problem.graph.operator_index:
+        if counts[name] != 1:
+            where = "in no stage" if not counts[name] else f"listed {counts[name]} times"
+            yield Violation(rule="missing" if not counts[name] else "repeated", message=f"{name!r} is {where}")
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in stage_of and op.id in stage_of and stage_of[producer] > stage_of[op.id]:
+                message = f"{op.id!r} in stage {stage_of[op.id] + 1} reads {tensor!r} of the later stage "
+                yield Violation(rule="precedence", message=f"{message}{stage_of[producer] + 1}")
+
+
+class _Walk:
+    """The stages one after the other, in the plainest way that can be right."""
+
+    def __init__(self, problem: Pipeline, solution: Stages) -> None:
+        self._problem = problem
+        self._stages = solution.stages
+        self._memory = problem.memory_by_device(solution)
+        self._compute = [
+            sum(problem.known_seconds[name][stage.device] for name in stage.operators) for stage in self._stages
+        ]
+        self._sent = self._crossing()
+        size = {tensor.id: tensor.bytes for tensor in problem.graph.tensors}
+        self._bytes = [sum(size[name] for name in tensors) for tensors in self._sent]
+        self._seconds = [
+            problem.transfer_seconds(sent, self._stages[number].device, self._stages[number + 1].device)
+            for number, sent in enumerate(self._bytes)
+        ]
+
+    def _crossing(self) -> list[tuple[str, ...]]:
+        """Tensors that cross each cut: there before it and read by any stage behind it."""
+        graph = self._problem.graph
+        last: dict[str, int] = {}
+        first = dict.fromkeys(graph.inputs, 0) if self._problem.inputs == "first" else {}
+        for number, stage in enumerate(self._stages):
+            for name in stage.operators:
+                op = graph.operators[graph.operator_index[name]]
+                first |= dict.fromkeys(op.outputs, number)
+                last |= dict.fromkeys(op.inputs, number)
+        return [
+            tuple(name for name, made in first.items() if made <= cut < last.get(name, -1))
+            for cut in range(len(self._stages) - 1)
+        ]
+
+    @property
+    def _transfers(self) -> list[float]:
+        return [seconds or 0.0 for seconds in self._seconds]
+
+    def objective(self) -> float | None:
+        """The problem's objective; None when something cannot be sent."""
+        if None in self._seconds:
+            return None
+        if not self._stages:
+            return 0.0
+        if self._problem.objective == "transfers":
+            return float(sum(self._transfers))
+        if self._problem.objective == "latency":
+            return float(sum(self._compute) + sum(self._transfers))
+        return self._bottleneck()[0]
+
+    def _bottleneck(self) -> tuple[float, Bottleneck, int | None]:
+        found: list[tuple[float, Bottleneck, int | None]] = [
+            (float(seconds), "compute", number) for number, seconds in enumerate(self._compute)
+        ]
+        if self._problem.channel == "shared":
+            found.append((float(sum(self._transfers)), "channel", None))
+        else:
+            found += [(seconds, "transfer", number) for number, seconds in enumerate(self._transfers)]
+        worst = max(found, key=lambda each: each[0])
+        return worst if worst[0] > 0 else (0.0, "nothing", None)
+
+    def violations(self) -> Iterator[Violation]:
+        """Whatever is wrong, rule by rule."""
+        yield from self._wrong_cuts()
+        yield from self._wrong_devices()
+        for number, (tensors, seconds) in enumerate(zip(self._sent, self._seconds, strict=True)):
+            source, target = self._stages[number].device, self._stages[number + 1].device
+            if seconds is None:
+                what = f"tensor {tensors[0]!r}" if tensors else "the end of stage " + str(number + 1)
+                message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
+                yield Violation(rule="no_link", message=message)
+        for device, used in self._memory.items():
+            limit = self._problem.cluster.devices[self._problem.cluster.device_index[device]].memory_bytes
+            if limit is not None and used > limit:
+                message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
+                yield Violation(rule="memory", message=message, excess=float(used - limit))
+
+    def _wrong_cuts(self) -> Iterator[Violation]:
+        """Stages are runs of the order, cut where that is allowed."""
+        order, allowed = self._problem.running_order, {point.position for point in self._problem.cut_points}
+        begin = 0
+        for number, stage in enumerate(self._stages):
+            end = begin + len(stage.operators)
+            strangers = set(stage.operators) - set(order[begin:end])
+            if strangers:
+                message = f"stage {number + 1} runs {min(strangers)!r}, which is not its turn in the order"
+                yield Violation(rule="order", message=message)
+            elif begin > 0 and begin not in allowed:
+                message = (
+                    f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} "
+                    f"(cuts are {self._problem.cuts})"
+                )
+                yield Violation(rule="cut", message=message)
+            begin = end
+
+    def _wrong_devices(self) -> Iterator[Violation]:
+        """Each device once, usable, in the given order; as many stages as asked for."""
+        names = [stage.device for stage in self._stages]
+        usable = self._problem.usable_devices
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield Violation(rule="device", message=f"device {name!r} has {count} stages; a device has one at most")
+            if name not in usable:
+                yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
+        ranks = [usable.index(name) for name in names if name in usable]
+        if self._problem.device_order is not None and ranks != sorted(ranks):
+            yield Violation(rule="device", message="the stages do not use the devices in the order that is asked for")
+        low, high = self._problem.min_stages, self._problem.max_stages
+        if self._problem.graph.operators and not low <= len(names) <= (len(names) if high is None else high):
+            most = "" if high is None else f" and at most {high}"
+            yield Violation(rule="stages", message=f"there are {len(names)} stages; at least {low}{most} are asked for")
+
+    def timeline(self) -> Timeline:
+        """The first inputs, one behind the other; then everything repeats."""
+        names = Names.of(self._problem.graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
+        period = self._bottleneck()[0] if self._stages else 0.0
+        activities, lifetimes = self._activities(names), self._lifetimes()
+        return Timeline("seconds", self._resources(), names, activities, lifetimes, period or None)
+
+    def _resources(self) -> tuple[Resource, ...]:
+        ports = devices_and_ports(self._problem.cluster, ("send_port", "receive_port"))
+        return (*ports, Resource("channel", "channel")) if self._problem.channel == "shared" else ports
+
+    def _activities(self, names: Names) -> Activities:
+        """Every stage's computing and sending, input by input; on a shared channel the sending end is the channel."""
+        index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
+        where, shared = [index[stage.device] for stage in self._stages], self._problem.channel == "shared"
+        recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
+        for event in simulate(self._compute, self._transfers, PLAYED_INPUTS, shared=shared):
+            after, rows = latest.get(event.input, []), recorder.rows
+            add = partial(
+                recorder.activity,
+                what=len(names.texts) - len(self._stages) + event.stage,
+                start=event.start,
+                end=event.end,
+                number=event.input,
+                after=after,
+            )
+            if event.sends:
+                size, k = self._bytes[event.stage], where[event.stage]
+                add(ActivityKind.SEND, 3 * count if shared else count + k, size=size, twin=rows + 1)
+                add(ActivityKind.RECEIVE, 2 * count + where[event.stage + 1], size=size, twin=rows)
+            else:
+                add(ActivityKind.RUN, where[event.stage])
+            latest[event.input] = [(recorder.rows - 1, -1)]
+        return recorder.activities()
+
+    def _lifetimes(self) -> Lifetimes:
+        graph, devices = self._problem.graph, self._problem.cluster.device_index
+        pairs = [(graph.operator_index[name], devices[one.device]) for one in self._stages for name in one.operators]
+        operator, device = np.asarray(pairs, dtype=np.int64).reshape(len(pairs), 2).T
+        return lifetimes_held(graph, operator, device, np.ones_like(operator), self._problem.memory)
+
+    def details(self) -> PipelineDetails:
+        """Everything that can be measured; what no link carries takes no time here."""
+        seconds, where, stage = self._bottleneck() if self._stages else (0.0, "nothing", None)
+        shared = self._problem.channel == "shared"
+        events = simulate(self._compute, self._transfers, SIMULATED_INPUTS, shared=shared)
+        ends = {event.input: event.end for event in events if event.stage == len(self._stages) - 1}
+        return PipelineDetails(
+            stages=tuple(self._use(number) for number in range(len(self._stages))),
+            bottleneck_seconds=seconds,
+            bottleneck=where,
+            bottleneck_stage=stage,
+            inputs_per_second=1.0 / seconds if seconds > 1e-300 else None,
+            latency_seconds=float(sum(self._compute) + sum(self._transfers)),
+            transfer_seconds=float(sum(self._transfers)),
+            simulated_ends=tuple(ends.values()),
+        )
+
+    def _use(self, number: int) -> StageUse:
+        stage = self._stages[number]
+        sends = number < len(self._sent)
+        return StageUse(
+            device=stage.device,
+            operators=len(stage.operators),
+            compute_seconds=float(self._compute[number]),
+            memory_bytes=self._memory[stage.device],
+            memory_limit=self._problem.memory_limits[stage.device],
+            sent_tensors=self._sent[number] if sends else (),
+            sent_bytes=self._bytes[number] if sends else 0,
+            send_seconds=self._transfers[number] if sends else 0.0,
+        )

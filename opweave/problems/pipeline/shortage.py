@@ -1,0 +1,197 @@
+"""Plain proofs that a pipeline problem has no solution, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+
+from opweave.problems.constraints import Colocate, Forbid, Pin, Separate, means
+from opweave.problems.on_cluster import rules_on
+from opweave.problems.pipeline.spec import Pipeline
+from opweave.problems.words import counted
+
+
+def shortage(problem: Pipeline) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    Looks for pieces between two cuts that no device can hold or run, side constraints that contradict each other, and
+    models that need more stages than there can be.
+
+    Returns
+    -------
+    str or None
+        The reason, naming operators, devices, the bytes that are lacking and the smallest memory that would do; None
+        when nothing was found, which proves nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Pipeline(graph=graph, cluster=cluster, include_compute=False))
+    "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
+    """
+    return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: Pipeline, *, rows_added: bool = False) -> str:
+    """Name what can keep a pipeline from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
+
+
+def _reasons(problem: Pipeline) -> Iterator[str]:
+    if not problem.graph.operators:
+        return
+    look = _Look(problem)
+    if not problem.usable_devices:
+        yield "no device may be used: device_order and forbidden_devices leave none"
+        return
+    yield from look.contradictions()
+    yield from look.misfits()
+    yield from look.too_far_apart()
+    yield from look.too_many_stages()
+    if problem.min_stages > min(len(look.pieces), problem.stage_limit):
+        yield (
+            f"at least {problem.min_stages} stages are asked for, but the model has {len(look.pieces)} pieces and "
+            f"there can be at most {counted(problem.stage_limit, 'stage')}"
+        )
+
+
+class _Look:
+    """The pieces that cannot be cut, and where each may run."""
+
+    def __init__(self, problem: Pipeline) -> None:
+        self._problem = problem
+        self._limits = {name: problem.memory_limits[name] for name in problem.usable_devices}
+        self._order = problem.running_order
+        place = {name: number for number, name in enumerate(self._order)}
+        tied = [[place[name] for name in each.ops] for each in problem.constraints if means(each, Colocate)]
+        inner = [point.position for point in problem.cut_points]
+        cuts = [cut for cut in inner if not any(min(group) < cut <= max(group) for group in tied)]
+        self.pieces = [self._order[a:b] for a, b in pairwise([0, *cuts, len(self._order)])]
+
+    def _able(self, piece: tuple[str, ...]) -> list[str]:
+        """Usable devices that know the times of all its operators, after pins and forbids."""
+        able = [device for device in self._limits if all(device in self._problem.known_seconds[name] for name in piece)]
+        for each in self._problem.constraints:
+            if means(each, Pin) and each.op in piece:
+                able = [device for device in able if device == each.device]
+            elif means(each, Forbid) and each.op in piece:
+                able = [device for device in able if device != each.device]
+        return able
+
+    def contradictions(self) -> Iterator[str]:
+        """Pieces that no device may run, and pieces whose parts must be apart."""
+        for piece in self.pieces:
+            if not self._able(piece):
+                yield f"{_named(piece)} may run on no usable device: times, pins and forbidden devices leave none"
+            for each in self._problem.constraints:
+                if means(each, Separate) and len(set(each.ops) & set(piece)) > 1:
+                    yield f"{_named(piece)} cannot be cut apart, but Separate demands it"
+
+    def misfits(self) -> Iterator[str]:
+        """Pieces that are too large for every device that may run them."""
+        for piece in self.pieces:
+            able = self._able(piece)
+            if not able or any(self._limits[device] is None for device in able):
+                continue
+            needed = self._problem.memory_of(piece)
+            device = max(able, key=lambda name: self._limits[name] or 0)
+            held = self._limits[device] or 0
+            if needed > held:
+                apart = "" if len(piece) == 1 else ", which cannot be cut apart,"
+                verb = "needs" if len(piece) == 1 else "need"
+                yield (
+                    f"{_named(piece)}{apart} {verb} {needed:,} bytes; {device!r}, the largest device that may run it, "
+                    f"holds {held:,}: {counted(needed - held, 'byte')} short"
+                )
+
+    def too_far_apart(self) -> Iterator[str]:
+        """Operators to be kept apart that are more than there can be stages."""
+        most = self._problem.stage_limit
+        for each in self._problem.constraints:
+            if means(each, Separate) and len(each.ops) > most:
+                yield (
+                    f"Separate keeps {len(each.ops)} operators apart ({', '.join(map(repr, each.ops[:4]))}"
+                    f"{', ...' if len(each.ops) > 4 else ''}), but there can be at most {counted(most, 'stage')}"
+                )
+
+    def too_many_stages(self) -> Iterator[str]:
+        """More stages needed than there can be, even if every one had the largest device."""
+        if any(limit is None for limit in self._limits.values()):
+            return
+        most = self._problem.stage_limit
+        largest = max(limit or 0 for limit in self._limits.values())
+        stages = self._fewest(largest)
+        if stages is not None and stages > most:
+            yield (
+                f"the model needs at least {stages} stages of {largest:,} bytes (the largest device's memory), but "
+                f"there can be at most {most}; {self.smallest_memory():,} bytes on every device would do, as far as "
+                "memory goes"
+            )
+
+    @cached_property
+    def _weights(self) -> list[tuple[int, frozenset[str]]]:
+        """Of every piece: bytes beside its parameters, and those."""
+        graph, found = self._problem.graph, []
+        for piece in self.pieces:
+            names = frozenset().union(*(graph.operators[graph.operator_index[name]].parameters for name in piece))
+            found.append((self._problem.memory_of(piece) - sum(self._size[name] for name in names), names))
+        return found
+
+    @cached_property
+    def _size(self) -> dict[str, int]:
+        return {parameter.id: parameter.bytes for parameter in self._problem.graph.parameters}
+
+    def _fewest(self, capacity: int) -> int | None:
+        """Stages of devices of one size; None when a piece is larger."""
+        stages, total = 1, 0
+        held: set[str] = set()
+        for other, names in self._weights:
+            grown = total + other + sum(self._size[name] for name in names - held)
+            if grown > capacity:
+                held, stages = set(), stages + 1
+                grown = other + sum(self._size[name] for name in names)
+                if grown > capacity:
+                    return None
+            total, held = grown, held | names
+        return stages
+
+    def smallest_memory(self) -> int:
+        """Bytes with which every device would do, if all had them and links did not matter."""
+        low = max(self._problem.memory_of(piece) for piece in self.pieces)
+        high = self._problem.memory_of(self._order)
+        while low < high:
+            middle = (low + high) // 2
+            stages = self._fewest(middle)
+            if stages is not None and stages <= self._problem.stage_limit:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+
+def smallest_memory(problem: Pipeline) -> int | None:
+    """Bytes that would do if every device had them and links and pins did not matter; None without operators.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> weights = [Parameter(id="u", bytes=9), Parameter(id="w", bytes=4)]
+    >>> graph = OpGraph(tensors=[], parameters=weights, operators=[Operator(id="p", parameters=["u", "w"])])
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> smallest_memory(Pipeline(graph=graph, cluster=cluster, include_compute=False))
+    13
+    """
+    return _Look(problem).smallest_memory() if problem.graph.operators and problem.usable_devices else None
+
+
+def _named(piece: tuple[str, ...]) -> str:
+    if len(piece) == 1:
+        return f"operator {piece[0]!r}"
+    return f"the {len(piece):,} operators from {piece[0]!r} to {piece[-1]!r}"

@@ -1,0 +1,269 @@
+"""Pipeline: cut a model into consecutive stages and give each a device of its own, so that results come fast.
+
+Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural Networks on Distributed Edge
+Devices to Maximize Inference Throughput" (2022). The paper leaves computing out and takes the smallest memory as
+everybody's; both are settings here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import MaxDevices, means
+from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import (
+    MemoryModel,
+    bytes_held,
+    check_cost_names,
+    check_times_known,
+    memory_by_cap,
+    times_by_device,
+)
+from opweave.problems.pipeline.details import PipelineDetails, StageUse
+from opweave.problems.pipeline.order import CutPoint, Cuts, Entrance, cut_points, running_order
+from opweave.problems.pipeline.replay import replay
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
+
+__all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
+
+Goal = Literal["bottleneck", "transfers", "latency"]
+Channel = Literal["dedicated", "shared"]
+
+Compression = Annotated[Amount, Field(ge=1e-6)]
+"""A factor, 1e-6 to 1e30: whatever it divides stays finite."""
+
+PAPER_COMPRESSION = 1.44 * 2.1
+"""ZFP times LZ4, as the paper has it (equation 4)."""
+
+
+class Stage(Spec):
+    """A device and the operators that it runs for every input, consecutive in the problem's order."""
+
+    device: Name
+    operators: Many[Name]
+
+
+class Stages(Solution):
+    """The stages in pipeline order; each device has at most one."""
+
+    stages: Many[Stage]
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """Devices of the stages that run each operator."""
+        where: dict[str, set[str]] = {}
+        for stage in self.stages:
+            for name in stage.operators:
+                where.setdefault(name, set()).add(stage.device)
+        return {name: frozenset(devices) for name, devices in where.items()}
+
+
+class Pipeline(Problem[Stages, PipelineDetails]):
+    """Cut a model into stages and place them so that the slowest stage or transfer is as fast as possible.
+
+    The operators stand in one order; a stage is a run of it, and every stage has a device of its own. Inputs follow
+    each other through the stages. What is made before a cut and read after it crosses the cut as one message, each
+    tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several stages later is
+    passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from the stage that
+    makes it and is not passed on.
+
+    Attributes
+    ----------
+    cluster
+        The devices, their memory and links; devices without a direct link use the widest path.
+    costs
+        Seconds of the operators for batch size 1. Where a time is unknown the operator cannot run. May be None when
+        ``include_compute`` is False.
+    cuts
+        Where the order may be cut. ``"dominators"``: behind operators that every path from a source to a result passes
+        through (the paper's candidate points, without its mistakes on graphs with several results). ``"prefix"``:
+        everywhere, through any number of live tensors up to ``max_tensors``.
+    max_tensors
+        Most tensors that may cross a cut (``"prefix"`` only); None for no limit.
+    order
+        All operator ids, none before what it needs; None for the order of :attr:`running_order`.
+    memory
+        What a device holds all the time. ``"additive"``: the parameters of its operators, a shared one once, the
+        storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+    compression
+        Factor by which transfers shrink; the paper's is 1.44 * 2.1.
+    include_compute
+        Whether computing takes time. False is the paper's reading: then costs are not looked at.
+    channel
+        ``"dedicated"``: every transfer of the pipeline has its link to itself. ``"shared"``: one channel carries all of
+        them, one at a time, so that their times add up.
+    objective
+        ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (``"shared"``: the longest
+        stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: seconds that one
+        input takes through all stages and transfers.
+    inputs
+        ``"first"``: graph inputs arrive at the first stage and are passed on to where they are read.
+        ``"everywhere"``: every device has them.
+    min_stages, max_stages
+        How many stages there may be; None for as many as there are devices.
+    device_order
+        Devices in the order in which the pipeline may use them, skipping any; those left out are not used. None for
+        any order.
+    forbidden_devices
+        Devices that are not used.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When names are unknown, costs are missing, ``order`` is no order of the operators, or a constraint does not fit.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id="x", bytes=1), Tensor(id="y", bytes=6), Tensor(id="z", bytes=1)],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    ... )
+    >>> problem = Pipeline(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], bandwidth=[[0, 3], [3, 0]]),
+    ...     costs=Costs.from_table({"p": {"a": 1.0, "b": 4.0}, "q": {"a": 9.0, "b": 1.5}}),
+    ... )
+    >>> plan = Stages(stages=[Stage(device="a", operators=["p"]), Stage(device="b", operators=["q"])])
+    >>> problem.evaluate(plan).objective
+    2.0
+    """
+
+    solution_type: ClassVar[type[Solution]] = Stages
+    unit: ClassVar[str] = "seconds"
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    costs: Costs | None = None
+    cuts: Cuts = "dominators"
+    max_tensors: Count | None = None
+    order: Many[Name] | None = None
+    memory: MemoryModel = "additive"
+    compression: Compression = 1.0
+    include_compute: bool = True
+    channel: Channel = "dedicated"
+    objective: Goal = "bottleneck"
+    inputs: Entrance = "first"
+    min_stages: Count = 1
+    max_stages: Count | None = None
+    device_order: Many[Name] | None = None
+    forbidden_devices: Many[Name] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Pipeline:
+        self._check_costs()
+        self._check_order()
+        self._check_devices()
+        if self.max_tensors is not None and self.cuts != "prefix":
+            raise ValueError("max_tensors limits prefix cuts; dominators cut one operator's results: use cuts='prefix'")
+        if self.max_stages is not None and self.max_stages < self.min_stages:
+            raise ValueError(f"at least {self.min_stages} stages are asked for, but at most {self.max_stages}")
+        check_constraints(self.constraints, self)
+        return self
+
+    def _check_costs(self) -> None:
+        if self.costs is None:
+            if self.include_compute:
+                raise ValueError("computing takes time, but there are no costs: give costs or include_compute=False")
+            return
+        check_cost_names(self.costs, self.graph, self.cluster)
+        check_times_known(self.known_seconds)
+
+    def _check_order(self) -> None:
+        if self.order is None:
+            return
+        place = {name: position for position, name in enumerate(self.order)}
+        if len(place) < len(self.order) or place.keys() != self.graph.operator_index.keys():
+            odd = sorted(place.keys() ^ self.graph.operator_index.keys())
+            named = f": {odd[0]!r} is unknown or missing" if odd else ""
+            raise ValueError(f"order must list every operator of the graph exactly once{named}")
+        for op in self.graph.operators:
+            for tensor in op.inputs:
+                producer = self.graph.producer.get(tensor)
+                if producer is not None and place[producer] > place[op.id]:
+                    raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
+
+    def _check_devices(self) -> None:
+        for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):
+            for name in names:
+                if name not in self.cluster.device_index:
+                    known = ", ".join(map(repr, self.cluster.device_index))
+                    raise ValueError(f"{field} names device {name!r}; the cluster has {known}")
+                if names.count(name) > 1:
+                    raise ValueError(f"{field} names device {name!r} more than once")
+
+    @cached_property
+    def running_order(self) -> tuple[str, ...]:
+        """The order whose runs are the stages."""
+        return running_order(self.graph) if self.order is None else self.order
+
+    @cached_property
+    def cut_points(self) -> tuple[CutPoint, ...]:
+        """Where the order may be cut, side constraints apart."""
+        points = cut_points(self.graph, self.running_order, self.inputs)
+        if self.cuts == "dominators":
+            return tuple(point for point in points if point.dominates)
+        most = self.max_tensors
+        return tuple(point for point in points if most is None or len(point.tensors) <= most)
+
+    @cached_property
+    def usable_devices(self) -> tuple[str, ...]:
+        """Devices that may have a stage, in the order in which they must stand if there is one."""
+        names = tuple(self.cluster.device_index) if self.device_order is None else self.device_order
+        return tuple(name for name in names if name not in self.forbidden_devices)
+
+    @cached_property
+    def known_seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds of every operator on each device that can run it; 0 on all where computing is left out."""
+        if self.costs is None or not self.include_compute:
+            devices = [device.name for device in self.cluster.devices]
+            return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
+        return times_by_device(self.costs, self.graph, self.cluster)
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        return memory_by_cap(self.cluster, self.constraints)
+
+    @cached_property
+    def stage_limit(self) -> int:
+        """Most stages that there can be: usable devices, ``max_stages`` and ``MaxDevices`` looked at."""
+        counts = [each.count for each in self.constraints if means(each, MaxDevices)]
+        asked = [] if self.max_stages is None else [self.max_stages]
+        return min([len(self.usable_devices), *asked, *counts])
+
+    def reading(self) -> str:
+        computing = "with" if self.include_compute else "without"
+        parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
+        if self.compression != 1.0:
+            parts.append(f"compression {self.compression:g}")
+        return ", ".join([*parts, f"{self.channel} channel"])
+
+    def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
+        """Seconds to send ``size`` bytes (before compression) from one device to another; None where no link leads."""
+        cluster = self.cluster
+        start, end = cluster.device_index[source], cluster.device_index[target]
+        rate = float(cluster.effective_bandwidth[start, end])
+        return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
+
+    def memory_of(self, operators: Iterable[str]) -> int:
+        """Bytes that a device holds which runs exactly these operators."""
+        return bytes_held(self.graph, operators, self.memory)
+
+    def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
+        """Bytes that every device holds."""
+        runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
+        for stage in solution.stages:
+            if stage.device in runs:
+                runs[stage.device] += [name for name in stage.operators if name in self.graph.operator_index]
+        return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
+        return replay(self, solution)

@@ -1,0 +1,1 @@
+"""Placement: which device runs which operator, and when."""

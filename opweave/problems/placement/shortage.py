@@ -1,0 +1,276 @@
+"""Plain proofs that a placement problem has no solution, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate, means
+from opweave.problems.on_cluster import rules_on
+from opweave.problems.placement.replay import opposite_demanded
+from opweave.problems.placement.spec import Placement
+from opweave.problems.words import counted
+
+MAX_DEVICE_SETS = 64
+"""How many sets of devices are compared with what must fit on them."""
+
+
+def shortage(problem: Placement) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    Looks for operators that no device can run or hold, side constraints that contradict each other, sets of devices
+    that are too small for what must run there, and data that no link can carry.
+
+    Returns
+    -------
+    str or None
+        The reason, naming operators, devices and the bytes that are lacking; None when nothing was found, which proves
+        nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Placement(graph=graph, cluster=cluster, costs=Costs.from_table({"p": {"a": 1.0}})))
+    "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
+    """
+    return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: Placement, *, rows_added: bool = False) -> str:
+    """Name what can keep a placement from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
+
+
+def _reasons(problem: Placement) -> Iterator[str]:
+    look = _Look(problem)
+    yield from look.contradictions()
+    yield from look.misfits()
+    if all(group.devices for group in look.groups):
+        yield from look.crowds()
+        yield from look.too_many_devices()
+        yield from look.overfull_sets()
+        yield from look.severed()
+    yield from look.circles()
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Operators that must share a device, and the devices that can run and hold them all."""
+
+    operators: tuple[str, ...]
+    devices: frozenset[str]
+    bytes: int
+
+    @property
+    def demand(self) -> str:
+        """Who needs how much."""
+        if len(self.operators) == 1:
+            return f"operator {self.operators[0]!r} needs {self.bytes:,} bytes"
+        return f"operators {_listed(self.operators)}, which must share a device, need {self.bytes:,} bytes"
+
+
+class _Look:
+    """Where every operator may run, looked at from several sides."""
+
+    def __init__(self, problem: Placement) -> None:
+        self._problem = problem
+        self._limits = problem.memory_limits
+        self._pins: dict[str, set[str]] = {}
+        self._forbids: dict[str, set[str]] = {}
+        for constraint in problem.constraints:
+            if means(constraint, Pin):
+                self._pins.setdefault(constraint.op, set()).add(constraint.device)
+            elif means(constraint, Forbid):
+                self._forbids.setdefault(constraint.op, set()).add(constraint.device)
+
+    def _allowed(self, name: str) -> frozenset[str]:
+        """Devices that know the operator's time, after pins and forbids."""
+        able = set(self._problem.known_seconds[name]) - self._forbids.get(name, set())
+        for device in self._pins.get(name, ()):
+            able &= {device}
+        return frozenset(able)
+
+    @cached_property
+    def _together(self) -> list[tuple[str, ...]]:
+        """All operators, in groups that must share a device."""
+        names = [op.id for op in self._problem.graph.operators]
+        group_of = {name: [name] for name in names}
+        for constraint in self._problem.constraints:
+            if means(constraint, Colocate):
+                for other in constraint.ops[1:]:
+                    kept, joined = group_of[constraint.ops[0]], group_of[other]
+                    if kept is not joined:
+                        kept.extend(joined)
+                        group_of.update(dict.fromkeys(joined, kept))
+        found: dict[int, list[str]] = {}
+        for name in names:
+            found.setdefault(id(group_of[name]), []).append(name)
+        return [tuple(group) for group in found.values()]
+
+    @cached_property
+    def groups(self) -> list[_Group]:
+        """Where each group may run, memory looked at."""
+        found = []
+        for names in self._together:
+            needed = self._problem.memory_of(names)
+            able = frozenset.intersection(*(self._allowed(name) for name in names))
+            found.append(_Group(names, frozenset(device for device in able if self._holds(device, needed)), needed))
+        return found
+
+    @cached_property
+    def _group_of(self) -> dict[str, _Group]:
+        return {name: group for group in self.groups for name in group.operators}
+
+    def _holds(self, device: str, needed: int) -> bool:
+        limit = self._limits[device]
+        return limit is None or needed <= limit
+
+    def contradictions(self) -> Iterator[str]:
+        """Pins and forbids that leave an operator or a group without a device."""
+        for op in self._problem.graph.operators:
+            if self._allowed(op.id):
+                continue
+            pins, forbids = self._pins.get(op.id, set()), self._forbids.get(op.id, set())
+            if len(pins) > 1:
+                yield f"operator {op.id!r} is pinned to several devices: {_listed(sorted(pins))}"
+            elif pins & forbids:
+                yield f"operator {op.id!r} is pinned to {_listed(pins)} and forbidden there"
+            elif pins:
+                yield f"operator {op.id!r} is pinned to {_listed(pins)}, where its time is not known"
+            else:
+                able = _listed(self._problem.known_seconds[op.id])
+                yield f"operator {op.id!r} is forbidden on every device that knows its time: {able}"
+        for names in self._together:
+            if not frozenset.intersection(*(self._allowed(name) for name in names)):
+                yield f"operators {_listed(names)} must share a device, but no device may run them all"
+
+    def misfits(self) -> Iterator[str]:
+        """Groups that are too large for every device that may run them."""
+        for group in self.groups:
+            able = frozenset.intersection(*(self._allowed(name) for name in group.operators))
+            if able and not group.devices:
+                sizes = {device: self._limits[device] or 0 for device in sorted(able)}
+                device = max(sizes, key=lambda name: sizes[name])
+                yield (
+                    f"{group.demand}; {device!r}, the largest device that may run it, holds "
+                    f"{sizes[device]:,}: {counted(group.bytes - sizes[device], 'byte')} short"
+                )
+
+    def crowds(self) -> Iterator[str]:
+        """Operators that must be apart and cannot be."""
+        for constraint in self._problem.constraints:
+            if not means(constraint, Separate):
+                continue
+            groups = [self._group_of[name] for name in constraint.ops]
+            for index, first in enumerate(groups):
+                if first in groups[:index]:
+                    other = constraint.ops[groups.index(first)]
+                    yield f"operators {other!r} and {constraint.ops[index]!r} must be apart and must share a device"
+                    return
+            if not _can_be_apart([group.devices for group in groups]):
+                devices = sorted(frozenset().union(*(group.devices for group in groups)))
+                yield (
+                    f"operators {_listed(constraint.ops)} must be apart, but the devices that may run them "
+                    f"({_listed(devices)}) are too few"
+                )
+
+    @cached_property
+    def _most_devices(self) -> int:
+        counts = [each.count for each in self._problem.constraints if means(each, MaxDevices)]
+        return min([*counts, len(self._limits)])
+
+    def too_many_devices(self) -> Iterator[str]:
+        """More devices needed than may be used."""
+        forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
+        apart = max((each.ops for each in self._problem.constraints if means(each, Separate)), key=len, default=())
+        if len(forced) > self._most_devices:
+            yield (
+                f"at most {counted(self._most_devices, 'device')} may be used, but there are operators that can only "
+                f"run on each of {_listed(forced)}"
+            )
+        if len(apart) > self._most_devices:
+            allowed = counted(self._most_devices, "device")
+            yield f"operators {_listed(apart)} must be apart, but at most {allowed} may be used"
+
+    def overfull_sets(self) -> Iterator[str]:
+        """Sets of devices that cannot hold what can run nowhere else."""
+        everywhere = frozenset().union(*(group.devices for group in self.groups))
+        narrow = sorted(
+            {group.devices for group in self.groups} - {everywhere}, key=lambda some: (len(some), *sorted(some))
+        )
+        for devices in (*narrow[:MAX_DEVICE_SETS], everywhere):
+            limits = [self._limits[device] for device in devices]
+            known = [limit for limit in limits if limit is not None]
+            if len(known) < len(limits) or not known:
+                continue
+            room = sum(sorted(known, reverse=True)[: self._most_devices])
+            names = [name for group in self.groups if group.devices <= devices for name in group.operators]
+            needed = self._problem.memory_of(names)
+            if needed > room:
+                used = f"{self._most_devices} of " if self._most_devices < len(known) else ""
+                yield (
+                    f"{_counted(names)} can only run on {used}{_listed(sorted(devices))} and need {needed:,} bytes "
+                    f"together, but there is room for {room:,}: {counted(needed - room, 'byte')} short"
+                )
+
+    def severed(self) -> Iterator[str]:
+        """Data between operators whose devices nothing joins."""
+        graph = self._problem.graph
+        unlinked = set(self._problem.cluster.unreachable_pairs)
+        if not unlinked:
+            return
+        judged: dict[tuple[frozenset[str], frozenset[str]], bool] = {}
+        for op in graph.operators:
+            for tensor in op.inputs:
+                producer = graph.producer.get(tensor)
+                if producer is None:
+                    continue
+                pair = self._group_of[producer].devices, self._group_of[op.id].devices
+                if pair not in judged:
+                    judged[pair] = any((first, second) not in unlinked for first in pair[0] for second in pair[1])
+                if not judged[pair]:
+                    yield (
+                        f"operator {op.id!r} on {_any_of(pair[1])} reads {tensor!r}, which {producer!r} makes on "
+                        f"{_any_of(pair[0])}, but no link or chain of links leads there"
+                    )
+
+    def circles(self) -> Iterator[str]:
+        """A ``Precede`` constraint that closes a circle."""
+        asked = self._problem.turned_round
+        if asked is not None:
+            yield opposite_demanded(asked)
+
+
+def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:
+    """Whether each can have a device of its own (augmenting paths)."""
+    taken: dict[str, int] = {}
+
+    def place(index: int, tried: set[str]) -> bool:
+        for device in choices[index] - tried:
+            tried.add(device)
+            if device not in taken or place(taken[device], tried):
+                taken[device] = index
+                return True
+        return False
+
+    return all(place(index, set()) for index in range(len(choices)))
+
+
+def _listed(names: Iterable[str]) -> str:
+    shown = [repr(name) for name in names]
+    return ", ".join(shown if len(shown) <= 8 else [*shown[:7], f"... ({len(shown)} in all)"])
+
+
+def _any_of(devices: Iterable[str]) -> str:
+    return " or ".join(repr(name) for name in sorted(devices))
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"operators {_listed(names)}" if len(names) <= 8 else f"{len(names):,} operators"

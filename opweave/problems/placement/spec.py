@@ -1,0 +1,209 @@
+"""Placement: on which device and when every operator runs, so that the last one ends as early as possible.
+
+Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import ClassVar, Literal
+
+from pydantic import model_validator
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import Precede, means
+from opweave.problems.costs import Costs
+from opweave.problems.device_details import CriticalStep
+from opweave.problems.on_cluster import (
+    MemoryModel,
+    bytes_held,
+    check_cost_names,
+    check_times_known,
+    check_total_time,
+    memory_by_cap,
+    times_by_device,
+)
+from opweave.problems.placement.details import PlacementDetails
+from opweave.problems.placement.replay import replay
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+
+__all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
+
+TransferModel = Literal["one_port_tensor", "one_port_edge", "delay"]
+
+
+class Transfer(Spec):
+    """A tensor on its way from the device that made it to one that reads it.
+
+    Attributes
+    ----------
+    tensor
+        What is sent.
+    consumer
+        The operator that it is sent for; None where it is sent once for all readers on ``target``.
+    source, target
+        Device names.
+    start, end
+        Seconds.
+    """
+
+    tensor: Name
+    consumer: Name | None = None
+    source: Name
+    target: Name
+    start: Seconds
+    end: Seconds
+
+
+class Schedule(Solution):
+    """Where and when every operator runs, and when every transfer happens.
+
+    Attributes
+    ----------
+    device
+        Device name of every operator.
+    start
+        Start of every operator, in seconds.
+    transfers
+        In any order; may be left out where the problem's transfers are ``"delay"``.
+    """
+
+    device: FrozenDict[Name, Name]
+    start: FrozenDict[Name, Seconds]
+    transfers: Many[Transfer] = ()
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """The one device of every operator."""
+        return {name: frozenset((device,)) for name, device in self.device.items()}
+
+
+class Placement(Problem[Schedule, PlacementDetails]):
+    """Give every operator a device and a start so that the last operator ends as early as possible.
+
+    An operator runs without interruption for the seconds that it costs on its device; a device runs one operator at a
+    time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on another device
+    than the one that wrote it travels for latency + bytes / bandwidth seconds, from the device of its producer
+    (nobody passes it on), after its producer has ended; its readers wait for it. Computing and transfers overlap.
+
+    Attributes
+    ----------
+    cluster
+        The devices, their memory and links; devices without a direct link use the widest path.
+    costs
+        Seconds of the operators for batch size 1. Where a time is unknown the operator cannot run.
+    transfers
+        What transfers do to each other. ``"one_port_tensor"``: a tensor is sent once to each device that reads it, and
+        every device sends one thing at a time and receives one thing at a time. ``"one_port_edge"``: the same ports,
+        but a tensor is sent once for each operator that reads it elsewhere (the paper). ``"delay"``: any number at
+        the same time.
+    memory
+        What a device holds all the time. ``"additive"``: the parameters of its operators, a shared one once, the
+        storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When costs name an operator or device that graph or cluster do not have, an operator has no known time on any
+        device, all times add up to more than 1e15 seconds, or a constraint does not fit.
+
+    Notes
+    -----
+    Two operators on a device, or two transfers at a port, are apart when one of them ends no later than the other
+    starts. So what takes 0 seconds takes its turn like everything else: it may run at the moment when another starts or
+    ends, but not in its midst. Times are compared with a tolerance of
+    :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to the makespan.
+
+    No schedule obeys ``Precede`` constraints that run in a circle, among themselves or with the data: an operator does
+    not come before itself, even where all of them take 0 seconds.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id="x", bytes=1), Tensor(id="y", bytes=6), Tensor(id="z", bytes=1)],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    ... )
+    >>> problem = Placement(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], bandwidth=[[0, 3], [3, 0]]),
+    ...     costs=Costs.from_table({"p": {"a": 1.0, "b": 4.0}, "q": {"a": 9.0, "b": 2.0}}),
+    ... )
+    >>> sent = Transfer(tensor="y", source="a", target="b", start=1.0, end=3.0)
+    >>> plan = Schedule(device={"p": "a", "q": "b"}, start={"p": 0.0, "q": 3.0}, transfers=[sent])
+    >>> problem.evaluate(plan).objective
+    5.0
+    """
+
+    solution_type: ClassVar[type[Solution]] = Schedule
+    unit: ClassVar[str] = "seconds"
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    costs: Costs
+    transfers: TransferModel = "one_port_tensor"
+    memory: MemoryModel = "additive"
+
+    @model_validator(mode="after")
+    def _check(self) -> Placement:
+        check_cost_names(self.costs, self.graph, self.cluster)
+        check_times_known(self.known_seconds)
+        running = math.fsum(max(known.values()) for known in self.known_seconds.values())
+        check_total_time(self.graph, self.cluster, running)
+        check_constraints(self.constraints, self)
+        return self
+
+    @cached_property
+    def known_seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds of every operator on each device that can run it."""
+        return times_by_device(self.costs, self.graph, self.cluster)
+
+    @cached_property
+    def turned_round(self) -> Precede | None:
+        """The first ``Precede`` whose opposite follows from the data and the other ones; None where there is none."""
+        import networkx as nx
+
+        precedes = [each for each in self.constraints if means(each, Precede)]
+        if not precedes:
+            return None
+        arcs = nx.DiGraph(self.graph.digraph)
+        arcs.add_edges_from((each.before, each.after) for each in precedes)
+        circles = [circle for circle in nx.strongly_connected_components(arcs) if len(circle) > 1]
+        closing = (each for each in precedes if any({each.before, each.after} <= circle for circle in circles))
+        return next(closing, None)
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        return memory_by_cap(self.cluster, self.constraints)
+
+    def reading(self) -> str:
+        return f"makespan, transfers {self.transfers}, memory {self.memory}"
+
+    def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
+        """Start and end in seconds of every operator that the schedule puts where it can run."""
+        when = {}
+        for name, costs in self.known_seconds.items():
+            device, start = solution.device.get(name), solution.start.get(name)
+            if device in costs and start is not None:
+                when[name] = (start, start + costs[device])
+        return when
+
+    def memory_of(self, operators: Iterable[str]) -> int:
+        """Bytes that a device holds which runs exactly these operators."""
+        return bytes_held(self.graph, operators, self.memory)
+
+    def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
+        """Bytes that every device holds."""
+        runs: dict[str, list[str]] = {device.name: [] for device in self.cluster.devices}
+        for name, device in solution.device.items():
+            if device in runs and name in self.graph.operator_index:
+                runs[device].append(name)
+        return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
+        return replay(self, solution)

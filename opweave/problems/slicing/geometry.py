@@ -1,0 +1,222 @@
+"""How an operator's output rows and channels read its inputs: what decides where it can be cut and what parts need."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from opweave.problems.graph import Operator, Tensor
+from opweave.problems.limits import MAX_BYTES
+from opweave.problems.spec import Count, Spec, _plain_number
+
+if TYPE_CHECKING:
+    from opweave.problems.slicing.spec import Slicing
+
+Layout = Literal["channels_first", "channels_last"]
+Whole = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=2**31)]
+
+ELEMENTWISE = frozenset(
+    {
+        "abs",
+        "add",
+        "addv2",
+        "batch_norm",
+        "batchnorm",
+        "batchnormalization",
+        "clip",
+        "div",
+        "dropout",
+        "elu",
+        "exp",
+        "gelu",
+        "hardsigmoid",
+        "hardswish",
+        "identity",
+        "leakyrelu",
+        "leaky_relu",
+        "maximum",
+        "minimum",
+        "mul",
+        "multiply",
+        "neg",
+        "relu",
+        "relu6",
+        "sigmoid",
+        "silu",
+        "sqrt",
+        "sub",
+        "subtract",
+        "swish",
+        "tanh",
+    }
+)
+"""Kinds whose output cells each read the same cell of their inputs, in any framework's spelling."""
+
+
+class Geometry(Spec):
+    """How a part of an operator's output reads the inputs; rows are the height of a feature map.
+
+    Attributes
+    ----------
+    kernel, stride, padding, dilation
+        Of the window along the height; ``padding`` is what lies above the first row. Output row r reads the input rows
+        from r * stride - padding to r * stride - padding + dilation * (kernel - 1), as far as they exist.
+    groups
+        Of a grouped convolution: an output channel reads the input channels of its group.
+    channels
+        ``"mixed"``: every output channel reads all input channels (of its group): convolution, dense layer. ``"own"``:
+        it reads the channel of its own number: pooling, addition. ``"joined"``: the inputs are concatenated along
+        the channels.
+    rows
+        ``"window"``: as above. ``"all"``: every output row reads all input rows (global pooling, dense layers), so that
+        the operator cannot be cut into rows.
+
+    Examples
+    --------
+    >>> Geometry(kernel=3, padding=1).window(4, 8, rows=56)
+    (3, 9)
+    """
+
+    kernel: Count = 1
+    stride: Count = 1
+    padding: Whole = 0
+    dilation: Count = 1
+    groups: Count = 1
+    channels: Literal["mixed", "own", "joined"] = "mixed"
+    rows: Literal["window", "all"] = "window"
+
+    @model_validator(mode="after")
+    def _check(self) -> Geometry:
+        if self.groups > 1 and self.channels != "mixed":
+            raise ValueError(f"groups are for channels 'mixed', not {self.channels!r}")
+        if self.reach > MAX_BYTES:
+            raise ValueError(f"a window of kernel {self.kernel:,} and dilation {self.dilation:,} reaches too far")
+        return self
+
+    @property
+    def reach(self) -> int:
+        """Input rows from the first to the last that one output row reads."""
+        return self.dilation * (self.kernel - 1) + 1
+
+    def window(self, first: int, end: int, *, rows: int) -> tuple[int, int]:
+        """Input rows [first, end) that the output rows [first, end) read, of ``rows`` that there are."""
+        begin = max(0, first * self.stride - self.padding)
+        stop = min(rows, (end - 1) * self.stride - self.padding + self.reach)
+        return begin, max(begin, stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A tensor as ``channels`` x ``rows`` cells of ``cell_bytes`` each; one cell where it cannot be taken apart."""
+
+    channels: int
+    rows: int
+    cell_bytes: int
+
+    @property
+    def cells(self) -> int:
+        """Number of cells."""
+        return self.channels * self.rows
+
+
+def extent_of(tensor: Tensor, layout: Layout) -> Extent:
+    """Channels and rows of a tensor by its shape.
+
+    Four dimensions begin with the batch. One or two are channels only. A tensor of unknown or other shape, or whose
+    bytes are no multiple of its cells, is one cell.
+    """
+    channels, rows = _sides(tensor.shape, layout)
+    if channels * rows == 0 or tensor.bytes % (channels * rows):
+        channels = rows = 1
+    return Extent(channels, rows, tensor.bytes // (channels * rows))
+
+
+def _sides(shape: tuple[int, ...] | None, layout: Layout) -> tuple[int, int]:
+    if shape is None or not 1 <= len(shape) <= 4:
+        return 1, 1
+    if len(shape) <= 2:
+        return shape[-1], 1
+    inner = shape[-3:]
+    return (inner[0], inner[1]) if layout == "channels_first" else (inner[2], inner[0])
+
+
+def default_geometry(op: Operator) -> Geometry | None:
+    """Elementwise operators, told by their kind, read their own cells; what others read is not known."""
+    words = op.kind.lower().split(".")
+    word = words[1] if words[0] == "aten" and len(words) > 1 else words[-1]
+    return Geometry(channels="own") if word.rstrip("_") in ELEMENTWISE else None
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """Along which dimensions an operator can be cut, and how its parts read the inputs.
+
+    Attributes
+    ----------
+    geometry
+        None for an operator that stays whole: it needs all of its inputs.
+    lengths
+        Length of every dimension that can be cut, rows first; empty for an operator that stays whole.
+    why_whole
+        Why it cannot be cut; None when it can.
+    """
+
+    geometry: Geometry | None
+    lengths: dict[str, int]
+    why_whole: str | None = None
+
+
+def cutting_of(problem: Slicing, op: Operator) -> Cutting:
+    """Work out how an operator can be cut.
+
+    Raises
+    ------
+    ValueError
+        When its geometry, given by the user, does not fit the shapes.
+    """
+    given = problem.geometry.get(op.id)
+    geometry = given or default_geometry(op)
+    if geometry is None:
+        return Cutting(None, {}, "its geometry is not known")
+    if len(op.outputs) != 1:
+        return Cutting(None, {}, f"it has {len(op.outputs)} outputs")
+    made = problem.extents[op.outputs[0]]
+    if made.cells == 1:
+        return Cutting(None, {}, f"the shape of {op.outputs[0]!r} is not known or has one cell only")
+    complaint = misfit(problem.extents, op, geometry)
+    if complaint is not None:
+        if given is not None:
+            raise ValueError(f"the geometry of operator {op.id!r} does not fit: {complaint}")
+        return Cutting(None, {}, complaint)
+    lengths = {}
+    if geometry.rows == "window" and made.rows > 1:
+        lengths["rows"] = made.rows
+    if made.channels > 1:
+        lengths["channels"] = made.channels
+    return Cutting(geometry, lengths, None if lengths else "it has one row and one channel only")
+
+
+def misfit(extents: Mapping[str, Extent], op: Operator, geometry: Geometry) -> str | None:
+    """Say why a geometry cannot be that of an operator with one output, by its tensors' extents; None when it fits."""
+    made = extents[op.outputs[0]]
+    inputs = [(name, extents[name]) for name in op.inputs]
+    known = [(name, extent) for name, extent in inputs if extent.cells > 1]
+    if geometry.channels == "joined":
+        if len(set(op.inputs)) < len(op.inputs):
+            return "it joins a tensor with itself"
+        total = sum(extent.channels for _, extent in inputs)
+        if total != made.channels:
+            return f"its inputs have {total:,} channels together, its output {made.channels:,}"
+    for name, extent in known:
+        if geometry.channels == "own" and extent.channels not in (1, made.channels):
+            return f"input {name!r} has {extent.channels:,} channels, the output {made.channels:,}"
+        if extent.channels % geometry.groups or made.channels % geometry.groups:
+            return f"{extent.channels:,} channels of {name!r} do not divide into {geometry.groups:,} groups"
+        if geometry.rows == "window" and extent.rows > 1:
+            last = (made.rows - 1) * geometry.stride - geometry.padding
+            if last >= extent.rows:
+                return f"output row {made.rows - 1:,} reads from row {last:,} of {name!r}, which has {extent.rows:,}"
+    return None

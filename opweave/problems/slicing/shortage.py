@@ -1,0 +1,125 @@
+"""Plain proofs that a slicing problem has no solution, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opweave.problems.constraints import Forbid, Pin, means
+from opweave.problems.on_cluster import rules_on
+from opweave.problems.slicing.spec import Slicing
+from opweave.problems.words import counted
+
+
+def shortage(problem: Slicing) -> str | None:
+    """Say why nothing can fit, if that is easy to see.
+
+    Looks for operators that no device may run, whole operators that no device holds, and operators that all devices
+    together cannot hold however they are cut.
+
+    Returns
+    -------
+    str or None
+        The reason, naming operators, devices and the bytes that are lacking; None when nothing was found, which proves
+        nothing.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Cluster, Device
+    >>> from opweave.problems.costs import Costs
+    >>> from opweave.problems.graph import OpGraph, Operator, Parameter
+    >>> graph = OpGraph(
+    ...     tensors=[], parameters=[Parameter(id="w", bytes=9)], operators=[Operator(id="p", parameters=["w"])]
+    ... )
+    >>> cluster = Cluster(devices=[Device(name="a", memory_bytes=5)])
+    >>> shortage(Slicing(graph=graph, cluster=cluster, costs=Costs.from_table({"p": {"a": 1.0}})))
+    "operator 'p' stays whole (its geometry is not known) and needs 9 bytes; no device that may run it holds more \
+than 5: 4 bytes short"
+    """
+    return next(_reasons(problem), None)
+
+
+def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
+    """Name what can keep cuts from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    limits = problem.memory_limits
+    by_rule = problem.dimension == "rule" and None not in limits.values()
+    return rules_on(
+        problem.cluster,
+        limits,
+        problem.constraints,
+        own={"the most parts by the rule": by_rule},
+        rows_added=rows_added,
+    )
+
+
+def _reasons(problem: Slicing) -> Iterator[str]:
+    allowed = _allowed(problem)
+    for name, devices in allowed.items():
+        if not devices:
+            yield f"operator {name!r} is left no device by pins and forbids that may run it"
+            return
+    yield from _too_large_alone(problem, allowed)
+    yield from _too_large_together(problem)
+
+
+def _allowed(problem: Slicing) -> dict[str, set[str]]:
+    """Devices that may take a part of every operator."""
+    allowed = {name: set(known) for name, known in problem.known_seconds.items()}
+    for constraint in problem.constraints:
+        if means(constraint, Pin):
+            allowed[constraint.op] &= {constraint.device}
+        elif means(constraint, Forbid):
+            allowed[constraint.op] -= {constraint.device}
+    return allowed
+
+
+def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator[str]:
+    """Operators that one device must hold, because they stay whole or because only one may run them."""
+    for op in problem.graph.operators:
+        devices, limits = allowed[op.id], problem.memory_limits
+        known = [limit for device in devices if (limit := limits[device]) is not None]
+        whole = not problem.cuttings[op.id].lengths
+        if len(known) < len(devices) or not (whole or len(devices) == 1):
+            continue
+        needed = _bytes_at(problem, op.id)
+        if needed > max(known):
+            why = f"stays whole ({problem.cuttings[op.id].why_whole})" if whole else "may run on one device only"
+            yield (
+                f"operator {op.id!r} {why} and needs {needed:,} bytes; no device that may run it holds more than "
+                f"{max(known):,}: {counted(needed - max(known), 'byte')} short"
+            )
+
+
+def _too_large_together(problem: Slicing) -> Iterator[str]:
+    """Whatever the cuts, weights and the running operator's tensors lie somewhere at least once."""
+    limits = list(problem.memory_limits.values())
+    if None in limits:
+        return
+    room = sum(limit for limit in limits if limit is not None)
+    resident = sum(problem.weight_bytes(op.id) for op in problem.graph.operators)
+    for op in problem.graph.operators:
+        inner = [name for name in op.inputs if name in problem.graph.producer]
+        tensors = sum(problem.tensor_bytes[name] for name in {*inner, *op.outputs})
+        weights = resident if problem.weights == "resident" else problem.weight_bytes(op.id)
+        needed = tensors + weights
+        if needed > room:
+            yield (
+                f"while operator {op.id!r} runs, weights and tensors take at least {needed:,} bytes however they are "
+                f"cut; all devices together hold {room:,}: {counted(needed - room, 'byte')} short"
+            )
+
+
+def _bytes_at(problem: Slicing, name: str) -> int:
+    """The least that the device of a whole operator holds while it runs."""
+    op = problem.graph.operators[problem.graph.operator_index[name]]
+    made = sum(problem.tensor_bytes[tensor] for tensor in op.outputs)
+    tensors = made + sum(_bytes_read(problem, name, tensor) for tensor in set(op.inputs))
+    return tensors + problem.weight_bytes(name) + op.workspace_bytes
+
+
+def _bytes_read(problem: Slicing, name: str, tensor: str) -> int:
+    """Bytes of an input that all rows of an operator read: strides may pass over the first or the last of it."""
+    cutting, extent = problem.cuttings[name], problem.extents[tensor]
+    if cutting.geometry is None or "rows" not in cutting.lengths or extent.rows == 1:
+        return problem.tensor_bytes[tensor]
+    first, end = cutting.geometry.window(0, cutting.lengths["rows"], rows=extent.rows)
+    return (end - first) * extent.channels * extent.cell_bytes

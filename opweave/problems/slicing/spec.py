@@ -1,0 +1,284 @@
+"""Slicing: cut every operator over several edge devices so that one input is through as soon as possible.
+
+Source: "MemoriaNova: Optimizing Memory-Aware Model Inference for Edge Computing", section 3.3 (GenEFlow).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import numpy as np
+from pydantic import model_validator
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.costs import Costs
+from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_by_device
+from opweave.problems.problem import Problem, check_constraints
+from opweave.problems.slicing.details import SlicedStep, SlicingDetails
+from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
+from opweave.problems.slicing.replay import memory_peaks, replay
+from opweave.problems.solution import Evaluation, Solution
+from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+
+__all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
+
+Dimension = Literal["rows", "channels", "whole"]
+
+
+class Slice(Spec):
+    """How one operator is cut.
+
+    Attributes
+    ----------
+    dimension
+        ``"rows"`` (height of the feature map), ``"channels"`` (of the output), or ``"whole"`` for an operator that
+        cannot be cut, whose length is 1.
+    cuts
+        Positions 0 = cuts[0] <= ... <= cuts[devices] = length; device k computes [cuts[k], cuts[k + 1]), and idles
+        where that is empty.
+    """
+
+    dimension: Dimension
+    cuts: Many[int]
+
+
+class Slices(Solution):
+    """How every operator is cut, and in which order they run.
+
+    Attributes
+    ----------
+    devices
+        Names of the devices, in the order in which they take their parts: the cluster's.
+    slices
+        Of every operator.
+    order
+        All operators, producers first.
+    """
+
+    devices: Many[Name]
+    slices: FrozenDict[Name, Slice]
+    order: Many[Name]
+
+    def devices_by_operator(self) -> Mapping[str, frozenset[str]]:
+        """Devices that compute a part of each operator."""
+        return {
+            name: frozenset(
+                device for device, first, end in zip(self.devices, cut.cuts, cut.cuts[1:], strict=False) if first != end
+            )
+            for name, cut in self.slices.items()
+        }
+
+
+class Slicing(Problem[Slices, SlicingDetails]):
+    """Cut every operator over the devices so that the sum of the operators' times is smallest.
+
+    Operators run one after another. Each device first receives what its part needs and does not hold, then computes;
+    an operator takes as long as its slowest device. Device k takes ``intercept + (seconds - intercept) * share`` for
+    a share of an operator that takes it ``seconds`` as a whole. A device holds what it has computed itself until nobody
+    reads it any more; what it has received it drops after the operator.
+
+    Attributes
+    ----------
+    cluster
+        The devices and the router between them. A device receives at its own rate (``Cluster.rates``), at the shared
+        one, or over its slowest incoming link; the latency counts once for every tensor that it receives.
+    costs
+        Seconds of whole operators for batch size 1. Where a time is unknown the device takes no part.
+    geometry
+        How operators read their inputs. Elementwise ones (told by their kind) need none; others without stay whole.
+    layout
+        Which dimensions of the tensors' shapes are channels and rows.
+    order
+        The order of the operators; None leaves it open. It matters for memory only.
+    dimension
+        ``"free"``: each operator is cut along any dimension that it can be cut along. ``"rule"``: along the one that
+        the paper's rule says, into no more parts than the rule allows (:mod:`opweave.problems.slicing.rule`).
+    transfers
+        ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed, that is,
+        parts of the channels need all of every input, whatever the operator, and parts of the rows whose input was cut
+        along the rows, too, receive the needed rows above and below their own part, even where those lie apart from it.
+        (The paper takes the larger of this and of all needed rows, held or not: a slip, as one device alone would pay.)
+    weights
+        ``"resident"``: a device keeps the weights of all its parts all the time. ``"streamed"``: only those of the
+        running operator count. A part of the rows needs all weights, a part of the channels its share.
+    channel
+        ``"dedicated"``: devices receive at the same time (the paper). ``"shared"``: the router carries one thing at a
+        time, so that all wait for its airtime: the largest receiver of a tensor where all need the same (broadcast),
+        the sum of its receivers else.
+    input_device
+        Where the graph inputs lie at the beginning; None: every device gets them from outside as it needs them.
+    output_device
+        Where the graph outputs are gathered at the end; None: they stay where they are made.
+    overhead_seconds
+        Intercepts by operator kind and device, where they differ from the device's ``launch_seconds``.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        When names do not fit, an operator has no known time on any device, a geometry does not fit the shapes, a
+        device cannot receive, or a constraint does not fit.
+
+    Notes
+    -----
+    Memory is counted in whole bytes. While an operator runs, a device holds its weights, its parts of all tensors that
+    are still to be read, of the operator's outputs and workspace, and what it has received. Each
+    operator counts its own share of a parameter even if others share it, and an alias counts like any tensor: parts of
+    it may lie on other devices than those of what it is a view of.
+
+    Examples
+    --------
+    >>> from opweave.problems.cluster import Device
+    >>> from opweave.problems.graph import OpGraph, Operator, Tensor
+    >>> graph = OpGraph(
+    ...     tensors=[Tensor(id=name, bytes=32, shape=[1, 8, 4]) for name in ("x", "y", "z")],
+    ...     operators=[Operator(id="p", inputs=["x"], outputs=["y"]), Operator(id="q", inputs=["y"], outputs=["z"])],
+    ... )
+    >>> problem = Slicing(
+    ...     graph=graph,
+    ...     cluster=Cluster(devices=[Device(name="a"), Device(name="b")], rates=[4.0, 4.0]),
+    ...     costs=Costs.from_table({"p": {"a": 8.0, "b": 8.0}, "q": {"a": 8.0, "b": 8.0}}),
+    ...     geometry={"p": Geometry(kernel=3, padding=1), "q": Geometry(kernel=3, padding=1)},
+    ... )
+    >>> half = Slice(dimension="rows", cuts=[0, 4, 8])
+    >>> problem.evaluate(Slices(devices=["a", "b"], slices={"p": half, "q": half}, order=["p", "q"])).objective
+    9.0
+    """
+
+    solution_type: ClassVar[type[Solution]] = Slices
+    unit: ClassVar[str] = "seconds"
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    cluster: Cluster
+    costs: Costs
+    geometry: FrozenDict[Name, Geometry] = FrozenDict()
+    layout: Layout = "channels_first"
+    order: Many[Name] | None = None
+    dimension: Literal["free", "rule"] = "free"
+    transfers: Literal["refined", "paper"] = "refined"
+    weights: Literal["resident", "streamed"] = "resident"
+    channel: Literal["dedicated", "shared"] = "dedicated"
+    input_device: Name | None = None
+    output_device: Name | None = None
+    overhead_seconds: FrozenDict[str, FrozenDict[Name, Seconds]] = FrozenDict()
+
+    @model_validator(mode="after")
+    def _check(self) -> Slicing:
+        self._check_names()
+        check_times_known(self.known_seconds)
+        if len(self.cluster.devices) > 1:
+            for device, rate in zip(self.cluster.devices, self.rates, strict=True):
+                if rate <= 0:
+                    raise ValueError(f"device {device.name!r} can receive nothing: its rate is 0")
+        if self.order is not None:
+            _check_order(self, self.order)
+        _ = self.cuttings  # complains about geometries that do not fit
+        check_constraints(self.constraints, self)
+        return self
+
+    def _check_names(self) -> None:
+        operators, devices = self.graph.operator_index, self.cluster.device_index
+        for what, names, known in (
+            ("the costs name operator", self.costs.operators, operators),
+            ("the geometry names operator", self.geometry, operators),
+            ("the costs name device", self.costs.devices, devices),
+            ("overhead_seconds names device", {k for row in self.overhead_seconds.values() for k in row}, devices),
+            ("input_device is", {self.input_device} - {None}, devices),
+            ("output_device is", {self.output_device} - {None}, devices),
+        ):
+            for name in names:
+                if name not in known:
+                    whose = "graph" if known is operators else "cluster"
+                    raise ValueError(f"{what} {name!r}, which the {whose} does not have")
+
+    @cached_property
+    def known_seconds(self) -> dict[str, dict[str, float]]:
+        """Seconds of every whole operator on each device that can run it."""
+        return times_by_device(self.costs, self.graph, self.cluster)
+
+    @cached_property
+    def memory_limits(self) -> dict[str, int | None]:
+        """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
+        return memory_by_cap(self.cluster, self.constraints)
+
+    @cached_property
+    def rates(self) -> tuple[float, ...]:
+        """Bytes per second at which every device receives."""
+        count = len(self.cluster.devices)
+        if self.cluster.rates is not None:
+            return self.cluster.rates
+        if self.cluster.shared is not None:
+            return (self.cluster.shared,) * count
+        into = self.cluster.effective_bandwidth
+        return tuple(min((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
+
+    @cached_property
+    def latencies(self) -> tuple[float, ...]:
+        """Seconds before the first byte of a tensor arrives at every device, from the farthest other one."""
+        count = len(self.cluster.devices)
+        if isinstance(self.cluster.latency, float | int):
+            return (float(self.cluster.latency),) * count
+        into = np.asarray(self.cluster.effective_latency)
+        return tuple(max((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
+
+    def intercept(self, op: str, device: str) -> float:
+        """Seconds that an operator takes on a device however small its part, at most those of the whole."""
+        kind = self.graph.operators[self.graph.operator_index[op]].kind
+        launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
+        return min(self.overhead_seconds.get(kind, FrozenDict()).get(device, launch), self.known_seconds[op][device])
+
+    @cached_property
+    def extents(self) -> dict[str, Extent]:
+        """Every tensor as cells."""
+        return {tensor.id: extent_of(tensor, self.layout) for tensor in self.graph.tensors}
+
+    @cached_property
+    def cuttings(self) -> dict[str, Cutting]:
+        """How every operator can be cut."""
+        return {op.id: cutting_of(self, op) for op in self.graph.operators}
+
+    @cached_property
+    def tensor_bytes(self) -> dict[str, int]:
+        """Bytes of every tensor."""
+        return {tensor.id: tensor.bytes for tensor in self.graph.tensors}
+
+    def weight_bytes(self, op: str) -> int:
+        """Bytes of all parameters of an operator."""
+        used = self.graph.operators[self.graph.operator_index[op]].parameters
+        return sum(self.graph.parameter_bytes[name] for name in set(used))
+
+    def reading(self) -> str:
+        return (
+            f"latency, dimension {self.dimension}, transfers {self.transfers}, weights {self.weights}, "
+            f"channel {self.channel}"
+        )
+
+    def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
+        """Start and end of every operator in seconds; positions in the order where the plan cannot be replayed."""
+        details = replay(self, solution).details
+        if details is None:
+            return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
+        return {step.operator: (step.start, step.end) for step in details.steps}
+
+    def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
+        """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
+        return memory_peaks(self, solution)
+
+    def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
+        return replay(self, solution)
+
+
+def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:
+    known = problem.graph.operator_index
+    for name in order:
+        if name not in known:
+            raise ValueError(f"the order names operator {name!r}, which the graph does not have")
+    if len(order) != len(known) or len(set(order)) != len(known):
+        raise ValueError(f"the order lists {len(order):,} operators; it takes each of the {len(known):,} once")
+    step = {name: position for position, name in enumerate(order)}
+    for op in problem.graph.operators:
+        for tensor in op.inputs:
+            producer = problem.graph.producer.get(tensor)
+            if producer is not None and step[producer] > step[op.id]:
+                raise ValueError(f"the order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")

@@ -1,0 +1,74 @@
+"""Whether a slicing plan can be carried out at all: its names, its order and its cuts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from opweave.problems.solution import Violation
+
+if TYPE_CHECKING:
+    from opweave.problems.slicing.spec import Slice, Slices, Slicing
+
+
+def unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Every operator once, cut into one part for each device, after what makes its inputs."""
+    names = tuple(device.name for device in problem.cluster.devices)
+    if solution.devices != names:
+        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
+        yield Violation(rule="unknown", message=message)
+        return
+    yield from _wrong_names(problem, solution)
+    step = {name: position for position, name in enumerate(solution.order)}
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in step and op.id in step and step[producer] > step[op.id]:
+                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
+                yield Violation(rule="precedence", message=message)
+        if op.id in solution.slices:
+            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
+
+
+def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    known = problem.graph.operator_index
+    counts = Counter(solution.order)
+    for name in dict.fromkeys((*solution.slices, *solution.order)):
+        if name not in known:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in solution.slices:
+            yield Violation(rule="missing", message=f"{name!r} has no slice")
+        if counts[name] != 1:
+            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
+            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
+
+
+def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
+    """(8) to (10) of the paper, cv1 to cv5; and parts only where the time is known."""
+    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
+    lengths = cutting.lengths or {"whole": 1}
+    if cut.dimension not in lengths:
+        why = f": {cutting.why_whole}" if cutting.why_whole else ""
+        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
+        yield Violation(rule="dimension", message=message)
+        return
+    cuts, length = cut.cuts, lengths[cut.dimension]
+    if len(cuts) != len(devices) + 1:
+        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices take {len(devices) + 1}"
+        yield Violation(rule="cuts", message=message)
+        return
+    if cuts[0] != 0:
+        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
+        yield Violation(rule="cut_start", message=message, excess=float(abs(cuts[0])))
+    if cuts[-1] != length:
+        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
+        yield Violation(rule="cut_end", message=message, excess=float(abs(cuts[-1] - length)))
+    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
+        if first > end:
+            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
+            yield Violation(rule="cut_order", message=message, excess=float(first - end))
+        if first < end and device not in problem.known_seconds[name]:
+            message = f"{name!r} cannot run on {device!r}: its time there is not known"
+            yield Violation(rule="device", message=message)

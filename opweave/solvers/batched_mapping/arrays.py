@@ -1,0 +1,274 @@
+"""The arrays that the hot loops of batched mapping work on, and the decoder that they share.
+
+A plan is a string of devices for every operator (one letter for each granule) and an order of all (operator, device)
+nodes. The decoder walks the order and starts every batch as soon as its device is free and the data of its own granules
+is there. Such plans always keep the identities of the inputs right.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.placement.instance import NO_LIMIT
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.compiled import inlined, kernel
+
+
+class BatchArrays(NamedTuple):
+    """A :class:`BatchedInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
+
+    Attributes
+    ----------
+    base, slope
+        Delay of every edge between two devices: ``base + slope * granules``. Shape (edges, devices, devices).
+    memory
+        Bytes that each granule of an operator takes.
+    limited
+        Whether any device's memory is limited.
+    """
+
+    seconds: FloatCube
+    source: IntArray
+    target: IntArray
+    in_start: IntArray
+    incoming: IntArray
+    out_start: IntArray
+    outgoing: IntArray
+    waits_start: IntArray
+    waits: IntArray
+    base: FloatCube
+    slope: FloatCube
+    memory: IntArray
+    parameters_start: IntArray
+    parameters: IntArray
+    parameter_bytes: IntArray
+    capacity: IntArray
+    limited: bool
+
+
+def arrays_of(instance: BatchedInstance) -> BatchArrays:
+    """Flatten an instance."""
+    moved = instance.size[:, None, None] * instance.seconds_per_byte
+    latency = np.broadcast_to(instance.latency, moved.shape)
+    return BatchArrays(
+        seconds=instance.seconds,
+        source=instance.source,
+        target=instance.target,
+        in_start=instance.incoming.start,
+        incoming=instance.incoming.items,
+        out_start=instance.outgoing.start,
+        outgoing=instance.outgoing.items,
+        waits_start=instance.waits.start,
+        waits=instance.waits.items,
+        base=np.ascontiguousarray(latency + (0.0 if instance.grows else moved)),
+        slope=np.ascontiguousarray(moved * (instance.granule if instance.grows else 0.0)),
+        memory=instance.memory * instance.granule,
+        parameters_start=instance.parameters.start,
+        parameters=instance.parameters.items,
+        parameter_bytes=instance.parameter_bytes,
+        capacity=instance.capacity,
+        limited=bool((instance.capacity != NO_LIMIT).any()),
+    )
+
+
+class Strings(NamedTuple):
+    """Where every granule of every operator runs, and what follows from it.
+
+    Attributes
+    ----------
+    where
+        Device of every granule. Shape (operators, G).
+    number
+        Granules of every operator on every device. Shape (operators, devices).
+    flow
+        Granules that pass along every edge from one device to another. Shape (edges, devices, devices).
+    used
+        Bytes on every device. Shape (devices,).
+    holders
+        Operators on each device that use each parameter. Shape (parameters, devices).
+    """
+
+    where: IntArray
+    number: IntArray
+    flow: IntArray
+    used: IntArray
+    holders: IntArray
+
+
+@inlined
+def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
+    """Count what follows from the letters."""
+    operators, granules = where.shape
+    devices = arrays.seconds.shape[1]
+    strings = Strings(
+        where=where.copy(),
+        number=np.zeros((operators, devices), dtype=np.int64),
+        flow=np.zeros((len(arrays.source), devices, devices), dtype=np.int64),
+        used=np.zeros(devices, dtype=np.int64),
+        holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
+    )
+    for i in range(operators):
+        for g in range(granules):
+            u = where[i, g]
+            if strings.number[i, u] == 0:
+                _hold(arrays, strings, i, u, 1)
+            strings.number[i, u] += 1
+            strings.used[u] += arrays.memory[i]
+    for e in range(len(arrays.source)):
+        for g in range(granules):
+            strings.flow[e, where[arrays.source[e], g], where[arrays.target[e], g]] += 1
+    return strings
+
+
+@inlined
+def _hold(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
+    """An operator's parameters come to a device (step 1) or leave it (step -1)."""
+    for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
+        p = arrays.parameters[x]
+        if step > 0 and strings.holders[p, u] == 0:
+            strings.used[u] += arrays.parameter_bytes[p]
+        strings.holders[p, u] += step
+        if step < 0 and strings.holders[p, u] == 0:
+            strings.used[u] -= arrays.parameter_bytes[p]
+
+
+@inlined
+def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
+    """Put one granule of an operator on a device and keep all counts."""
+    a = strings.where[i, g]
+    if a == u:
+        return
+    strings.where[i, g] = u
+    for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+        e = arrays.incoming[x]
+        w = strings.where[arrays.source[e], g]
+        strings.flow[e, w, a] -= 1
+        strings.flow[e, w, u] += 1
+    for x in range(arrays.out_start[i], arrays.out_start[i + 1]):
+        e = arrays.outgoing[x]
+        w = strings.where[arrays.target[e], g]
+        strings.flow[e, a, w] -= 1
+        strings.flow[e, u, w] += 1
+    strings.number[i, a] -= 1
+    strings.used[a] -= arrays.memory[i]
+    if strings.number[i, a] == 0:
+        _hold(arrays, strings, i, a, -1)
+    if strings.number[i, u] == 0:
+        _hold(arrays, strings, i, u, 1)
+    strings.number[i, u] += 1
+    strings.used[u] += arrays.memory[i]
+
+
+@inlined
+def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
+    """Whether every count of an operator is a batch that can run (0 counts as one unless forbidden)."""
+    possible = True
+    for u in range(arrays.seconds.shape[1]):
+        possible = possible and arrays.seconds[i, u, strings.number[i, u]] < np.inf
+    return possible
+
+
+@inlined
+def overfull(arrays: BatchArrays, strings: Strings) -> bool:
+    """Whether a device holds more than it may."""
+    return arrays.limited and bool((strings.used > arrays.capacity).any())
+
+
+@inlined
+def play(
+    arrays: BatchArrays,
+    strings: Strings,
+    order: IntArray,
+    low: int,
+    high: int,
+    free: FloatArray,
+    end: FloatArray,
+    tail: FloatArray,
+    threshold: float,
+) -> float:
+    """Decode the places ``low`` to ``high`` of an order.
+
+    ``free`` (devices,) and ``end`` (operators, devices; -1 for what has not run) are the state before and become that
+    after. Returns the largest end + tail, or the first above ``threshold``; inf where data comes too late in the order.
+    """
+    devices = free.shape[0]
+    value = 0.0
+    for p in range(low, high):
+        node = order[p]
+        i = node // devices
+        u = node - i * devices
+        c = strings.number[i, u]
+        if c == 0:
+            continue
+        ready = free[u]
+        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+            e = arrays.incoming[x]
+            h = arrays.source[e]
+            for w in range(devices):
+                f = strings.flow[e, w, u]
+                if f > 0:
+                    there = end[h, w]
+                    if there < 0.0:
+                        return np.inf
+                    if w != u:
+                        there += arrays.base[e, w, u] + arrays.slope[e, w, u] * f
+                    ready = max(ready, there)
+        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+            h = arrays.waits[x]
+            for w in range(devices):
+                if strings.number[h, w] > 0:
+                    if end[h, w] < 0.0:
+                        return np.inf
+                    ready = max(ready, end[h, w])
+        ends = ready + arrays.seconds[i, u, c]
+        end[i, u] = ends
+        free[u] = ends
+        if ends + tail[i, u, c] > value:
+            value = ends + tail[i, u, c]
+            if value > threshold:
+                return float(value)
+    return float(value)
+
+
+@kernel
+def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMatrix) -> float:
+    """Fill the ends of all batches (-1: none) of a plan; returns the makespan, inf where it cannot be run."""
+    strings = new_strings(arrays, where)
+    operators, devices = strings.number.shape
+    for i in range(operators):
+        if not can_run(arrays, strings, i):
+            return np.inf
+    if overfull(arrays, strings):
+        return np.inf
+    end[:] = -1.0
+    return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(arrays.seconds.shape), np.inf)
+
+
+@kernel
+def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
+    """Decode one plan so many times, each with one granule moved and back: what the speed of the search rests on."""
+    strings = new_strings(arrays, where)
+    operators, devices = strings.number.shape
+    end = np.empty((operators, devices))
+    free = np.empty(devices)
+    tail = np.zeros(arrays.seconds.shape)
+    total = 0.0
+    for step in range(times):
+        i, g = step % operators, step % where.shape[1]
+        before = strings.where[i, g]
+        move_granule(arrays, strings, i, g, (before + 1) % devices)
+        move_granule(arrays, strings, i, g, before)
+        end[:] = -1.0
+        free[:] = 0.0
+        total += float(play(arrays, strings, order, 0, len(order), free, end, tail, np.inf))
+    return total / times
+
+
+def natural_order(instance: BatchedInstance) -> IntArray:
+    """All nodes, operators in topological order."""
+    devices = len(instance.devices)
+    nodes = instance.order[:, None] * devices + np.arange(devices)
+    return np.ascontiguousarray(nodes.ravel())

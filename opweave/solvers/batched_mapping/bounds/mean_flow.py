@@ -1,0 +1,246 @@
+"""Mean passage: the average input's way through the model and the devices' work, in one linear program.
+
+Take any plan. For every operator i let start[i] be the time at which an input's batch of it starts, averaged over the
+inputs, and run[i] that batch's seconds, averaged likewise: the sum over devices and sizes of c/G t[i,u,c] y[i,u,c], for
+y = 1 if u runs a batch of c of the G granules. Then, for every single input and hence on average:
+
+* start[j] >= start[i] + run[i] + move[e] along every edge e = (i, j), where move[e] averages f D(f)/L over device
+  pairs, f being how many of the L inputs move between them and D their delay, convex in f as f D(f) is;
+* between the end of a and the start of z, on each device u: the batches of all operators between a and z that this
+  input takes there, one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above;
+  also from the beginning to z, and from the end of a to the end of the plan;
+* the plan is no shorter than start[i] + run[i], nor than the work of a device, the rows of the area bound.
+
+Large batches are economical in work, small ones in passage: area and path each let a relaxed plan choose, these rows
+together do not. Memory limits enter as rows of their own. That every row is an average over the inputs is what makes
+delays and batches of different sizes linear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.placement.instance import NO_LIMIT
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.solvers.batched_mapping.modules import Module
+from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
+
+LONGEST = 100.0
+"""Upper end of times, in multiples of the known bound; no larger bound is claimed."""
+
+MOST_COLUMNS = 40_000
+"""Above, transfers are left out; above without them too, there is no bound: the program would take minutes."""
+
+MOST_OPERATORS = 4_000
+MOST_ENTRIES = 600_000
+"""Coefficients of windows, at most."""
+
+CHORDS = 5
+"""Of the delays of every flow, at most, beside that of a single input."""
+
+FULL = 100.0
+"""Units of memory per device, so that coefficients are of ordinary size."""
+
+Window = tuple[int | None, int | None]
+"""Operators that begin and end it; None for the beginning and the end of the plan."""
+
+
+def mean_passage(
+    instance: BatchedInstance,
+    cuts: list[list[Module]],
+    floor: float,
+    time_limit: float | None,
+    ceiling: float = np.inf,
+) -> float:
+    """Seconds that no plan is shorter than; 0 where the program is too large or is not solved in time.
+
+    Parameters
+    ----------
+    cuts
+        Ways to cut the model; windows begin and end at operators that read or feed across a cut.
+    floor
+        A lower bound; above 0 it is the unit of time of the program.
+    time_limit
+        Seconds; None for no limit.
+    ceiling
+        Length of a known plan: no more is claimed, and what alone takes longer is left out.
+    """
+    if not instance.operators or instance.operators > MOST_OPERATORS:
+        return 0.0
+    unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
+    if program.columns > MOST_COLUMNS:
+        return 0.0
+    program.write(windows_of(instance, cuts))
+    value = proved_minimum(program.linear(), time_limit)
+    return 0.0 if value is None else min(min(value, LONGEST) * program.unit, ceiling)
+
+
+def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
+    """From each operator that opens a module to those that close it or the next, the beginning and the end."""
+    found: dict[Window, None] = {}
+    for modules in cuts:
+        opens = [np.unique(instance.target[module.enters]).tolist() for module in modules]
+        closes = [module.leaves.tolist() for module in modules]
+        for at, entries in enumerate(opens):
+            behind = closes[at - 1] if at else []
+            ends = [*closes[at], *(closes[at + 1] if at + 1 < len(modules) else [])]
+            found |= dict.fromkeys((a, z) for a in (*behind, *entries) for z in ends)
+            found |= dict.fromkeys((None, z) for z in closes[at])
+            found |= dict.fromkeys((a, None) for a in (*behind, *entries))
+    return list(found)
+
+
+class _Passage:
+    """Columns y[i,u,c], flow[e,u,v], move[e,u,v], start[i], held[p,u] and the length; times in units."""
+
+    def __init__(self, instance: BatchedInstance, unit: float, most_seconds: float) -> None:
+        self.instance, self.unit = instance, unit
+        count, devices, most = len(instance.names), len(instance.devices), instance.granules
+        usable = np.isfinite(instance.seconds[:, :, 1:]) & (instance.seconds[:, :, 1:] <= most_seconds)
+        self.seconds = np.where(usable, instance.seconds[:, :, 1:], 0.0) / unit
+        self.granules = np.arange(1, most + 1, dtype=np.float64)
+        self.mean = self.seconds * (self.granules / most)
+        self.y = np.arange(count * devices * most).reshape(count, devices, most)
+        edges = len(instance.source) if self.y.size + 2 * len(instance.source) * devices**2 <= MOST_COLUMNS else 0
+        top = self.y.size
+        self.flow = top + np.arange(edges * devices**2).reshape(edges, devices, devices)
+        self.move = self.flow + self.flow.size
+        top += 2 * self.flow.size
+        self.start = top + np.arange(count)
+        top += count
+        parameters = len(instance.parameter_bytes) if instance.limited else 0
+        self.held = top + np.arange(parameters * devices).reshape(parameters, devices)
+        self.length = np.asarray([top + self.held.size])
+        self.columns = int(self.length[0]) + 1
+        linked = np.isfinite(instance.latency) & (instance.latency <= most_seconds)
+        self.latency = np.where(linked, instance.latency, 0.0) / unit
+        self.per_byte = np.where(linked, instance.seconds_per_byte, 0.0) / unit
+        self.upper = np.full(self.columns, LONGEST)
+        self.upper[self.y] = usable
+        self.upper[self.flow] = np.where(linked, float(instance.batch), 0.0)
+        self.upper[self.held] = 1.0
+        self.equal, self.most = SparseRows(), SparseRows()
+
+    def linear(self) -> LinearProgram:
+        """The program as it was written."""
+        return LinearProgram.of(column_alone(int(self.length[0]), self.columns), self.upper, self.most, self.equal)
+
+    def write(self, windows: list[Window]) -> None:
+        """All rows."""
+        self._cuts()
+        self._paths()
+        if self.flow.size:
+            self._transfers()
+        for window, inside in self._inside(windows):
+            self._window(*window, inside)
+        if self.instance.limited:
+            self._memory()
+
+    def _cuts(self) -> None:
+        """Every batch is cut into sizes that can run, at most one on each device; devices finish in time."""
+        count, devices = self.y.shape[:2]
+        self.equal.put(
+            self.equal.open(np.full(count, float(self.instance.granules)))[:, None, None], self.y, self.granules
+        )
+        single = self.most.open(np.ones(count * devices)).reshape(count, devices, 1)
+        self.most.put(single, self.y, 1.0)
+        work = self.most.open(np.zeros(devices))
+        self.most.put(work[None, :, None], self.y, self.seconds)
+        self.most.put(work, self.length, -1.0)
+
+    def _end(self, rows: IntArray, operators: IntArray) -> None:
+        """The mean end of operators, one in each row."""
+        self.most.put(rows, self.start[operators], 1.0)
+        self.most.put(rows[:, None, None], self.y[operators], self.mean[operators])
+
+    def _paths(self) -> None:
+        """Starts follow ends and transfers, and what side constraints ask to wait for."""
+        instance = self.instance
+        every = np.arange(instance.operators)
+        last = self.most.open(np.zeros(len(every)))
+        self._end(last, every)
+        self.most.put(last, self.length, -1.0)
+        after = self.most.open(np.zeros(len(instance.source)))
+        self._end(after, instance.source)
+        self.most.put(after, self.start[instance.target], -1.0)
+        if self.flow.size:
+            self.most.put(after[:, None, None], self.move, 1.0)
+        waiting = self.most.open(np.zeros(len(instance.waits.items)))
+        self._end(waiting, instance.waits.items)
+        self.most.put(waiting, self.start[instance.waits.heads()], -1.0)
+
+    def _transfers(self) -> None:
+        """Flows agree with the batches at both ends; chords of f D(f)/L between neighbouring whole f."""
+        instance, devices, inputs = self.instance, self.y.shape[1], float(self.instance.batch)
+        for ends, axis in ((instance.source, 2), (instance.target, 1)):
+            rows = self.equal.open(np.zeros(len(ends) * devices))
+            self.equal.put(np.expand_dims(rows.reshape(-1, devices), axis), self.flow, 1.0)
+            self.equal.put(rows.reshape(-1, devices, 1), self.y[ends], -self.granules * instance.granule)
+        apart = ~np.eye(devices, dtype=bool)
+        flow, move = self.flow[:, apart], self.move[:, apart]
+        latency = np.broadcast_to(self.latency[apart], flow.shape)
+        slope = instance.size[:, None] * self.per_byte[apart]
+        spread = self.granules[np.unique(np.linspace(0, len(self.granules) - 1, CHORDS).astype(np.int64))]
+        for f in np.unique([1.0, *spread * instance.granule]):
+            # f D(f) at f - 1 and at f; D does not depend on f where each input moves by itself
+            low = (f - 1.0) * (latency + slope * (f - 1.0 if instance.grows else 1.0))
+            rise = f * (latency + slope * (f if instance.grows else 1.0)) - low
+            chord = self.most.open(((f - 1.0) * rise - low).ravel() / inputs).reshape(flow.shape)
+            self.most.put(chord, flow, rise / inputs)
+            self.most.put(chord, move, -1.0)
+
+    def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
+        """Windows with at least two operators between their ends, as many as there is room for."""
+        room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
+        below: dict[int, BoolArray] = {}
+        above: dict[int, BoolArray] = {}
+        for a, z in windows:
+            inside = np.ones(self.instance.operators, dtype=bool)
+            if a is not None:
+                below[a] = self._reached(a, forward=True) if a not in below else below[a]
+                inside &= below[a]
+            if z is not None:
+                above[z] = self._reached(z, forward=False) if z not in above else above[z]
+                inside &= above[z]
+            members = np.flatnonzero(inside)
+            room -= len(members) * per_operator
+            if room < 0:
+                return
+            if len(members) > 1:
+                yield (a, z), members
+
+    def _reached(self, start: int, *, forward: bool) -> BoolArray:
+        """Operators that lie behind (or before) one, without it."""
+        instance = self.instance
+        mark = np.zeros(instance.operators, dtype=bool)
+        mark[start] = True
+        edges, ends = (instance.incoming, instance.source) if forward else (instance.outgoing, instance.target)
+        for i in (instance.order if forward else instance.order[::-1]).tolist():
+            mark[i] |= bool(mark[ends[edges[i]]].any())
+        mark[start] = False
+        return mark
+
+    def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
+        """What an input takes of a device between the end of a and the start of z."""
+        rows = self.most.open(np.zeros(self.y.shape[1]))
+        self.most.put(rows[None, :, None], self.y[inside], self.mean[inside])
+        if a is not None:
+            self._end(rows, np.full(len(rows), a))
+        self.most.put(rows, self.length if z is None else self.start[[z]], -1.0)
+
+    def _memory(self) -> None:
+        """Bytes of the inputs and of the parameters, once per device, of devices with a limit."""
+        instance = self.instance
+        limited = np.flatnonzero(instance.capacity != NO_LIMIT)
+        unit = FULL / np.maximum(instance.capacity[limited].astype(np.float64), 1.0)
+        rows = self.most.open(np.full(len(limited), FULL))
+        bytes_ = instance.memory[:, None, None] * self.granules * instance.granule
+        self.most.put(rows[None, :, None], self.y[:, limited], bytes_ * unit[:, None])
+        self.most.put(rows[None, :], self.held[:, limited], instance.parameter_bytes[:, None] * unit)
+        uses = self.most.open(np.zeros(len(instance.parameters.items) * self.y.shape[1])).reshape(-1, self.y.shape[1])
+        self.most.put(uses[:, :, None], self.y[instance.parameters.heads()], 1.0)
+        self.most.put(uses, self.held[instance.parameters.items], -1.0)

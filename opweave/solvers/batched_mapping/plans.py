@@ -1,0 +1,114 @@
+"""Plans of batched mapping: strings and an order, the times that follow, and the solution in the problem's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.formulations.batched_mapping.retime import counts_of
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.batched_mapping.spec import Batch, BatchedSchedule
+from opweave.solvers.batched_mapping.arrays import BatchArrays, decode
+from opweave.solvers.run import Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BatchPlan:
+    """A plan with all its times.
+
+    Attributes
+    ----------
+    where
+        Device of every granule of every operator. Shape (operators, G).
+    order
+        All (operator, device) nodes, numbered ``operator * devices + device``, in decoding order.
+    end
+        End of every batch, -1 where there is none. Shape (operators, devices).
+    makespan
+        Seconds; inf where the plan cannot be run.
+    """
+
+    where: IntArray
+    order: IntArray
+    end: FloatArray
+    makespan: float
+
+
+def plan_of(arrays: BatchArrays, where: IntArray, order: IntArray) -> BatchPlan:
+    """Decode strings in an order."""
+    end = np.full(arrays.seconds.shape[:2], -1.0)
+    work = 20 * (len(order) + len(arrays.source) * where.shape[1])
+    makespan = decode.sized(work)(arrays, where, order, end)
+    return BatchPlan(where, order, end, float(makespan))
+
+
+def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) -> IntArray:
+    """Nodes by the starts of their batches, what takes no time first; without a batch by the mean of the operator's."""
+    operators, devices = end.shape
+    rank = np.empty(operators, dtype=np.int64)
+    rank[instance.order] = np.arange(operators)
+    count = counts_of(where, devices)
+    there = count > 0
+    lasts = np.take_along_axis(instance.seconds, count[:, :, None], axis=2)[:, :, 0]
+    start = np.where(there, end - np.where(np.isfinite(lasts), lasts, 0.0), 0.0)
+    mean = start.sum(axis=1) / np.maximum(1, there.sum(axis=1))
+    start = np.where(there, start, mean[:, None])
+    return np.lexsort((np.repeat(rank, devices), end.ravel(), start.ravel())).astype(np.int64)
+
+
+def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:
+    """A plan in the problem's own words; transfers, which leave at once, are not listed."""
+    return schedule_of(instance, np.repeat(plan.where, instance.granule, axis=1), plan.end)
+
+
+def schedule_of(instance: BatchedInstance, where: IntArray, end: FloatArray) -> BatchedSchedule:
+    """Batches from the device of every input (operators, batch) and the ends (operators, devices)."""
+    batches = []
+    for i, name in enumerate(instance.names):
+        for u in np.unique(where[i]).tolist():
+            inputs = np.flatnonzero(where[i] == u)
+            lasts = float(instance.seconds[i, u, len(inputs) // instance.granule])
+            ends = float(end[i, u])
+            start = max(0.0, ends - lasts)
+            batches.append(
+                Batch(operator=name, device=instance.devices[u], inputs=tuple(inputs.tolist()), start=start, end=ends)
+            )
+    batches.sort(key=lambda batch: (batch.start, batch.end))
+    return BatchedSchedule(batches=tuple(batches))
+
+
+def inputs_of(instance: BatchedInstance, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    """Device of every input of every operator (operators, batch), and the ends of all batches (operators, devices)."""
+    row = {name: i for i, name in enumerate(instance.names)}
+    column = {name: u for u, name in enumerate(instance.devices)}
+    where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
+    end = np.full((instance.operators, len(instance.devices)), -1.0)
+    for batch in solution.batches:
+        i, u = row[batch.operator], column[batch.device]
+        where[i, list(batch.inputs)] = u
+        end[i, u] = batch.end
+    return where, end
+
+
+def granules_of(instance: BatchedInstance, solution: BatchedSchedule) -> BatchPlan | None:
+    """A solution as strings; None where some inputs of one granule run on different devices.
+
+    The inputs are renumbered so that those which share all devices stand together.
+    """
+    where, end = inputs_of(instance, solution)
+    ordered = where[:, np.lexsort(where[::-1])] if len(where) else where
+    blocks = ordered.reshape(len(where), instance.granules, instance.granule)
+    if (blocks != blocks[:, :, :1]).any():
+        return None
+    strings = np.ascontiguousarray(blocks[:, :, 0])
+    return BatchPlan(strings, order_by_start(instance, strings, end), end, float(end.max(initial=0.0)))
+
+
+def report(instance: BatchedInstance, plan: BatchPlan, run: Run) -> bool:
+    """Report a plan that can be run; returns whether it is the best so far."""
+    worse = run.objective is not None and plan.makespan >= run.objective
+    if worse or not np.isfinite(plan.makespan):
+        return False
+    return run.found(solution_of(instance, plan), plan.makespan)

@@ -1,0 +1,164 @@
+"""The arrays that the hot loops of memory ordering work on, and one step of an order in either direction.
+
+Direction is data: ``sign`` is +1 where operators are run first to last and -1 where they are undone last to first. A
+schedule read backwards visits the same pairs (state, operator), so one set of loops serves both. ``left[s]`` always is
+the number of readers of storage s that have not run yet.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import never
+
+FORWARD = 1
+BACKWARD = -1
+
+
+class OrderingArrays(NamedTuple):
+    """An :class:`OrderingInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
+
+    ``made`` are the bytes that every operator adds to what stays live; ``stay`` adds those of results that nobody
+    reads, and the workspace. ``counts`` tells which storages ever count (read by somebody, or kept). ``halt`` ends long
+    loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
+    """
+
+    size: IntArray
+    kept: BoolArray
+    counts: BoolArray
+    producer: IntArray
+    made: IntArray
+    stay: IntArray
+    reads_start: IntArray
+    reads: IntArray
+    readers_start: IntArray
+    readers: IntArray
+    before_start: IntArray
+    before: IntArray
+    after_start: IntArray
+    after: IntArray
+    over_start: IntArray
+    over: IntArray
+    slots: IntArray
+    start_bytes: int
+    halt: IntArray
+
+
+def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
+    """Flatten an instance, for loops that ``halt`` ends."""
+    unread = instance.unread()
+    heads = instance.writes.heads()
+    sizes = instance.size[instance.writes.items]
+    transient = unread[instance.writes.items]
+    made = np.zeros(instance.operators, dtype=np.int64)
+    stay = instance.workspace.copy()
+    np.add.at(made, heads[~transient], sizes[~transient])
+    np.add.at(stay, heads, sizes)
+    return OrderingArrays(
+        size=instance.size,
+        kept=instance.kept,
+        counts=~unread,
+        producer=instance.producer,
+        made=made,
+        stay=stay,
+        reads_start=instance.reads.start,
+        reads=instance.reads.items,
+        readers_start=instance.readers.start,
+        readers=instance.readers.items,
+        before_start=instance.before.start,
+        before=instance.before.items,
+        after_start=instance.after.start,
+        after=instance.after.items,
+        over_start=instance.overwrite.start,
+        over=instance.overwrite.items,
+        slots=instance.slots,
+        start_bytes=instance.start_bytes(),
+        halt=never() if halt is None else halt,
+    )
+
+
+def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> OrderingArrays:
+    """The same arrays with more precedences: ``early[k]`` before ``late[k]``."""
+    rows = len(arrays.made)
+    before = Adjacency(arrays.before_start, arrays.before)
+    joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
+    after = joined.reversed(rows)
+    return arrays._replace(before_start=joined.start, before=joined.items, after_start=after.start, after=after.items)
+
+
+@inlined
+def initial_left(arrays: OrderingArrays, sign: int) -> IntArray:
+    """Readers of every storage that have not run: all at the front end, none at the back end. Shape (storages,)."""
+    storages = len(arrays.size)
+    left = np.zeros(storages, dtype=np.int64)
+    if sign == 1:
+        for s in range(storages):
+            left[s] = arrays.readers_start[s + 1] - arrays.readers_start[s]
+    return left
+
+
+@inlined
+def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
+    """Live bytes at the end from which the direction starts."""
+    if sign == 1:
+        return arrays.start_bytes
+    total = 0
+    for s in range(len(arrays.size)):
+        if arrays.kept[s]:
+            total += arrays.size[s]
+    return total
+
+
+@inlined
+def step(arrays: OrderingArrays, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
+    """Stable footprint of v's step, and the live bytes on its far side.
+
+    ``live`` are the bytes live on the near side. A read storage dies at v (running it) or is born at v (undoing it)
+    when no other reader lies on the far side.
+    """
+    last = (1 + sign) // 2
+    dying = 0
+    for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
+        s = arrays.reads[k]
+        if left[s] == last and not arrays.kept[s]:
+            dying += arrays.size[s]
+    saved = 0
+    used = 0
+    before = -1
+    for k in range(arrays.over_start[v], arrays.over_start[v + 1]):
+        s = arrays.over[k]
+        if arrays.size[s] != before:
+            before = arrays.size[s]
+            used = 0
+        if left[s] == last and used < arrays.slots[k]:
+            used += 1
+            saved += arrays.size[s]
+    far = live + sign * (arrays.made[v] - dying)
+    front = live if sign == 1 else far
+    return front + arrays.stay[v] - saved, far
+
+
+@inlined
+def pass_over(arrays: OrderingArrays, v: int, left: IntArray, sign: int) -> None:
+    """Update the reader counts for running (+1) or undoing (-1) v."""
+    for k in range(arrays.reads_start[v], arrays.reads_start[v + 1]):
+        left[arrays.reads[k]] -= sign
+
+
+@kernel
+def footprints(arrays: OrderingArrays, order: IntArray) -> IntArray:
+    """Stable footprint of every step of an order. Shape (operators,)."""
+    left = initial_left(arrays, 1)
+    live = initial_bytes(arrays, 1)
+    cost = np.zeros(len(order), dtype=np.int64)
+    for position in range(len(order)):
+        v = order[position]
+        cost[position], live = step(arrays, v, live, left, 1)
+        pass_over(arrays, v, left, 1)
+    return cost

@@ -1,0 +1,211 @@
+"""The arrays that the hot loops of pipelines work on, and what a threshold leaves of them.
+
+A *walk* begins stages at points, each on a device, and may use a device again; a *plan* may not. Both are judged at a
+threshold: no stage and no transfer takes longer. Of devices that can be swapped, plans use the first listed first:
+every plan can be rewritten so, and links from a later to an earlier one of them are left out here.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.run import never
+
+
+class PipelineArrays(NamedTuple):
+    """A :class:`PipelineInstance` for compiled loops.
+
+    Attributes
+    ----------
+    sent, elapsed, reach
+        As in the instance.
+    rate, latency
+        Links, those against the order of twins left out (rate 0). Shape (devices, devices).
+    neighbour
+        Devices by falling speed of the link from each device, one layer for all points, or one for each where unlike
+        latencies make the order depend on the size. Shape (layers, devices, devices).
+    degree
+        How many links leave each device. Shape (devices,).
+    twin
+        The first device that each one can be swapped with. Shape (devices,).
+    least, most
+        How many stages there may be.
+    halt
+        Ends the loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`). Shape (1,).
+    """
+
+    sent: FloatArray
+    elapsed: FloatMatrix
+    reach: IntMatrix
+    rate: FloatMatrix
+    latency: FloatMatrix
+    neighbour: IntCube
+    degree: IntArray
+    twin: IntArray
+    least: int
+    most: int
+    halt: IntArray
+
+
+class Window(NamedTuple):
+    """What a threshold allows.
+
+    Attributes
+    ----------
+    end
+        Last point where a stage may end, by first point; that point itself where none may begin.
+        Shape (devices, points).
+    links
+        How many of a device's neighbours can be reached in time, by point. Shape (points, devices).
+    """
+
+    end: IntMatrix
+    links: IntMatrix
+
+
+def arrays_of(instance: PipelineInstance, halt: IntArray | None = None) -> PipelineArrays:
+    """Flatten an instance, for loops that ``halt`` ends."""
+    twin = twins(instance)
+    same = twin[:, None] == twin[None, :]
+    against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
+    rate = np.where(against, 0.0, instance.rate)
+    linked = rate > 0
+    latencies = instance.latency[linked]
+    if latencies.size == 0 or latencies.min() == latencies.max():
+        slowness = np.where(linked, -rate, np.inf)[None]
+    else:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            seconds = instance.latency[None] + instance.sent[:, None, None] / rate[None]
+        slowness = np.where(linked[None], seconds, np.inf)
+    return PipelineArrays(
+        sent=instance.sent,
+        elapsed=instance.elapsed,
+        reach=instance.reach,
+        rate=rate,
+        latency=instance.latency,
+        neighbour=np.argsort(slowness, axis=2, kind="stable").astype(np.int64),
+        degree=linked.sum(axis=1).astype(np.int64),
+        twin=twin,
+        least=instance.least,
+        most=instance.most,
+        halt=never() if halt is None else halt,
+    )
+
+
+def twins(instance: PipelineInstance) -> IntArray:
+    """The first device that each device can be swapped with: equal windows, times and links."""
+    rate, latency = instance.rate, instance.latency
+    count = len(rate)
+    twin = np.arange(count, dtype=np.int64)
+    outward, inward = np.sort(rate, axis=1), np.sort(rate, axis=0)
+    firsts: dict[bytes, list[int]] = {}
+    for v in range(count):
+        parts = (instance.reach[v], instance.elapsed[v], outward[v], inward[:, v])
+        known = firsts.setdefault(b"".join(part.tobytes() for part in parts), [])
+        for u in known:
+            others = (np.arange(count) != u) & (np.arange(count) != v)
+            if all(
+                each[u, v] == each[v, u]
+                and np.array_equal(each[u, others], each[v, others])
+                and np.array_equal(each[others, u], each[others, v])
+                for each in (rate, latency)
+            ):
+                twin[v] = u
+                break
+        else:
+            known.append(v)
+    return twin
+
+
+@inlined
+def seconds_between(arrays: PipelineArrays, point: int, source: int, target: int) -> float:
+    """Seconds to send what crosses at a point over a link that exists."""
+    return float(arrays.latency[source, target] + arrays.sent[point] / arrays.rate[source, target])
+
+
+@kernel
+def open_window(
+    arrays: PipelineArrays, stage_limit: float, link_limit: float, end: IntMatrix, links: IntMatrix
+) -> None:
+    """Fill the arrays of a :class:`Window`."""
+    devices, points = arrays.reach.shape
+    for v in range(devices):
+        last = 0
+        for a in range(points):
+            last = max(last, a)
+            while last < arrays.reach[v, a] and arrays.elapsed[v, last + 1] - arrays.elapsed[v, a] <= stage_limit:
+                last += 1
+            end[v, a] = min(last, arrays.reach[v, a])
+    layered = len(arrays.neighbour) > 1
+    for b in range(1, points - 1):
+        layer = b if layered else 0
+        for v in range(devices):
+            low, high = 0, arrays.degree[v]
+            while low < high:  # how many neighbours are fast enough
+                middle = (low + high) // 2
+                if seconds_between(arrays, b, v, arrays.neighbour[layer, v, middle]) <= link_limit:
+                    low = middle + 1
+                else:
+                    high = middle
+            links[b, v] = low
+
+
+def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> Window:
+    """What limits on stages and on transfers allow."""
+    devices, points = arrays.reach.shape
+    window = Window(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
+    open_window.sized(8 * devices * points)(arrays, stage_limit, link_limit, window.end, window.links)
+    return window
+
+
+@kernel
+def next_value(
+    arrays: PipelineArrays, low: float, strict: bool, with_compute: bool, with_links: bool, down: bool
+) -> float:
+    """The smallest possible time of a stage or transfer above ``low`` (or from it on, unless strict); inf for none.
+
+    With ``down`` the largest below; -1 for none.
+    """
+    devices, points = arrays.reach.shape
+    best = -1.0 if down else np.inf
+    if with_links:
+        layered = len(arrays.neighbour) > 1
+        for b in range(1, points - 1):
+            if b > 1 and not layered and arrays.sent[b] == arrays.sent[b - 1]:
+                continue
+            layer = b if layered else 0
+            for v in range(devices):
+                first, last = 0, arrays.degree[v]
+                while first < last:
+                    middle = (first + last) // 2
+                    value = seconds_between(arrays, b, v, arrays.neighbour[layer, v, middle])
+                    passed = value > low if strict != down else value >= low
+                    if passed:
+                        last = middle
+                    else:
+                        first = middle + 1
+                if down and first > 0:
+                    best = max(best, seconds_between(arrays, b, v, arrays.neighbour[layer, v, first - 1]))
+                elif not down and first < arrays.degree[v]:
+                    best = min(best, seconds_between(arrays, b, v, arrays.neighbour[layer, v, first]))
+    if with_compute:
+        for v in range(devices):
+            last = 0
+            for a in range(points - 1):
+                last = max(last, a)
+                while last < arrays.reach[v, a]:
+                    value = arrays.elapsed[v, last + 1] - arrays.elapsed[v, a]
+                    passed = value > low if strict != down else value >= low
+                    if passed:
+                        break
+                    last += 1
+                if down and a < last <= arrays.reach[v, a]:
+                    best = max(best, arrays.elapsed[v, last] - arrays.elapsed[v, a])
+                elif not down and last < arrays.reach[v, a]:
+                    best = min(best, arrays.elapsed[v, last + 1] - arrays.elapsed[v, a])
+    return best

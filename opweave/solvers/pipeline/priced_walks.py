@@ -1,0 +1,304 @@
+"""Priced walks without a straight way back: the bound of the joint optimum, and often already the plan.
+
+Let every visit of device v cost a price. A plan visits each device at most once, so it costs no more than the sum of
+all prices; and it is a walk that never goes v, w, v. If the cheapest such walk at a threshold costs more than all
+prices together, no plan keeps the threshold. Prices come from subgradients: a device that the walk visits often
+becomes dear. With a limit on the number of stages every visit costs one more price, and all stages together as many
+times that as there may be.
+
+The same walk with seconds as costs bounds sums of times.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, FloatCube, IntArray, IntCube
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
+
+END = -1
+"""In place of a next device: the walk ends with this stage."""
+
+NOWHERE = -2
+
+UNDECIDED, REFUTED, SIMPLE = 0, 1, 2
+
+ROUNDING = 1e-9
+
+PATIENCE = 8
+"""Steps without a better bound before steps get shorter."""
+
+SURELY = 1e-6
+"""Prices add up to the number of devices; a bound above this refutes."""
+
+
+class Table(NamedTuple):
+    """The cheapest completions of a walk, for every state (stage begins at a point on a device).
+
+    Attributes
+    ----------
+    cost
+        Of the cheapest completion, and of the cheapest with another next device; inf where there is none.
+        Shape (2, points, devices).
+    device, point
+        What comes next: a device or ``END``, and where the stage ends. Shape (2, points, devices).
+    onward
+        From the end of a stage on a device: the cheapest two ways to go on, with different next devices.
+        Shape (2, points, devices).
+    onward_device
+        Those devices. Shape (2, points, devices).
+    """
+
+    cost: FloatCube
+    device: IntCube
+    point: IntCube
+    onward: FloatCube
+    onward_device: IntCube
+
+
+def new_table(points: int, devices: int) -> Table:
+    """An empty table."""
+    shape = (2, points, devices)
+    return Table(
+        cost=np.full(shape, np.inf),
+        device=np.full(shape, NOWHERE, dtype=np.int64),
+        point=np.zeros(shape, dtype=np.int64),
+        onward=np.full(shape, np.inf),
+        onward_device=np.full(shape, NOWHERE, dtype=np.int64),
+    )
+
+
+def table_work(arrays: PipelineArrays) -> int:
+    """About how many elementary steps :func:`fill_table` takes."""
+    devices, points = arrays.reach.shape
+    windows = int((arrays.reach - np.arange(points)).sum())
+    links = int(arrays.degree.sum()) + int(devices)
+    return 2 * (windows + int(points) * links)
+
+
+@inlined
+def fill_table(
+    arrays: PipelineArrays, window: Window, price: FloatArray, stage_weight: float, link_weight: float, table: Table
+) -> bool:
+    """Compute the cheapest completions from the last point to the first; False when halted, and then none counts."""
+    devices, points = arrays.reach.shape
+    layered = len(arrays.neighbour) > 1
+    cost, following, ending = table.cost, table.device, table.point
+    onward, onward_device = table.onward, table.onward_device
+    for v in range(devices):
+        onward[0, points - 1, v] = 0.0
+        onward_device[0, points - 1, v] = END
+        onward[1, points - 1, v] = np.inf
+        onward_device[1, points - 1, v] = NOWHERE
+    for b in range(points - 2, -1, -1):
+        if arrays.halt[0] != 0:
+            return False
+        for v in range(devices):
+            best = second = np.inf
+            best_next = second_next = NOWHERE
+            best_end = second_end = 0
+            for e in range(window.end[v, b], b, -1):
+                step = stage_weight * arrays.elapsed[v, e]
+                value = step + onward[0, e, v]
+                following_device = onward_device[0, e, v]
+                if value < best:
+                    if following_device != best_next:
+                        second, second_next, second_end = best, best_next, best_end
+                    best, best_next, best_end = value, following_device, e
+                elif value < second and following_device != best_next:
+                    second, second_next, second_end = value, following_device, e
+                value = step + onward[1, e, v]
+                if value < second and onward_device[1, e, v] != best_next:
+                    second, second_next, second_end = value, onward_device[1, e, v], e
+            base = price[v] - stage_weight * arrays.elapsed[v, b]
+            cost[0, b, v], following[0, b, v], ending[0, b, v] = best + base, best_next, best_end
+            cost[1, b, v], following[1, b, v], ending[1, b, v] = second + base, second_next, second_end
+        if b == 0:
+            break
+        lowest = cost[0, b].min()
+        for v in range(devices):
+            best = second = np.inf
+            best_next = second_next = NOWHERE
+            for j in range(window.links[b, v]):
+                if second <= lowest:
+                    break  # nothing can be cheaper
+                w = arrays.neighbour[b if layered else 0, v, j]
+                value = cost[0, b, w] if following[0, b, w] != v else cost[1, b, w]
+                if value < second:
+                    if link_weight > 0.0:
+                        value += link_weight * seconds_between(arrays, b, v, w)
+                    if value < best:
+                        second, second_next = best, best_next
+                        best, best_next = value, w
+                    elif value < second:
+                        second, second_next = value, w
+            onward[0, b, v], onward_device[0, b, v] = best, best_next
+            onward[1, b, v], onward_device[1, b, v] = second, second_next
+    return True
+
+
+@inlined
+def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
+    """Write down the cheapest walk's devices and where its stages end; returns how many stages, 0 for no walk."""
+    points = table.cost.shape[1]
+    v = int(np.argmin(table.cost[0, 0]))
+    if table.cost[0, 0, v] == np.inf:
+        return 0
+    b, came_from, count = 0, NOWHERE, 0
+    while True:
+        which = 1 if came_from >= 0 and table.device[0, b, v] == came_from else 0
+        stages[count], ends[count] = v, table.point[which, b, v]
+        count += 1
+        following = table.device[which, b, v]
+        b = ends[count - 1]
+        if following == END or b >= points - 1:
+            return count
+        came_from, v = v, following
+
+
+@inlined
+def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
+    """Whether the walk becomes a plan when each visit takes the next unused twin of its device; if so it is changed."""
+    settled = np.full(count, -1, dtype=np.int64)
+    for i in range(count):
+        earlier = 0
+        for j in range(i):
+            if arrays.twin[stages[i]] == arrays.twin[stages[j]]:
+                earlier += 1
+        for w in range(arrays.twin[stages[i]], len(arrays.twin)):
+            if arrays.twin[w] == arrays.twin[stages[i]]:
+                if earlier == 0:
+                    settled[i] = w
+                    break
+                earlier -= 1
+        if settled[i] < 0:
+            return False
+    stages[:count] = settled
+    return True
+
+
+@kernel
+def count_stages(
+    arrays: PipelineArrays, window: Window, table: Table, stages: IntArray, ends: IntArray
+) -> tuple[int, int]:
+    """The walk with the fewest stages: its length (0 for no walk), and whether the threshold is refuted or kept."""
+    price = np.ones(arrays.reach.shape[0])
+    if not fill_table(arrays, window, price, 0.0, 0.0, table):
+        return 0, UNDECIDED
+    count = read_walk(table, stages, ends)
+    if count == 0 or count > arrays.most:
+        return count, REFUTED
+    if count >= arrays.least and is_simple(arrays, stages, count):
+        return count, SIMPLE
+    return count, UNDECIDED
+
+
+@inlined
+def _move(
+    arrays: PipelineArrays, price: FloatArray, direction: FloatArray, stages: IntArray, count: int, length: float
+) -> bool:
+    """Make dearer what the walk visits more than once, cheaper what it does not visit; False when all is even.
+
+    Nothing but the ratios of prices matters, so they are scaled to add up to the number of devices.
+    """
+    devices = len(price) - 1
+    direction *= 0.6
+    direction[:devices] -= 0.4
+    if arrays.most < devices:
+        direction[devices] += 0.4 * (count - arrays.most)
+    for i in range(count):
+        direction[stages[i]] += 0.4
+    square = (direction * direction).sum()
+    if square < 1e-12:
+        return False
+    total = 0.0
+    for v in range(devices + 1):
+        price[v] = max(0.0, price[v] + length / square * direction[v])
+        if v < devices:
+            total += price[v]
+    if total > 0.0:
+        price *= devices / total
+    return True
+
+
+@kernel
+def price_walks(
+    arrays: PipelineArrays,
+    window: Window,
+    price: FloatArray,
+    rounds: int,
+    table: Table,
+    stages: IntArray,
+    ends: IntArray,
+) -> tuple[int, int]:
+    """Move prices along subgradients until the walk costs more than all of them, or is a plan.
+
+    Parameters
+    ----------
+    price
+        Price of every device, and last the price of any stage; changed to the best ones.
+    rounds
+        Most steps.
+
+    Returns
+    -------
+    tuple
+        What was found, and the length of the walk that shows it.
+    """
+    devices = arrays.reach.shape[0]
+    direction = np.zeros(devices + 1)
+    full = np.zeros(devices)
+    best_price = price.copy()
+    best, step, stale = -1e300, 0.5, 0
+    for _ in range(rounds):
+        budget = float(price[devices]) * arrays.most
+        for v in range(devices):
+            full[v] = price[v] + price[devices]
+            budget += price[v]
+        if not fill_table(arrays, window, full, 0.0, 0.0, table):
+            break
+        count = read_walk(table, stages, ends)
+        if count == 0:
+            return REFUTED, 0
+        bound = float(table.cost[0, 0].min()) - budget
+        if bound > best:
+            best, stale = bound, 0
+            best_price[:] = price
+        else:
+            stale += 1
+        if best > SURELY:
+            price[:] = best_price
+            return REFUTED, 0
+        if arrays.least <= count <= arrays.most and is_simple(arrays, stages, count):
+            price[:] = best_price
+            return SIMPLE, count
+        if stale >= PATIENCE:
+            step, stale = 0.7 * step, 0
+        if not _move(arrays, price, direction, stages, count, step * (0.5 * abs(bound) + 0.05 * devices)):
+            break
+    price[:] = best_price
+    return UNDECIDED, 0
+
+
+@kernel
+def best_walk(
+    arrays: PipelineArrays,
+    window: Window,
+    price: FloatArray,
+    stage_weight: float,
+    link_weight: float,
+    table: Table,
+    stages: IntArray,
+    ends: IntArray,
+) -> tuple[int, bool]:
+    """Fill the table at given prices of visits; the length of the cheapest walk, and whether it is a plan.
+
+    Halted, it returns -1: the table is not to be used.
+    """
+    if not fill_table(arrays, window, price, stage_weight, link_weight, table):
+        return -1, False
+    count = read_walk(table, stages, ends)
+    return count, arrays.least <= count <= arrays.most and is_simple(arrays, stages, count)

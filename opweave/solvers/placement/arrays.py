@@ -1,0 +1,174 @@
+"""The arrays that the hot loops of placement work on, and the list scheduler that they share.
+
+A plan is an order of the operators (predecessors first) and a device for each. The scheduler runs the operators in that
+order, each as soon as its device, its predecessors and its inputs allow; an input from another device is sent when its
+consumer's turn comes, as soon as it exists and both ports are free. Under ``delay`` there are no ports; under
+``one_port_tensor`` a tensor is sent once to every device.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.placement.spec import Placement
+from opweave.solvers.compiled import inlined, kernel
+
+DELAY = 0
+PORT_EDGE = 1
+PORT_TENSOR = 2
+
+MODELS = {"delay": DELAY, "one_port_edge": PORT_EDGE, "one_port_tensor": PORT_TENSOR}
+
+
+class PlacementArrays(NamedTuple):
+    """A :class:`PlacementInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs."""
+
+    seconds: FloatMatrix
+    source: IntArray
+    target: IntArray
+    tensor: IntArray
+    size: IntArray
+    in_start: IntArray
+    incoming: IntArray
+    out_start: IntArray
+    outgoing: IntArray
+    before_start: IntArray
+    before: IntArray
+    after_start: IntArray
+    after: IntArray
+    latency: FloatMatrix
+    per_byte: FloatMatrix
+    memory: IntArray
+    parameters_start: IntArray
+    parameters: IntArray
+    parameter_bytes: IntArray
+    capacity: IntArray
+    tensors: int
+    model: int
+
+
+def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArrays:
+    """Flatten an instance."""
+    return PlacementArrays(
+        seconds=instance.seconds,
+        source=instance.source,
+        target=instance.target,
+        tensor=instance.tensor,
+        size=instance.size,
+        in_start=instance.incoming.start,
+        incoming=instance.incoming.items,
+        out_start=instance.outgoing.start,
+        outgoing=instance.outgoing.items,
+        before_start=instance.before.start,
+        before=instance.before.items,
+        after_start=instance.after.start,
+        after=instance.after.items,
+        latency=instance.latency,
+        per_byte=instance.seconds_per_byte,
+        memory=instance.memory,
+        parameters_start=instance.parameters.start,
+        parameters=instance.parameters.items,
+        parameter_bytes=instance.parameter_bytes,
+        capacity=instance.capacity,
+        tensors=len(instance.tensors),
+        model=MODELS[problem.transfers],
+    )
+
+
+class Clock(NamedTuple):
+    """The state of a schedule under construction.
+
+    Attributes
+    ----------
+    end
+        End of every scheduled operator. Shape (operators,).
+    free, sends, receives
+        When every device, send port and receive port is free again. Shape (devices,).
+    arrived
+        Under ``one_port_tensor``: when each tensor's copy is on each device, -1 while it is not sent.
+        Shape (tensors, devices); one row otherwise.
+    begins
+        Start of every flow's transfer, -1 where none was needed. Shape (flows,).
+    """
+
+    end: FloatArray
+    free: FloatArray
+    sends: FloatArray
+    receives: FloatArray
+    arrived: FloatArray
+    begins: FloatArray
+
+
+@inlined
+def new_clock(arrays: PlacementArrays) -> Clock:
+    """Time zero."""
+    devices = arrays.seconds.shape[1]
+    return Clock(
+        end=np.zeros(len(arrays.seconds)),
+        free=np.zeros(devices),
+        sends=np.zeros(devices),
+        receives=np.zeros(devices),
+        arrived=np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1.0),
+        begins=np.full(len(arrays.source), -1.0),
+    )
+
+
+@inlined
+def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArray) -> float:
+    """Schedule operator v on device k after everything scheduled so far; returns its end."""
+    ready = clock.free[k]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, clock.end[arrays.before[i]])
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
+        a = device[u]
+        if a == k:
+            continue
+        t = arrays.tensor[f]
+        if arrays.model == PORT_TENSOR and clock.arrived[t, k] >= 0.0:
+            ready = max(ready, clock.arrived[t, k])
+            continue
+        start = clock.end[u]
+        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        if arrays.model != DELAY:
+            start = max(start, clock.sends[a], clock.receives[k])
+            clock.sends[a] = start + lasts
+            clock.receives[k] = start + lasts
+            clock.begins[f] = start
+        if arrays.model == PORT_TENSOR:
+            clock.arrived[t, k] = start + lasts
+        ready = max(ready, start + lasts)
+    clock.end[v] = ready + arrays.seconds[v, k]
+    clock.free[k] = clock.end[v]
+    return float(clock.end[v])
+
+
+@kernel
+def run_plan(
+    arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray
+) -> float:
+    """Schedule a plan; fills the start of every operator and transfer (-1: none). Returns the makespan."""
+    clock = new_clock(arrays)
+    makespan = 0.0
+    for v in order:
+        makespan = max(makespan, place(arrays, clock, v, device[v], device))
+        start[v] = clock.end[v] - arrays.seconds[v, device[v]]
+    begins[:] = clock.begins
+    return makespan
+
+
+@kernel
+def makespan_within(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
+    """Makespan of a plan, or the first end above ``threshold`` that is met on the way."""
+    clock = new_clock(arrays)
+    makespan = 0.0
+    for v in order:
+        makespan = max(makespan, place(arrays, clock, v, device[v], device))
+        if makespan > threshold:
+            break
+    return makespan

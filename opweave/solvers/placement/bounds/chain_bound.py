@@ -1,0 +1,308 @@
+"""The milestone bound: windows between milestones, with both end devices fixed, joined by dynamic programming.
+
+For a chain of operators u1 < u2 < ... < ur (each an ancestor of the next) and bounds B(u, v; a, b) on start(v) -
+end(u) when u runs on a and v on b,
+
+    D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) +
+    B(ur, -; a)]
+
+is a lower bound: the windows of a chain are disjoint in time, so their lengths add up, and the minimum over all
+devices of the milestones covers those of the optimal plan. Operators in no window are left out, which only lowers the
+bound.
+
+The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised
+lazily, along the shortest path only: from critical path and energetic bound to the linear program to the integer one to
+the shortest plan of the window, as far as constraint programming gets. Every value on the way is a bound.
+
+Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved
+module".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.bounds.branches import Branches, branches_of
+from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
+from opweave.solvers.placement.bounds.modules import modules, windows_between
+from opweave.solvers.placement.bounds.window_program import (
+    Builder,
+    WindowProgram,
+    integer_bound,
+    relaxed_bound,
+    serial_length,
+)
+from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
+from opweave.solvers.placement.module_search import search_module
+
+FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
+"""Levels of a window's bound: critical path and energetic; linear program; integer program; constraint programming."""
+
+LARGEST_RELAXED = 400
+LARGEST_INTEGER = 120
+"""Most operators (alike branches counted once) of a window for the linear and the integer program."""
+
+LARGEST_EXACT = 130
+"""Most operators of a window for constraint programming."""
+
+LARGEST_SEARCHED = 12
+SEARCHED_NODES = 5_000
+"""Smaller windows are searched first, which takes less time than starting an engine."""
+
+TIGHT = 1e-7
+"""Relative distance from a plan's length at which a bound is left as it is."""
+
+FAR_MORE = 1.1
+"""Ratio of enclosed work from which on a chain of larger windows is worth a look."""
+
+
+@dataclass(eq=False)
+class Block:
+    """All windows that are alike: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
+
+    window: Window
+    values: FloatArray
+    levels: IntArray
+    branches: Branches = field(init=False)
+    size: int = field(init=False)
+    _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.branches = branches_of(self.window)
+        self.size = int(self.branches.kept.sum())
+
+    @classmethod
+    def first(cls, window: Window) -> Block:
+        """With the bounds of the first level."""
+        values = window.first_bounds()
+        return cls(window, values, np.zeros(values.shape, dtype=np.int64))
+
+    def open(self, a: int, b: int, level: int) -> bool:
+        """Whether the pair could still be raised to a level."""
+        inner = len(self.window.inner)
+        if level == EXACT:
+            sized = inner <= LARGEST_EXACT
+        else:
+            sized = self.size <= (LARGEST_RELAXED if level == RELAXED else LARGEST_INTEGER)
+        return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
+
+    def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
+        """Raise a pair to a level, within the time."""
+        self.learn(a, b, level, self.bound_of(a, b, level, time_limit))
+
+    def learn(self, a: int, b: int, level: int, value: float) -> None:
+        """Take note of a pair's bound of a level."""
+        rows, columns = self.rows(a), self.columns(b)
+        self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
+        self.levels[rows, columns] = level
+
+    def rows(self, a: int) -> slice:
+        """Rows of the table that a first device stands for: all of them where the window has no first operator."""
+        return slice(a, a + 1) if self.window.entry else slice(None)
+
+    def columns(self, b: int) -> slice:
+        """Columns of the table that a last device stands for."""
+        return slice(b, b + 1) if self.window.exit else slice(None)
+
+    def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
+        """A bound of a level for two end devices."""
+        known = float(self.values[a, b])
+        if level == EXACT:
+            return self._exact(self.window.fixed(a, b), known, time_limit)
+        program = self.program(a, b, self.ceiling(a, b))
+        if program is None:
+            return self.ceiling(a, b)
+        return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
+
+    def ceiling(self, a: int, b: int) -> float:
+        """Seconds that some plan of the window keeps to, if there is any plan."""
+        if (a, b) not in self._ceilings:
+            arrays = self.window.fixed(a, b)
+            alone = shortest_alone(arrays)
+            self._ceilings[a, b] = max(alone if np.isfinite(alone) else serial_length(arrays), float(self.values[a, b]))
+        return self._ceilings[a, b]
+
+    def program(self, a: int, b: int, ceiling: float) -> WindowProgram | None:
+        """The window's program with its ends on two devices; None where no plan is shorter than the ceiling."""
+        builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
+        return builder.build() if builder.possible else None
+
+    def _exact(self, arrays: PlacementArrays, known: float, time_limit: float) -> float:
+        """What can be proved beyond a known bound: nothing, where a plan of that length exists."""
+        alone = shortest_alone(arrays)
+        if known >= alone * (1.0 - TIGHT):
+            return known
+        if len(self.window.inner) <= LARGEST_SEARCHED:
+            found = search_module(arrays, alone, known, SEARCHED_NODES)
+            if found.proved:
+                return found.makespan
+        return solve_intervals(arrays, alone, known, time_limit).bound
+
+
+@dataclass(eq=False)
+class Module:
+    """All modules that are alike: their milestones, the blocks between, and a bound on the module as a whole.
+
+    Attributes
+    ----------
+    seconds
+        Run times of the milestones. Shape (milestones, K).
+    blocks
+        One more than milestones.
+    whole
+        Bounds on the module by itself. Shape (K, K).
+    inner
+        The milestones, as positions in the module.
+    members
+        Operators of every block, with the ends that it has, as positions in the module.
+    """
+
+    seconds: FloatArray
+    blocks: list[Block]
+    whole: FloatArray
+    inner: IntArray
+    members: list[IntArray]
+
+    def table(self) -> FloatArray:
+        """Bounds on the module's length for every pair of end devices. Shape (K, K)."""
+        value = self.blocks[0].values
+        for own, block in zip(self.seconds, self.blocks[1:], strict=True):
+            value = ((value + own)[:, :, None] + block.values[None, :, :]).min(axis=1)
+        return np.maximum(value, self.whole)
+
+    def path(self, a: int, b: int) -> Iterator[tuple[Block, int, int]]:
+        """Blocks and their end devices on the shortest way from a to b through the milestones."""
+        values, froms = self.blocks[0].values[a], []
+        for own, block in zip(self.seconds, self.blocks[1:], strict=True):
+            sums = (values + own)[:, None] + block.values
+            froms.append(np.argmin(sums, axis=0))
+            values = sums.min(axis=0)
+        where = b
+        for block, origin in zip(self.blocks[:0:-1], froms[::-1], strict=True):
+            yield block, int(origin[where]), where
+            where = int(origin[where])
+        yield self.blocks[0], a, where
+
+
+@dataclass(eq=False)
+class Milestones:
+    """The whole plan as a chain of cut vertices and modules, with bounds that can be raised.
+
+    Attributes
+    ----------
+    cuts
+        Cut vertices. Shape (cuts,).
+    seconds
+        Their run times. Shape (cuts, K).
+    modules
+        Module before, between and after the cut vertices; alike ones are one object.
+    windows
+        The windows of the modules, in the same order.
+    """
+
+    cuts: IntArray
+    seconds: FloatArray
+    modules: list[Module]
+    windows: list[Window]
+
+    def blocks(self) -> list[Block]:
+        """All blocks, each once, in the order of the plan."""
+        return list({id(block): block for module in self.modules for block in module.blocks}.values())
+
+    def value(self) -> float:
+        """The bound."""
+        return float(self._forward()[0][-1].min())
+
+    def _forward(self) -> tuple[list[FloatArray], list[IntArray]]:
+        """Least times at the end of every module by device, and the devices that they come from."""
+        tables = {id(module): module.table() for module in set(self.modules)}
+        values, froms = [tables[id(self.modules[0])][0]], []
+        for own, module in zip(self.seconds, self.modules[1:], strict=True):
+            sums = (values[-1] + own)[:, None] + tables[id(module)]
+            froms.append(np.argmin(sums, axis=0))
+            values.append(sums.min(axis=0))
+        return values, froms
+
+    def module_path(self) -> list[tuple[Module, int, int]]:
+        """Modules with the devices at their ends, along the shortest path."""
+        values, froms = self._forward()
+        where = int(np.argmin(values[-1]))
+        steps = []
+        for module, origin in zip(self.modules[:0:-1], froms[::-1], strict=True):
+            steps.append((module, int(origin[where]), where))
+            where = int(origin[where])
+        steps.append((self.modules[0], 0, where))
+        return steps[::-1]
+
+    def open_pairs(self, level: int) -> list[tuple[Block, int, int]]:
+        """Blocks on the shortest path that a level could raise, the most frequent first."""
+        found: Counter[tuple[int, int, int]] = Counter()
+        blocks: dict[int, Block] = {}
+        for (module, a, b), times in Counter(self.module_path()).items():
+            for block, first, second in module.path(a, b):
+                if block.open(first, second, level):
+                    found[id(block), first, second] += times
+                    blocks[id(block)] = block
+        return [(blocks[key], a, b) for (key, a, b), _ in found.most_common()]
+
+
+def milestones_of(arrays: PlacementArrays) -> Milestones:
+    """Split at cut vertices and milestones; first-level bounds everywhere, alike windows handled once."""
+    cuts, windows = modules(arrays)
+    blocks: dict[bytes, Block] = {}
+    known: dict[bytes, Module] = {}
+    chosen = []
+    for window in windows:
+        key = window.key()
+        if key not in known:
+            known[key] = _module(window, blocks)
+        chosen.append(known[key])
+    return Milestones(cuts, arrays.seconds[cuts], chosen, windows)
+
+
+def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
+    """Refine a module by milestones of its own; its ends are no milestones.
+
+    Large windows are preferred when they enclose far more work and are small once alike branches are counted once.
+    """
+    small, *large = milestone_chains(window.arrays)
+    inner, parts = _refined(window, small)
+    if large and large[0].work > FAR_MORE * small.work:
+        other, wide = _refined(window, large[0])
+        if all(int(branches_of(part).kept.sum()) <= LARGEST_INTEGER for part in wide):
+            inner, parts = other, wide
+    whole = window.first_bounds()
+    if not len(inner):
+        block = _block(window, blocks)
+        return Module(window.arrays.seconds[inner], [block], whole, inner, [np.arange(len(window.operators))])
+    own = [part.operators for part in parts]
+    return Module(window.arrays.seconds[inner], [_block(part, blocks) for part in parts], whole, inner, own)
+
+
+def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
+    """Milestones between the ends of a window and the windows between them; none when the chain misses an end."""
+    milestones, count = chain.milestones, len(window.operators)
+    first, last = 0, len(milestones)
+    if window.entry:
+        first = 1 if last and milestones[0] == 0 else last
+    if window.exit:
+        last = last - 1 if last > first and milestones[-1] == count - 1 else first
+    if first >= last:
+        return np.zeros(0, dtype=np.int64), [window]
+    inner = milestones[first:last]
+    ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
+    return inner, windows_between(window.arrays, ends, chain.members[first : last + 1])
+
+
+def _block(window: Window, blocks: dict[bytes, Block]) -> Block:
+    key = window.key()
+    if key not in blocks:
+        blocks[key] = Block.first(window)
+    return blocks[key]

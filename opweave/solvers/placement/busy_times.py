@@ -1,0 +1,112 @@
+"""Free time of devices and ports, so that work can be put into gaps.
+
+Resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the receive port of device k.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.compiled import inlined
+
+MOST_GAPS = 256
+"""Gaps that are remembered for every resource; the earliest are forgotten first, which bounds the work per operator."""
+
+
+class Timeline(NamedTuple):
+    """Gaps in ascending order; the last one of every resource never ends.
+
+    Attributes
+    ----------
+    opens, closes
+        Shape (resources, most gaps).
+    gaps
+        How many of them are in use. Shape (resources,).
+    """
+
+    opens: FloatArray
+    closes: FloatArray
+    gaps: IntArray
+
+
+@inlined
+def new_timeline(resources: int, operations: int) -> Timeline:
+    """Everything is free from time zero on."""
+    most = min(MOST_GAPS, operations + 2)
+    opens = np.zeros((resources, most))
+    closes = np.full((resources, most), np.inf)
+    return Timeline(opens, closes, np.ones(resources, dtype=np.int64))
+
+
+@inlined
+def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
+    """Earliest time from ``ready`` on at which resource r is free for so long."""
+    low, high = 0, timeline.gaps[r] - 1
+    while low < high:  # gaps that close too early come first
+        middle = (low + high) // 2
+        if timeline.closes[r, middle] < ready + lasts:
+            low = middle + 1
+        else:
+            high = middle
+    while True:
+        start = max(ready, timeline.opens[r, low])
+        if start + lasts <= timeline.closes[r, low]:
+            return float(start)
+        low += 1
+
+
+@inlined
+def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -> float:
+    """Earliest time from ``ready`` on at which both resources are free for so long."""
+    start = first_fit(timeline, r, ready, lasts)
+    while True:
+        later = first_fit(timeline, s, start, lasts)
+        if later == start:
+            return start
+        start = first_fit(timeline, r, later, lasts)
+        if start == later:
+            return start
+
+
+@inlined
+def occupy(timeline: Timeline, r: int, start: float, end: float) -> None:
+    """Take resource r for a time that :func:`first_fit` gave."""
+    opens, closes, gaps = timeline.opens[r], timeline.closes[r], timeline.gaps
+    i = gaps[r] - 1
+    while opens[i] > start:
+        i -= 1
+    before, after = start > opens[i], end < closes[i]
+    if before and after:
+        if gaps[r] == len(opens):
+            if i == 0:  # the part before would be forgotten at once
+                opens[0] = end
+                return
+            _forget_first(opens, closes)
+            gaps[r] -= 1
+            i -= 1
+        for j in range(gaps[r], i + 1, -1):
+            opens[j] = opens[j - 1]
+            closes[j] = closes[j - 1]
+        gaps[r] += 1
+        closes[i + 1] = closes[i]
+        opens[i + 1] = end
+        closes[i] = start
+    elif before:
+        closes[i] = start
+    elif after:
+        opens[i] = end
+    else:
+        for j in range(i, gaps[r] - 1):
+            opens[j] = opens[j + 1]
+            closes[j] = closes[j + 1]
+        gaps[r] -= 1
+
+
+@inlined
+def _forget_first(opens: FloatArray, closes: FloatArray) -> None:
+    for j in range(len(opens) - 1):
+        opens[j] = opens[j + 1]
+        closes[j] = closes[j + 1]

@@ -1,0 +1,100 @@
+"""Descent that moves a hub together with what hangs on it.
+
+A transfer for each of a hub's readers can be saved by one move that no local search finds step by step: the hub and its
+private successors change device together, and the order is derived anew for the changed assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import IntArray
+from opweave.solvers.placement.anneal import counted_plan, order_for
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
+
+MOST_HUBS = 400
+LARGEST_GROUP = 4_000
+
+
+def groups_around_hubs(instance: PlacementInstance) -> Iterator[IntArray]:
+    """Operators that should move together: each hub with its private successors, and all that only these feed.
+
+    Hubs come by decreasing number of readers.
+    """
+    readers = np.diff(instance.after.start)
+    for hub in np.argsort(-readers, kind="stable")[:MOST_HUBS].tolist():
+        if readers[hub] < 2:
+            return
+        private = [int(w) for w in instance.after[hub] if len(instance.before[w]) == 1]
+        yield np.asarray([hub, *private], dtype=np.int64)
+        owned = _fed_only_by(instance, {hub, *private})
+        if len(owned) > 1 + len(private):
+            yield np.asarray(sorted(owned), dtype=np.int64)
+        if len(private) <= 32:
+            for child in private:
+                branch = _fed_only_by(instance, {child})
+                if len(branch) > 1:
+                    yield np.asarray(sorted(branch), dtype=np.int64)
+
+
+def _fed_only_by(instance: PlacementInstance, seeds: set[int]) -> set[int]:
+    """The seeds and every operator all of whose predecessors are in, up to a size."""
+    inside = set(seeds)
+    stack = list(seeds)
+    while stack and len(inside) < LARGEST_GROUP:
+        for w in instance.after[stack.pop()].tolist():
+            if w not in inside and inside.issuperset(instance.before[w].tolist()):
+                inside.add(w)
+                stack.append(w)
+    return inside
+
+
+def descend(
+    instance: PlacementInstance,
+    arrays: PlacementArrays,
+    device: IntArray,
+    should_stop: Callable[[], bool],
+) -> tuple[IntArray, IntArray, float]:
+    """Move groups around hubs to other devices as long as that shortens the schedule.
+
+    Returns
+    -------
+    order, device, makespan
+        The best plan met; its memory fits if that of ``device`` did.
+    """
+    work = 40 * (len(arrays.seconds) + len(arrays.source))
+    order = np.empty(len(device), dtype=np.int64)
+
+    def judged(candidate: IntArray, threshold: float) -> float:
+        order_for.sized(work)(arrays, candidate, order)
+        return float(makespan_within.sized(work)(arrays, order, candidate, threshold))
+
+    device = device.copy()
+    best = judged(device, np.inf)
+    best_order = order.copy()
+    groups = [_with_tied(instance, group) for group in groups_around_hubs(instance)]
+    improved = True
+    while improved and not should_stop():
+        improved = False
+        for group in groups:
+            if should_stop():
+                break
+            for k in range(arrays.seconds.shape[1]):
+                if (device[group] == k).all() or not np.isfinite(arrays.seconds[group, k]).all():
+                    continue
+                candidate = device.copy()
+                candidate[group] = k
+                if (counted_plan(arrays, best_order, candidate).used > arrays.capacity).any():
+                    continue
+                value = judged(candidate, best)
+                if value < best * (1 - 1e-12):
+                    device, best, best_order, improved = candidate, value, order.copy(), True
+    return best_order, device, best
+
+
+def _with_tied(instance: PlacementInstance, group: IntArray) -> IntArray:
+    """The group with everything that Colocate ties to it."""
+    return np.flatnonzero(np.isin(instance.cluster, instance.cluster[group]))

@@ -1,0 +1,156 @@
+"""Plans of placement: an order and devices, the times that follow, and the solution in the problem's words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.graph_arrays import topological_order
+from opweave.problems.placement.spec import Schedule, Transfer
+from opweave.problems.spec import FrozenDict
+from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, run_plan
+from opweave.solvers.run import Run
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Plan:
+    """A placement with all its times.
+
+    Attributes
+    ----------
+    order
+        Operators by start, predecessors first.
+    device
+        Device of every operator.
+    start
+        Start of every operator.
+    begins
+        Start of every flow's transfer, -1 where none happens. Empty under ``delay``, where data leaves at once.
+    makespan
+        End of the last operator.
+    """
+
+    order: IntArray
+    device: IntArray
+    start: FloatArray
+    begins: FloatArray
+    makespan: float
+
+
+def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
+    """Run an order (predecessors first) on devices with the list scheduler.
+
+    The makespan is infinite where a needed link or run time does not exist.
+    """
+    start = np.zeros(len(arrays.seconds))
+    begins = np.full(len(arrays.source), -1.0)
+    work = 20 * (len(arrays.seconds) + len(arrays.source))
+    makespan = run_plan.sized(work)(arrays, order, device, start, begins)
+    return Plan(order, device, start, begins, float(makespan))
+
+
+def solution_of(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> Schedule:
+    """A plan in the problem's own words, with the transfers that its devices make necessary."""
+    names, devices = instance.names, instance.devices
+    return Schedule(
+        device=FrozenDict(zip(names, [devices[k] for k in plan.device.tolist()], strict=True)),
+        start=FrozenDict(zip(names, plan.start.tolist(), strict=True)),
+        transfers=_transfers(instance, arrays, plan),
+    )
+
+
+def schedule_of(instance: PlacementInstance, arrays: PlacementArrays, order: IntArray, device: IntArray) -> Schedule:
+    """The schedule that an order and devices give."""
+    return solution_of(instance, arrays, plan_of(arrays, order, device))
+
+
+def times_of(instance: PlacementInstance, schedule: Schedule) -> tuple[FloatArray, IntArray]:
+    """Start and device of every operator of a schedule. Shape (operators,) each."""
+    index = {name: k for k, name in enumerate(instance.devices)}
+    starts = np.asarray([schedule.start[name] for name in instance.names], dtype=np.float64)
+    return starts, np.asarray([index[schedule.device[name]] for name in instance.names], dtype=np.int64)
+
+
+def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
+    """Operators by start, predecessors always first: by rounding they may seem to start after those that wait."""
+    topological = topological_order(instance.after)
+    rank = np.empty(len(starts), dtype=np.int64)
+    rank[topological] = np.arange(len(starts))
+    order = np.lexsort((rank, starts)).astype(np.int64)
+    position = np.empty_like(rank)
+    position[order] = np.arange(len(starts))
+    if (position[instance.before.items] < position[instance.before.heads()]).all():
+        return order
+    waited = np.array(starts)
+    for v in topological.tolist():
+        waited[v] = max(waited[v], waited[instance.before[v]].max(initial=0.0))
+    return np.lexsort((rank, waited)).astype(np.int64)
+
+
+def report(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan, run: Run) -> bool:
+    """Report a plan unless it overfills a device or needs a missing link; returns whether it is the best so far."""
+    worse = run.objective is not None and plan.makespan >= run.objective
+    if worse or not np.isfinite(plan.makespan) or not fits(arrays, plan.device):
+        return False
+    return run.found(solution_of(instance, arrays, plan), plan.makespan)
+
+
+def memory_used(arrays: PlacementArrays, device: IntArray) -> IntArray:
+    """Bytes that every device holds, a parameter once per device however many operators share it. Shape (devices,)."""
+    devices = arrays.seconds.shape[1]
+    used = np.zeros(devices, dtype=np.int64)
+    np.add.at(used, device, arrays.memory)
+    owner = np.repeat(device, np.diff(arrays.parameters_start))
+    held = np.unique(arrays.parameters * devices + owner)
+    np.add.at(used, held % devices, arrays.parameter_bytes[held // devices])
+    return used
+
+
+def fits(arrays: PlacementArrays, device: IntArray) -> bool:
+    """Whether no device is overfull."""
+    return bool((memory_used(arrays, device) <= arrays.capacity).all())
+
+
+def shortage(instance: PlacementInstance, arrays: PlacementArrays, device: IntArray) -> str | None:
+    """The device that an assignment overfills most, in words; None when it fits."""
+    used = memory_used(arrays, device)
+    over = np.where(arrays.capacity == NO_LIMIT, 0, used - arrays.capacity)
+    worst = int(over.argmax())
+    if over[worst] <= 0:
+        return None
+    return (
+        f"device {instance.devices[worst]!r} would hold {used[worst]:,} bytes: {over[worst]:,} more than the "
+        f"{arrays.capacity[worst]:,} it may hold"
+    )
+
+
+def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> tuple[Transfer, ...]:
+    """One for each flow that was sent; under ``delay`` one for each tensor and device, as soon as it exists."""
+    leaves, arrives = plan.device[arrays.source], plan.device[arrays.target]
+    if arrays.model == DELAY:
+        crossing = np.flatnonzero(leaves != arrives)
+        copy = arrays.tensor[crossing] * arrays.seconds.shape[1] + arrives[crossing]
+        sent = crossing[np.unique(copy, return_index=True)[1]]
+        begins = plan.start[arrays.source[sent]] + arrays.seconds[arrays.source[sent], leaves[sent]]
+    else:
+        sent = np.flatnonzero(plan.begins >= 0.0)
+        begins = plan.begins[sent]
+    a, b = leaves[sent], arrives[sent]
+    ends = begins + arrays.latency[a, b] + arrays.size[sent] * arrays.per_byte[a, b]
+    readers = arrays.target[sent].tolist()
+    consumers = [instance.names[v] if arrays.model == PORT_EDGE else None for v in readers]
+    columns = (arrays.tensor[sent].tolist(), consumers, a.tolist(), b.tolist(), begins.tolist(), ends.tolist())
+    return tuple(
+        Transfer(
+            tensor=instance.tensors[tensor],
+            consumer=consumer,
+            source=instance.devices[source],
+            target=instance.devices[target],
+            start=begin,
+            end=end,
+        )
+        for tensor, consumer, source, target, begin, end in zip(*columns, strict=True)
+    )

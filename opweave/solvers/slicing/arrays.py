@@ -1,0 +1,326 @@
+"""The evaluator that every search of slicing shares: times and memory of plans, on arrays, compiled where it pays.
+
+A plan is a mode for every operator, shape (operators,), and its cuts, shape (operators, devices + 1); see
+:mod:`opweave.formulations.slicing.instance`. Populations have one more dimension in front.
+
+Compiled functions pay for every array that they are handed, so an instance is packed into few: the columns of ``ops``
+and ``flows`` are named by the constants below.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, SlicingInstance
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.solvers.compiled import inlined, kernel
+
+LENGTH, _, WHOLE, FLOWS, FLOWS_END, WEIGHT, WORKSPACE, MOST, MADE, MADE_END, ENDS, ENDS_END = range(12)
+"""Columns of ``SlicingArrays.ops``; LENGTH + mode is the length along a mode, the others are ranges and sizes."""
+
+PRODUCER, STRIDE, PADDING, REACH, WIDE, DEEP, OFFSET, ALL_CHANNELS, ALL_ROWS, CELL = range(10)
+"""Columns of ``SlicingArrays.flows``: as in the instance, then the extent and cell of the flow's tensor."""
+
+SHARED, PRINTED, RESIDENT = 1, 2, 4
+"""Bits of ``SlicingArrays.reading``: one channel for all, the paper's transfers, weights that stay."""
+
+
+class SlicingArrays(NamedTuple):
+    """What kernels need of an instance.
+
+    Attributes
+    ----------
+    ops, flows
+        Whole numbers by operator and by flow; columns as above.
+    times
+        Intercept, and seconds for each position along the rows and the channels. Shape (operators, 3, devices).
+    links
+        Seconds per byte and latency. Shape (2, devices).
+    reading
+        Bits that tell how the problem is read.
+    made
+        Rows, channels and cell of every tensor that is made, by maker.
+    ends
+        Maker, rows, channels and cell of every tensor, by the operator after which it is dropped.
+    capacity
+        Shape (devices,).
+    consumers_start, consumers
+        Operators that read what each operator makes.
+    """
+
+    ops: IntMatrix
+    flows: IntMatrix
+    times: FloatCube
+    links: FloatMatrix
+    reading: int
+    made: IntMatrix
+    ends: IntMatrix
+    capacity: IntArray
+    consumers_start: IntArray
+    consumers: IntArray
+
+
+def arrays_of(instance: SlicingInstance) -> SlicingArrays:
+    """Arrays for the kernels."""
+    maker = np.full(len(instance.cell), -1, dtype=np.int64)
+    maker[instance.made] = np.repeat(np.arange(instance.operators), np.diff(instance.made_start))
+    ending = np.flatnonzero((instance.last >= 0) & (instance.last < instance.operators) & (maker >= 0))
+    ends = ending[np.argsort(instance.last[ending], kind="stable")]
+    starts = np.zeros(instance.operators + 1, dtype=np.int64)
+    np.cumsum(np.bincount(instance.last[ending], minlength=instance.operators), out=starts[1:])
+    extents = np.stack([instance.rows, instance.channels, instance.cell], axis=1)
+    t, moving = instance.tensor, instance.rate > 0.0
+    per_byte = np.divide(1.0, instance.rate, out=np.zeros(len(moving)), where=moving)
+    ranges = (instance.flow_start, instance.made_start, starts)
+    flow_range, made_range, end_range = (np.stack([each[:-1], each[1:]], axis=1) for each in ranges)
+    sizes = np.stack([instance.weight, instance.workspace, instance.most_parts], axis=1)
+    flow_columns = (
+        instance.producer,
+        instance.stride,
+        instance.padding,
+        instance.reach,
+        instance.wide,
+        instance.deep,
+        instance.offset,
+        instance.channels[t],
+        instance.rows[t],
+        instance.cell[t],
+    )
+    lengths = np.maximum(instance.length, 1)
+    return SlicingArrays(
+        ops=np.concatenate(
+            [instance.length, instance.whole[:, None], flow_range, sizes, made_range, end_range], axis=1
+        ).astype(np.int64),
+        flows=np.stack(flow_columns, axis=1).astype(np.int64),
+        times=np.concatenate([instance.intercept[:, None], instance.slope[:, None] / lengths[:, :, None]], axis=1),
+        links=np.stack([per_byte, instance.latency]),
+        reading=SHARED * instance.broadcast_airtime + PRINTED * instance.printed + RESIDENT * instance.resident,
+        made=extents[instance.made].reshape(-1, 3),
+        ends=np.concatenate([maker[ends, None], extents[ends]], axis=1).reshape(-1, 4),
+        capacity=instance.capacity,
+        consumers_start=instance.consumers.start,
+        consumers=instance.consumers.items,
+    )
+
+
+@inlined
+def need_of(flows: IntArray, e: int, mode_v: int, a: int, b: int) -> tuple[int, int]:
+    """Positions [low, high) of a flow's tensor that a part [a, b) needs, along the mode's dimension."""
+    if mode_v == ROWS:
+        low = max(0, a * flows[e, STRIDE] - flows[e, PADDING])
+        high = min(flows[e, ALL_ROWS], (b - 1) * flows[e, STRIDE] - flows[e, PADDING] + flows[e, REACH])
+    else:
+        low = min(max(0, a // flows[e, WIDE] * flows[e, DEEP] - flows[e, OFFSET]), flows[e, ALL_CHANNELS])
+        high = min(flows[e, ALL_CHANNELS], -(-b // flows[e, WIDE]) * flows[e, DEEP] - flows[e, OFFSET])
+    return low, max(low, high)
+
+
+@inlined
+def missing_cells(ops: IntArray, flows: IntArray, e: int, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+    """Cells of a flow's tensor that device k needs for its part and does not hold."""
+    low, high = need_of(flows, e, mode[v], cuts[v, k], cuts[v, k + 1])
+    j = flows[e, PRODUCER]
+    across = flows[e, ALL_CHANNELS] if mode[v] == ROWS else flows[e, ALL_ROWS]
+    if j < 0:
+        return int((high - low) * across)
+    first, end = cuts[j, k], cuts[j, k + 1]
+    if ops[j, WHOLE] == 1:
+        return 0 if end > first else int((high - low) * across)
+    if mode[v] != mode[j]:
+        return int((high - low) * (across - (end - first)))
+    return int((high - low - max(0, min(high, end) - max(low, first))) * across)
+
+
+@inlined
+def _flow_seconds(
+    ops: IntArray,
+    flows: IntArray,
+    links: FloatArray,
+    reading: int,
+    e: int,
+    v: int,
+    mode: IntArray,
+    cuts: IntArray,
+    ends: FloatArray,
+) -> float:
+    """Add every device's wait for a flow to ``ends``, or return the router's airtime where it is shared.
+
+    The need of a part and what is missing of it are those of :func:`need_of` and :func:`missing_cells`, written out
+    so that what does not depend on the device is looked up once.
+    """
+    j, by_rows, cell = flows[e, PRODUCER], mode[v] == ROWS, flows[e, CELL]
+    if j < 0:
+        return 0.0
+    same, whole = mode[v] == mode[j], ops[j, WHOLE] == 1
+    printed = reading & PRINTED != 0 and same and by_rows and not whole and ops[v, WHOLE] == 0
+    shared = reading & SHARED != 0
+    most = flows[e, ALL_ROWS] if by_rows else flows[e, ALL_CHANNELS]
+    across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
+    stride, padding, reach = flows[e, STRIDE], flows[e, PADDING], flows[e, REACH]
+    wide, deep, offset = flows[e, WIDE], flows[e, DEEP], flows[e, OFFSET]
+    before_low, before_high, together, largest, added = -1, -1, True, 0.0, 0.0
+    for k in range(links.shape[1]):
+        a, b = cuts[v, k], cuts[v, k + 1]
+        if a == b:
+            continue
+        if by_rows:
+            low = max(0, a * stride - padding)
+            high = max(low, min(most, (b - 1) * stride - padding + reach))
+        else:
+            low = min(max(0, a // wide * deep - offset), most)
+            high = max(low, min(most, -(-b // wide) * deep - offset))
+        first, end = cuts[j, k], cuts[j, k + 1]
+        if whole:
+            cells = 0 if end > first else (high - low) * across
+        elif not same:
+            cells = (high - low) * (across - (end - first))
+        elif printed:
+            cells = (max(0, high - end) + max(0, first - low)) * across if high > low else 0
+        else:
+            cells = (high - low - max(0, min(high, end) - max(low, first))) * across
+        seconds = links[1, k] + (cells * cell) * links[0, k] if cells * cell > 0 else 0.0
+        if not shared:
+            ends[k] += seconds
+            continue
+        largest = max(largest, seconds)
+        added += seconds
+        together = together and (before_low < 0 or (low == before_low and high == before_high))
+        before_low, before_high = low, high
+    return largest if together else added
+
+
+@inlined
+def operator_seconds(
+    ops: IntArray,
+    flows: IntArray,
+    times: FloatArray,
+    links: FloatArray,
+    reading: int,
+    v: int,
+    mode: IntArray,
+    cuts: IntArray,
+    ends: FloatArray,
+) -> float:
+    """Time of one operator: its slowest device, transfers included; inf where a device may not take part.
+
+    ``ends``, shape (devices,), receives when every device ends; 0 where it has no part.
+    """
+    for k in range(links.shape[1]):
+        part = cuts[v, k + 1] - cuts[v, k]
+        ends[k] = times[v, 0, k] + times[v, 1 + mode[v], k] * part if part > 0 else 0.0
+    airtime = 0.0
+    for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
+        airtime += _flow_seconds(ops, flows, links, reading, e, v, mode, cuts, ends)
+    slowest = 0.0
+    for k in range(links.shape[1]):
+        slowest = max(slowest, ends[k])
+    return airtime + slowest
+
+
+@inlined
+def _weight(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+    part = cuts[v, k + 1] - cuts[v, k]
+    if part == 0:
+        return 0
+    share = -(-ops[v, WEIGHT] * part // ops[v, LENGTH + CHANNELS]) if mode[v] == CHANNELS else ops[v, WEIGHT]
+    return int(share)
+
+
+@inlined
+def _held(ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int) -> int:
+    """Bytes of a tensor that device k has made itself."""
+    part = cuts[j, k + 1] - cuts[j, k]
+    if mode[j] == CHANNELS:
+        return int(part * rows * cell)
+    return int(part * rows // ops[j, LENGTH] * channels * cell)
+
+
+@inlined
+def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntArray) -> float:
+    """cv6 and cv7: bytes over the devices' memory, and parts too many; 0 for a legal plan.
+
+    Writes the most bytes that every device holds at a time into ``peak``, shape (devices,).
+    """
+    ops, flows, made, ends = arrays.ops, arrays.flows, arrays.made, arrays.ends
+    resident = arrays.reading & RESIDENT != 0
+    excess = 0.0
+    for k in range(len(peak)):
+        live = 0
+        for v in range(len(mode) if resident else 0):
+            live += _weight(ops, v, mode, cuts, k)
+        most = live
+        for v in range(len(mode)):
+            for i in range(ops[v, MADE], ops[v, MADE_END]):
+                live += _held(ops, made[i, 0], made[i, 1], made[i, 2], v, mode, cuts, k)
+            used = live
+            part = cuts[v, k + 1] - cuts[v, k]
+            if part > 0:
+                used += -(-ops[v, WORKSPACE] * part // ops[v, LENGTH + mode[v]])
+                if not resident:
+                    used += _weight(ops, v, mode, cuts, k)
+                for e in range(ops[v, FLOWS], ops[v, FLOWS_END]):
+                    used += missing_cells(ops, flows, e, v, mode, cuts, k) * flows[e, CELL]
+            most = max(most, used)
+            for i in range(ops[v, ENDS], ops[v, ENDS_END]):
+                live -= _held(ops, ends[i, 1], ends[i, 2], ends[i, 3], ends[i, 0], mode, cuts, k)
+        peak[k] = most
+        excess += max(0, most - arrays.capacity[k])
+    for v in range(len(mode)):
+        parts = 0
+        for k in range(len(peak)):
+            parts += cuts[v, k] < cuts[v, k + 1]
+        excess += max(0, parts - ops[v, MOST])
+    return excess
+
+
+@kernel
+def latencies(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, seconds: FloatArray) -> None:
+    """Latency of every plan of a population."""
+    ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading
+    ends = np.zeros(links.shape[1])
+    for p in range(len(modes)):
+        mode, cut, total = modes[p], cuts[p], 0.0
+        for v in range(len(mode)):
+            total += operator_seconds(ops, flows, times, links, reading, v, mode, cut, ends)
+        seconds[p] = total
+
+
+@kernel
+def excesses(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, excess: FloatArray, peaks: IntMatrix) -> None:
+    """What every plan of a population breaks, and its peaks, shape (plans, devices)."""
+    for p in range(len(modes)):
+        excess[p] = excess_of(arrays, modes[p], cuts[p], peaks[p])
+
+
+class Judged(NamedTuple):
+    """A judged population: seconds, excess (0: legal) and peak bytes by device."""
+
+    seconds: FloatArray
+    excess: FloatArray
+    peaks: IntArray
+
+
+def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: bool) -> Judged:
+    """Judge a population of plans.
+
+    Parameters
+    ----------
+    modes, cuts
+        Shapes (plans, operators) and (plans, operators, devices + 1).
+    memory
+        Whether excess and peaks are wanted; else they are 0.
+    """
+    count, devices = len(modes), arrays.links.shape[1]
+    judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
+    work = 15 * count * devices * (modes.shape[1] + len(arrays.flows))
+    latencies.sized(work)(arrays, modes, cuts, judged.seconds)
+    if memory:
+        excesses.sized(work)(arrays, modes, cuts, judged.excess, judged.peaks)
+    return judged
+
+
+def is_limited(arrays: SlicingArrays) -> bool:
+    """Whether anything beside the time can rule a plan out."""
+    return bool((arrays.capacity < NO_LIMIT).any() or (arrays.ops[:, MOST] < arrays.links.shape[1]).any())

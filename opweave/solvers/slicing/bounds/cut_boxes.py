@@ -1,0 +1,236 @@
+"""Cells: boxes of cuts, and the least time of an operator for every pair of its cell and its producer's.
+
+The shares of :mod:`.program` know neither where a part lies nor along which dimension its producer is cut, and the mean
+of many plans that keep to one device each looks like one well-shared plan. Cells know all three: the ways to cut an
+operator are split, along each of its dimensions, into boxes that leave every cut an interval. Intervals are narrow near
+the cuts by speed and wide elsewhere. Between a cell of the reader and one of the producer, every end of every part
+is taken at its best, each by itself; where the intervals are single cuts the time is exact.
+
+A bound for one operator from several: a maximum over devices is at least their mean by any weights. Weights inverse to
+the slopes make the time to compute the same for all cuts, and the inputs of an operator add up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.solvers.compiled import kernel
+from opweave.solvers.slicing.arrays import (
+    ALL_CHANNELS,
+    ALL_ROWS,
+    CELL,
+    DEEP,
+    OFFSET,
+    PADDING,
+    PRODUCER,
+    REACH,
+    STRIDE,
+    WHOLE,
+    WIDE,
+    SlicingArrays,
+)
+
+HALVINGS = 40
+TINY = 1e-30
+NEAREST = 16.0
+GROWTHS = tuple(0.1 * 1.15**i for i in range(36))
+"""An interval is as wide as this times its distance from the cut by speed, and this times length / NEAREST at least."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cells:
+    """The cells of one operator.
+
+    Attributes
+    ----------
+    mode
+        Dimension of every cell.
+    low, high
+        First and last place of every cut, those at both ends included. Shape (cells, devices + 1).
+    seconds
+        Least time to compute in every cell.
+    """
+
+    mode: IntArray
+    low: IntArray
+    high: IntArray
+    seconds: FloatArray
+
+
+def cells_of(instance: SlicingInstance, v: int, most: int) -> Cells:
+    """At most ``most`` cells (or a single one for each dimension) that hold every way to cut an operator."""
+    modes = [mode for mode in (ROWS, CHANNELS) if instance.length[v, mode] > 0]
+    low, high, mode = [], [], []
+    for each in modes:
+        wanted = most if len(modes) == 1 else most * 3 // 4 if each == ROWS else most // 4
+        found = _boxes(instance, v, each, max(wanted, 1))
+        low.append(found[0])
+        high.append(found[1])
+        mode.append(np.full(len(found[0]), each, dtype=np.int64))
+    modes_of, lows, highs = np.concatenate(mode), np.concatenate(low), np.concatenate(high)
+    seconds = _least_seconds(instance, v, modes_of, lows, highs)
+    possible = np.isfinite(seconds)
+    return Cells(modes_of[possible], lows[possible], highs[possible], seconds[possible])
+
+
+def _boxes(instance: SlicingInstance, v: int, mode: int, most: int) -> tuple[IntArray, IntArray]:
+    """The finest boxes of at most ``most``; one box of everything where even the coarsest are more."""
+    whole = instance.intercept[v] + instance.slope[v]
+    speed = np.where(np.isfinite(whole), 1.0 / np.maximum(whole, TINY), 0.0)
+    length = int(instance.length[v, mode])
+    centres = np.rint(np.cumsum(speed)[:-1] / speed.sum() * length).astype(np.int64)
+    return _finest(length, tuple(centres.tolist()), most)
+
+
+@lru_cache(maxsize=256)
+def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray, IntArray]:
+    """By bisection over how fast intervals grow."""
+    few, many = len(GROWTHS), -1
+    best = (np.asarray([[0] * (len(centres) + 1) + [length]]), np.asarray([[0] + [length] * (len(centres) + 1)]))
+    while few - many > 1:
+        middle = (few + many) // 2
+        found = _grid(length, centres, GROWTHS[middle], most)
+        if found is None:
+            many = middle
+        else:
+            few, best = middle, found
+    return best
+
+
+def _grid(length: int, centres: tuple[int, ...], growth: float, most: int) -> tuple[IntArray, IntArray] | None:
+    """All boxes that hold cuts in ascending order, each as small as the order makes it; None if more than ``most``."""
+    low = high = np.zeros((1, 1), dtype=np.int64)
+    for centre in centres:
+        intervals = np.asarray(_intervals(centre, length, growth), dtype=np.int64)
+        i, j = np.nonzero(intervals[None, :, 1] >= low[:, -1:])
+        starts = np.maximum(intervals[j, 0], low[i, -1])
+        if len(i) > most:
+            return None
+        low, high = np.column_stack([low[i], starts]), np.column_stack([high[i], intervals[j, 1]])
+    ends = np.full(len(low), length)
+    low, high = np.column_stack([low, ends]), np.column_stack([high, ends])
+    high = np.minimum.accumulate(high[:, ::-1], axis=1)[:, ::-1]
+    return np.ascontiguousarray(low), np.ascontiguousarray(high)
+
+
+def _intervals(centre: int, length: int, growth: float) -> list[tuple[int, int]]:
+    """Intervals of places 0 to length: both ends alone, wider further from the centre."""
+    found, width = [(0, 0), (length, length)], max(1, int(growth * length / NEAREST))
+    at = start = max(1, min(centre, length - 1) - width // 2)
+    while at < length:
+        end = min(length - 1, at + max(width, int(growth * (at - centre))) - 1)
+        found.append((at, end))
+        at = end + 1
+    at = start - 1
+    while at >= 1:
+        begin = max(1, at - max(width, int(growth * (centre - at))) + 1)
+        found.append((begin, at))
+        at = begin - 1
+    return sorted(found)
+
+
+def _least_seconds(instance: SlicingInstance, v: int, mode: IntArray, low: IntArray, high: IntArray) -> FloatArray:
+    """Least time to compute in every cell, by bisection: whole places only; inf where nobody may."""
+    length = instance.length[v][mode].astype(np.float64)[:, None]
+    least, most = np.maximum(0, low[:, 1:] - high[:, :-1]), high[:, 1:] - low[:, :-1]
+    allowed = np.isfinite(instance.intercept[v])[None, :]
+    fixed = np.where(allowed, instance.intercept[v], 0.0)
+    slope = np.where(allowed, np.maximum(instance.slope[v], 0.0), 0.0)
+    most = np.where(allowed, most, 0)
+    impossible = (least > most).any(axis=1) | (most.sum(axis=1) < length[:, 0])
+    forced = np.where(least > 0, fixed + slope * least / length, 0.0).max(axis=1)
+    below, above = forced, np.maximum(forced, np.where(most > 0, fixed + slope, 0.0).max(axis=1))
+
+    def enough(t: FloatArray) -> IntArray:
+        spare = (t[:, None] - fixed) * length
+        places = np.floor(np.divide(spare, slope, out=np.full(spare.shape, np.inf), where=slope > 0) + 1e-6)
+        places = np.where(spare >= 0, np.minimum(places, most), 0.0)
+        return np.asarray(places.sum(axis=1) >= length[:, 0])
+
+    above = np.where(enough(below), below, above)
+    for _ in range(HALVINGS):
+        middle = 0.5 * (below + above)
+        reached = enough(middle)
+        below, above = np.where(reached, below, middle), np.where(reached, middle, above)
+    return np.where(impossible, np.inf, below)
+
+
+def weights_of(instance: SlicingInstance, v: int, cells: Cells) -> tuple[FloatArray, FloatArray]:
+    """Weights of the devices in every cell, their sums 1, and the weighted time to compute, whatever the cuts.
+
+    The weights are inverse to the slopes; all on one device where a cell gives it everything.
+    """
+    allowed = np.isfinite(instance.intercept[v])
+    slope = np.where(allowed, instance.slope[v], 1.0)
+    free = bool((slope <= 0.0).any())
+    speed = allowed.astype(np.float64) if free else np.where(allowed, 1.0 / np.maximum(slope, TINY), 0.0)
+    weights = np.repeat(speed[None] / speed.sum(), len(cells.mode), axis=0)
+    common = np.full(len(cells.mode), 0.0 if free else 1.0 / speed.sum())
+    some = (cells.low[:, 1:] > cells.high[:, :-1]).sum(axis=1)
+    others = (cells.high[:, 1:] > cells.low[:, :-1]).sum(axis=1)
+    alone = (some == 1) & (others == 1)
+    weights[alone] = cells.low[alone, 1:] > cells.high[alone, :-1]
+    common[alone] = cells.seconds[alone]
+    return weights, common
+
+
+Boxes = tuple[IntArray, IntMatrix, IntMatrix]
+"""Modes, lowest and highest cuts of cells."""
+
+
+@kernel
+def pair_seconds(
+    arrays: SlicingArrays, v: int, e: int, reader: Boxes, producer: Boxes, weights: FloatMatrix, found: FloatCube
+) -> None:
+    """Least seconds of operator v for flow e, for every pair of its cells and the producer's.
+
+    Written into ``found``, shape (2, cells of v, cells of the producer): the weighted mean over the devices of the
+    seconds to receive the flow, and those of the slowest device, which computes as well.
+    """
+    modes, low, high = reader
+    held_modes, held_low, held_high = producer
+    flows, times, devices = arrays.flows, arrays.times, weights.shape[1]
+    stride, padding, reach = flows[e, STRIDE], flows[e, PADDING], flows[e, REACH]
+    wide, deep, offset = flows[e, WIDE], flows[e, DEEP], flows[e, OFFSET]
+    whole = arrays.ops[flows[e, PRODUCER], WHOLE] == 1
+    needs, done = np.zeros((devices, 2)), np.zeros(devices)
+    for s in range(len(low)):
+        by_rows = modes[s] == ROWS
+        most = flows[e, ALL_ROWS] if by_rows else flows[e, ALL_CHANNELS]
+        across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
+        for k in range(devices):
+            a, b = high[s, k], low[s, k + 1]
+            needs[k, 0], needs[k, 1], done[k] = 0.0, 0.0, 0.0
+            if a >= b:
+                continue  # maybe no part at all
+            if by_rows:
+                needs[k, 0] = max(0, a * stride - padding)
+                needs[k, 1] = min(most, (b - 1) * stride - padding + reach)
+            else:
+                needs[k, 0] = min(max(0, a // wide * deep - offset), most)
+                needs[k, 1] = min(most, -(-b // wide) * deep - offset)
+            done[k] = times[v, 0, k] + max(0.0, times[v, 1 + modes[s], k]) * (b - a)
+        for q in range(len(held_low)):
+            mean, largest = 0.0, 0.0
+            for k in range(devices):
+                need_low, need_high = needs[k, 0], needs[k, 1]
+                seconds = done[k]
+                if need_high > need_low:
+                    first, end = held_low[q, k], held_high[q, k + 1]
+                    if whole:
+                        lacking = 0.0 if end > first else need_high - need_low
+                    elif modes[s] != held_modes[q]:
+                        lacking = (need_high - need_low) * max(0.0, 1.0 - (end - first) / across)
+                    else:
+                        lacking = max(0.0, min(need_high, float(first)) - need_low)
+                        lacking += max(0.0, need_high - max(need_low, float(end)))
+                    wait = lacking * across * flows[e, CELL] * arrays.links[0, k]
+                    mean += weights[s, k] * wait
+                    seconds += wait
+                largest = max(largest, seconds)
+            found[0, s, q], found[1, s, q] = mean, largest

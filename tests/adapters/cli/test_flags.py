@@ -1,0 +1,271 @@
+"""``opweave plan`` for every problem: its own flags, the shared ones, and those that it does not have."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+
+from opweave.adapters.cli.flags import FLAGS, fields_of
+from opweave.adapters.cli.main import PROBLEMS
+from opweave.adapters.costs.default_costs import batch_sizes, missing_costs
+from opweave.adapters.load import load_problem
+from opweave.adapters.report.views import view_for, views
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.costs import Costs
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from tests.adapters.conftest import Run, assert_polite, write
+
+MACHINES: dict[str, Any] = {
+    "devices": [
+        {"name": "a", "memory_bytes": 10_000, "flops_per_second": 1e6, "memory_bandwidth": 1e6},
+        {"name": "b", "memory_bytes": 10_000, "flops_per_second": 5e5, "memory_bandwidth": 1e6},
+    ],
+    "shared": 1e6,
+}
+
+WORDS = [view.word for view in views()]
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Three operators in a row, of 400, 400 and 800 FLOPs; the middle one is elementwise."""
+    names = ("x", "p", "q", "r")
+    graph = OpGraph(
+        name="row",
+        tensors=[Tensor(id=name, bytes=64, shape=[1, 4, 4]) for name in names],
+        parameters=[Parameter(id="w", bytes=100)],
+        operators=[
+            Operator(id="p", kind="Conv", inputs=["x"], outputs=["p"], flops=400, parameters=["w"]),
+            Operator(id="q", kind="Relu", inputs=["p"], outputs=["q"], flops=400),
+            Operator(id="r", kind="Conv", inputs=["q"], outputs=["r"], flops=800),
+        ],
+        outputs=["r"],
+    )
+    return write(tmp_path / "model.json", graph.model_dump_json())
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Path:
+    return write(tmp_path / "cluster.json", MACHINES)
+
+
+@pytest.fixture
+def tight(tmp_path: Path) -> Path:
+    """Nothing fits anywhere."""
+    devices = [device | {"memory_bytes": 10} for device in MACHINES["devices"]]
+    return write(tmp_path / "tight.json", MACHINES | {"devices": devices})
+
+
+def on(word: str, cluster: Path) -> list[object]:
+    return ["--problem", word, *(() if word == "ordering" else ("--cluster", cluster))]
+
+
+SETTINGS: list[tuple[str, list[object], dict[str, object]]] = [
+    (
+        "ordering",
+        ["--in-place", "any", "--inputs", "kept", "--outputs", "excluded", "--limit", "1KiB", "--objective", "total"],
+        {"in_place": "any", "inputs": "kept", "outputs": "excluded", "limit_bytes": 1024, "objective": "total"},
+    ),
+    (
+        "placement",
+        ["--transfers", "delay", "--memory-model", "parameters", "--pin", "q=b", "--costs", "roofline"],
+        {"transfers": "delay", "memory": "parameters"},
+    ),
+    (
+        "batched",
+        ["--batch", 3, "--transfers", "delay_per_input", "--memory-model", "additive", "--pin", "p=a"],
+        {"batch": 3, "transfers": "delay_per_input", "memory": "additive"},
+    ),
+    (
+        "pipeline",
+        [
+            *("--cuts", "prefix", "--max-tensors", 2, "--memory-model", "parameters", "--compression", 2.5),
+            *("--channel", "shared", "--objective", "latency", "--min-stages", 2, "--max-stages", 2),
+            *("--device-order", "b,a", "--inputs", "everywhere", "--pin", "r=a"),
+        ],
+        {
+            "cuts": "prefix",
+            "max_tensors": 2,
+            "memory": "parameters",
+            "compression": 2.5,
+            "channel": "shared",
+            "objective": "latency",
+            "min_stages": 2,
+            "max_stages": 2,
+            "device_order": ["b", "a"],
+            "inputs": "everywhere",
+        },
+    ),
+    (
+        "pipeline",
+        ["--no-compute", "--forbid-device", "b"],
+        {"include_compute": False, "forbidden_devices": ["b"], "costs": None},
+    ),
+    (
+        "slicing",
+        [
+            *("--dimension", "rule", "--transfers", "paper", "--weights", "streamed", "--channel", "shared"),
+            *("--layout", "channels_last", "--input-device", "a", "--output-device", "b"),
+        ],
+        {
+            "dimension": "rule",
+            "transfers": "paper",
+            "weights": "streamed",
+            "channel": "shared",
+            "layout": "channels_last",
+            "input_device": "a",
+            "output_device": "b",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("word", "flags", "fields"), SETTINGS, ids=[f"{row[0]}{len(row[1])}" for row in SETTINGS])
+def test_flags_reach_the_problem_and_the_plan_is_verified(
+    opweave: Run, model: Path, cluster: Path, tmp_path: Path, word: str, flags: list[object], fields: dict[str, object]
+) -> None:
+    report = tmp_path / "report"
+    ended = opweave("plan", model, *on(word, cluster), *flags, "--time-limit", 3, "--report", report, "--json")
+    assert (ended.status, ended.err) == (0, "")
+    data = json.loads(ended.out)
+    problem = json.loads((report / "problem.json").read_text())
+    assert data["verified"]
+    assert {name: problem[name] for name in fields} == fields
+    pinned = {each["op"]: each["device"] for each in problem["constraints"] if each["kind"] == "pin"}
+    assert pinned == dict([tuple(str(flags[flags.index("--pin") + 1]).split("="))] if "--pin" in flags else [])
+    (tmp_path / "result.json").write_text(ended.out)
+    assert opweave("check", report / "problem.json", tmp_path / "result.json").status == 0
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_defaults_give_a_plan_that_people_can_read(opweave: Run, model: Path, cluster: Path, word: str) -> None:
+    ended = opweave("plan", model, *on(word, cluster), "--time-limit", 3)
+    assert (ended.status, ended.err) == (0, "")
+    assert "row" in ended.out
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_what_does_not_fit_is_exit_1(opweave: Run, model: Path, tight: Path, word: str) -> None:
+    limit = ("--limit", "10") if word == "ordering" else ()
+    ended = opweave("plan", model, *on(word, tight), *limit, "--time-limit", 3)
+    assert (ended.status, ended.err) == (1, "")
+    assert "infeasible" in ended.out
+
+
+def typed(name: str) -> list[str]:
+    flag = next(flag for flag in FLAGS if flag.name == name)
+    return [name] if flag.takes is bool else [name, "1"]
+
+
+STRANGERS = [(word, flag.name) for word in WORDS for flag in FLAGS if word not in flag.uses]
+
+
+@pytest.mark.parametrize(("word", "name"), STRANGERS, ids=[" ".join(pair) for pair in STRANGERS])
+def test_a_flag_of_another_problem_is_one_sentence(opweave: Run, model: Path, word: str, name: str) -> None:
+    assert_polite(opweave("plan", model, "--problem", word, *typed(name)), f"problem {word} has no use for {name}")
+
+
+@pytest.mark.parametrize("word", WORDS[1:])
+def test_problems_on_devices_need_a_cluster(opweave: Run, model: Path, word: str) -> None:
+    assert_polite(opweave("plan", model, "--problem", word), f"problem {word} needs --cluster")
+
+
+@pytest.mark.parametrize(
+    ("word", "flags", "sentence"),
+    [
+        ("batched", ["--batch", "0"], "problem batched: batch should be greater than or equal to 1"),
+        ("batched", ["--memory-model", "none"], "memory should be 'buffers', 'additive' or 'parameters'"),
+        ("pipeline", ["--max-tensors", "1"], "max_tensors limits prefix cuts"),
+        ("pipeline", ["--compression", "0"], "compression should be greater than or equal to 0.000001, but is 0.0"),
+        ("pipeline", ["--device-order", "a,z"], "device_order names device 'z'; the cluster has 'a', 'b'"),
+        ("pipeline", ["--forbid-device", "z"], "forbidden_devices names device 'z'"),
+        ("pipeline", ["--min-stages", "2", "--max-stages", "1"], "at least 2 stages are asked for, but at most 1"),
+        ("slicing", ["--input-device", "z"], "input_device is 'z', which the cluster does not have"),
+        ("slicing", ["--geometry", "missing.json"], "there is no such file"),
+    ],
+)
+def test_values_that_do_not_fit_are_one_sentence(
+    opweave: Run, model: Path, cluster: Path, word: str, flags: list[str], sentence: str
+) -> None:
+    assert_polite(opweave("plan", model, *on(word, cluster), *flags), sentence)
+
+
+def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, cluster: Path, tmp_path: Path) -> None:
+    told = {name: {"kernel": 3, "padding": 1} for name in ("p", "r")}
+    arguments = ["plan", model, *on("slicing", cluster), "--time-limit", 3, "--report", tmp_path / "report"]
+    cut = opweave(*arguments, "--json", "--geometry", write(tmp_path / "geometry.json", told))
+    assert cut.status == 0
+    problem = load_problem(tmp_path / "report" / "problem.json").model_dump()
+    assert {name: (problem["geometry"][name]["kernel"]) for name in problem["geometry"]} == {"p": 3, "r": 3}
+    whole = opweave(*arguments, "--json")
+    assert json.loads(cut.out)["objective"] <= json.loads(whole.out)["objective"]
+    for content, sentence in (
+        ([1], "a geometry file holds an object"),
+        ({"nobody": {}}, "the geometry names operator 'nobody'"),
+        ({"p": {"kernel": 0}}, "geometry.p.kernel should be greater than or equal to 1"),
+        ({"p": {"kernels": 3}}, "geometry.p.kernels is an unknown field"),
+        ({"p": {"padding": 0, "stride": 9}}, "the geometry of operator 'p' does not fit"),
+    ):
+        assert_polite(opweave(*arguments, "--geometry", write(tmp_path / "bad.json", content)), sentence)
+
+
+def test_every_flag_is_a_field_of_its_problems_and_the_help_lists_their_words() -> None:
+    assert PROBLEMS.split(", ") == sorted(WORDS, key=PROBLEMS.index)
+    assert len({flag.name for flag in FLAGS}) == len(FLAGS)
+    for flag in FLAGS:
+        for word, use in flag.uses.items():
+            field = view_for(word).problem_type.model_fields[flag.field]
+            if get_origin(field.annotation) is Literal:
+                assert use.replace(" or ", ", ").split(", ") == list(get_args(field.annotation)), (flag.name, word)
+            assert use in flag.help
+            assert word in flag.help
+
+
+def test_help_lists_every_flag(opweave: Run) -> None:
+    shown = opweave("plan", "--help").out
+    assert [flag.name for flag in FLAGS if flag.name not in shown] == []
+    for word in WORDS:
+        assert word in shown
+
+
+def test_flags_are_optional_parameters() -> None:
+    for flag in FLAGS:
+        assert flag.parameter.kind is inspect.Parameter.KEYWORD_ONLY
+        assert flag.parameter.default is None
+    with pytest.raises(InvalidInputError, match="problem batched has no use for --objective; leave it out"):
+        fields_of(view_for("batched"), {"--objective": "makespan"})
+
+
+def machines(*sizes: list[int] | None) -> Cluster:
+    devices = [
+        Device(name=f"d{index}", batch_sizes=row, flops_per_second=1e6, memory_bandwidth=1e6)
+        for index, row in enumerate(sizes)
+    ]
+    return Cluster(devices=devices, shared=1.0)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7, 16, 17, 50, 64, 4096])
+def test_two_open_devices_can_share_a_batch_any_way_that_has_a_time(batch: int) -> None:
+    sizes = batch_sizes(machines(None, None), batch)
+    assert sizes == tuple(sorted(set(sizes)))
+    assert (sizes[-1], len(sizes) <= 32) == (batch, True)
+    assert all(batch - size in sizes for size in sizes if size < batch)
+    if batch <= 16:
+        assert sizes == tuple(range(1, batch + 1))
+
+
+def test_rooflines_have_the_sizes_that_devices_support(model: Path) -> None:
+    graph = OpGraph.model_validate_json(model.read_text())
+    cluster = machines([1, 2, 32], [4])
+    found = missing_costs(graph, {"cluster": cluster, "batch": 6})["costs"]
+    assert isinstance(found, Costs)
+    assert found.batches == (1, 2, 4)
+    assert found.missing(["p"], ["d1"], batch=2) == (("p", "d1"),)
+    assert missing_costs(graph, {"cluster": cluster, "costs": found}) == {}
+    assert missing_costs(graph, {"cluster": cluster, "include_compute": False}) == {}
+    assert missing_costs(graph, {}) == {}

@@ -1,0 +1,233 @@
+"""The command line: what it prints, what it writes, and its exit status."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opweave.adapters.cli.main import main as cli
+from opweave.adapters.load import load_result
+from opweave.problems.graph import OpGraph
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result
+from tests.adapters.conftest import BEST, DATA, Run, assert_polite, write
+from tests.adapters.graphs.test_node_edge import BAD as BAD_NODE_EDGES
+from tests.adapters.test_files import BAD_JSON
+from tests.adapters.test_load import BAD_MODELS, BAD_SPECS
+
+pytestmark = pytest.mark.usefixtures("fake_solvers")
+
+
+def test_solve_prints_a_table_and_writes_the_result(opweave: Run, spec: Path, tmp_path: Path) -> None:
+    ended = opweave("solve", spec, "-o", tmp_path / "result.json")
+    assert (ended.status, ended.err) == (0, "")
+    for text in ("optimal", "14 B", "by hand", "39.1 % of the given order", "grow b", "result.json"):
+        assert text in ended.out
+    result = load_result(tmp_path / "result.json")
+    assert isinstance(result.solution, Ordering)
+    assert (result.solution.order, result.objective) == (BEST, 14)
+    assert "\x1b" not in ended.out
+
+
+def test_json_goes_to_standard_output(opweave: Run, spec: Path) -> None:
+    ended = opweave("solve", spec, "--json", "--seed", 3)
+    data = json.loads(ended.out)
+    assert (ended.status, data["objective"], data["seed"], data["solution"]["kind"]) == (0, 14, 3, "ordering")
+
+
+def test_plan_loads_a_model_and_builds_the_problem(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
+    model = write(tmp_path / "model.json", graph.model_dump_json())
+    ended = opweave("plan", model, "--in-place", "first", "--objective", "total", "--inputs", "kept", "--json")
+    assert ended.status == 0
+    assert json.loads(ended.out)["model"] == "total, in place first, inputs kept, outputs kept"
+    assert opweave("plan", model, "--problem", "ordering", "--limit", "14B").status == 0
+
+
+def test_an_infeasible_problem_is_exit_1_with_the_reason(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
+    model = write(tmp_path / "model.json", graph.model_dump_json())
+    ended = opweave("plan", model, "--limit", 13, "--solver", "definition", "-o", tmp_path / "r.json")
+    assert ended.status == 1
+    assert "infeasible" in ended.out
+    assert "14 bytes are needed, 1 more than the limit" in ended.out
+    assert load_result(tmp_path / "r.json").solution is None
+
+
+def test_ctrl_c_returns_the_best_so_far(opweave: Run, spec: Path) -> None:
+    ended = opweave("solve", spec, "--solver", "ctrl-c")
+    assert ended.status == 0
+    assert "feasible (interrupted)" in ended.out
+    assert "23 B" in ended.out
+
+
+def test_ctrl_c_elsewhere_is_exit_130(opweave: Run, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(path: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "load_problem", interrupt)
+    assert opweave("solve", spec).status == 130
+
+
+def test_check_judges_anew(
+    opweave: Run, spec: Path, tmp_path: Path, problem: MemoryOrdering, result: Result[Ordering]
+) -> None:
+    path = write(tmp_path / "result.json", result.model_dump_json())
+    ended = opweave("check", spec, path)
+    assert (ended.status, ended.err) == (0, "")
+    assert ended.out.startswith("valid: 14 B, as claimed")
+    good = json.loads(result.model_dump_json())
+    for changes, sentence in (
+        ({"objective": 13, "bound": 13}, "the result claims 13 bytes, the referee counts 14"),
+        ({"solution": {"kind": "ordering", "order": BEST[::-1]}}, "runs before"),
+        ({"solution": {"kind": "ordering", "order": BEST[1:]}}, "'grow a' never runs"),
+        ({"bound": 15}, "the claimed bound of 15 bytes lies above"),
+        ({"problem": "placement"}, "the result is for a placement problem"),
+        ({"solution": None, "verified": False, "status": "unknown", "objective": None}, "has no solution"),
+    ):
+        ended = opweave("check", spec, write(path, good | changes))
+        assert ended.status == 1, sentence
+        assert sentence in ended.out
+
+
+def test_solvers_are_listed_with_what_is_missing(opweave: Run) -> None:
+    ended = opweave("solvers", "--problem", "ordering")
+    assert ended.status == 0
+    assert "definition" in ended.out
+    assert "pip install 'opweave[away]'" in ended.out
+
+
+def test_a_report_is_written(opweave: Run, spec: Path, tmp_path: Path) -> None:
+    ended = opweave("solve", spec, "--report", tmp_path / "new" / "report")
+    names = {path.name for path in (tmp_path / "new" / "report").iterdir()}
+    assert ended.status == 0
+    assert names == {"problem.json", "result.json", "order.json", "trace.json", "memory.png", "report.html"}
+
+
+BAD_ARGUMENTS = [
+    (["--solver", "magic"], "has no solver 'magic'; it has: auto"),
+    (["--solver", "away"], "to get it: pip install 'opweave[away]'"),
+    (["--solver", "definition", "--threads", "4"], "cannot honour 'threads'"),
+    (["--solver", "definition", "--option", "width=3"], "has no option 'width'; it has: depth"),
+    (["--option", "width"], "--option 'width': write it as name=value"),
+    (["--option", "a=1", "--option", "a=2"], "every name once"),
+    (["--time-limit", "0"], "time_limit is 0.0; it takes seconds above 0"),
+    (["--time-limit", "nan"], "time_limit is nan"),
+    (["--gap", "1"], "gap is 1.0"),
+    (["--threads", "0"], "threads is 0"),
+    (["-o", "missing/result.json"], "its folder does not exist"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "sentence"), BAD_ARGUMENTS, ids=[sentence for _, sentence in BAD_ARGUMENTS])
+def test_bad_arguments_are_one_sentence(opweave: Run, spec: Path, arguments: list[str], sentence: str) -> None:
+    assert_polite(opweave("solve", spec, *arguments), sentence)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--limit", "lots"], "'lots' is no number of bytes"),
+        (["--limit", "-5"], "'-5' is no number of bytes"),
+        (["--problem", "cooking"], "no problem is called 'cooking'; there are: ordering"),
+        (["--objective", "least"], "objective should be 'peak' or 'total', but is 'least'"),
+        (["--in-place", "maybe"], "in_place should be 'none', 'first' or 'any'"),
+        (["--dim", "batch=-1"], "a dimension is a whole number"),
+        (["--dim", "batch=1"], "dims are for .onnx files"),
+    ],
+)
+def test_bad_plan_arguments_are_one_sentence(
+    opweave: Run, graph: OpGraph, tmp_path: Path, arguments: list[str], sentence: str
+) -> None:
+    model = write(tmp_path / "model.json", graph.model_dump_json())
+    assert_polite(opweave("plan", model, *arguments), sentence)
+
+
+def test_unknown_options_are_usage_errors(opweave: Run, spec: Path) -> None:
+    ended = opweave("solve", spec, "--colour", "red")
+    assert (ended.status, ended.out) == (2, "")
+
+
+BAD_FILES = [
+    *(("plan", data, sentence) for data, sentence in BAD_JSON),
+    *(("plan", value, sentence) for value, sentence in BAD_MODELS),
+    *(("plan", value, sentence) for value, sentence in BAD_NODE_EDGES if "nodes is missing" not in sentence),
+    *(("solve", value, sentence) for value, sentence in BAD_SPECS),
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "content", "sentence"),
+    BAD_FILES,
+    ids=[f"{command}: {sentence[:40]}" for command, _, sentence in BAD_FILES],
+)
+def test_bad_files_are_one_sentence_and_leave_nothing(
+    opweave: Run, tmp_path: Path, command: str, content: object, sentence: str
+) -> None:
+    path = tmp_path / "bad.json"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        write(path, content)
+    ended = opweave(command, path, "-o", tmp_path / "result.json", "--report", tmp_path / "report")
+    if isinstance(content, dict) and any(mark in path.read_text() for mark in ("NaN", "Infinity")):
+        sentence = "which is no JSON number"
+    assert_polite(ended, sentence)
+    assert [file.name for file in tmp_path.iterdir()] == ["bad.json"]
+
+
+def test_bad_onnx_files_are_one_sentence(opweave: Run, tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    from tests.adapters.onnx.test_read import BAD, conv_net, save
+
+    for proto, sentence in BAD:
+        assert_polite(opweave("plan", save(proto, tmp_path)), sentence)
+    dynamic = save(conv_net("batch"), tmp_path)
+    assert_polite(opweave("plan", dynamic), "--dim batch=1")
+    assert opweave("plan", dynamic, "--dim", "batch=2", "--solver", "definition").status == 0
+
+
+def test_files_that_are_none(opweave: Run, spec: Path, tmp_path: Path) -> None:
+    assert_polite(opweave("solve", tmp_path / "missing.json"), "there is no such file")
+    assert_polite(opweave("solve", tmp_path), "this is a folder")
+    assert_polite(opweave("check", spec, spec), "this is no result; this is a problem")
+    assert_polite(opweave("solve", spec, "--report", spec), "not a folder")
+
+
+def test_places_are_tried_before_the_solver_runs(opweave: Run, spec: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cli, "_solve_and_tell", lambda *_: pytest.fail("solved in vain"))
+    assert_polite(opweave("solve", spec, "-o", spec.parent), "it is a folder")
+
+
+def test_names_from_files_cannot_steer_the_terminal(opweave: Run, graph: OpGraph, tmp_path: Path) -> None:
+    data = graph.model_dump() | {"name": "\x1b[31m[bold]evil[/bold]\n"}
+    model = write(tmp_path / "model.json", data)
+    ended = opweave("plan", model)
+    assert ended.status == 0
+    assert "\x1b" not in ended.out
+    assert r"\x1b[31m[bold]evil[/bold]\n" in ended.out
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["plan", "--help"]])
+def test_help_and_version(opweave: Run, arguments: list[str]) -> None:
+    ended = opweave(*arguments)
+    assert ended.status == 0
+    assert "opweave" in ended.out
+
+
+def test_a_reader_that_goes_away_is_no_traceback() -> None:
+    pipe = f"{sys.executable} -m opweave plan {DATA / 'MobileNetV2.json.gz'} --solver magic --json | true"
+    done = subprocess.run(["bash", "-c", pipe], capture_output=True, text=True, check=False, env=dict(os.environ))
+    assert "Traceback" not in done.stderr
+
+
+def test_python_m_opweave_is_the_command_line() -> None:
+    """Run as people do who have no ``opweave`` on their path."""
+    done = subprocess.run([sys.executable, "-m", "opweave", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("opweave ")
+    command = [sys.executable, "-m", "opweave", "solve", "no.json"]
+    bad = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (bad.returncode, bad.stderr.count("\n")) == (2, 1)

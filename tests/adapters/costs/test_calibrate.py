@@ -1,0 +1,121 @@
+"""Profiles in, and rooflines fitted to them: rates that are known are found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.adapters.costs.calibrate import Sample, fit
+from opweave.problems.graph import OpGraph
+from tests.adapters.conftest import write
+
+
+def event(name: str, micros: float, **more: object) -> dict[str, object]:
+    return {"cat": "Node", "name": f"{name}_kernel_time", "dur": micros, "ph": "X", "args": more}
+
+
+PROFILE = [
+    {"cat": "Session", "name": "session_initialization", "dur": 5},
+    *(event(f"{name} {index}", took) for took in (900, 20, 30, 40) for name, index in (("grow", "a"), ("grow", "b"))),
+    *(event(f"shrink {side}", 7) for side in "ab"),
+    event("join", 1),
+    event("", 3, op_name="Relu", node_index="4"),
+]
+
+
+def test_a_profile_gives_medians_without_the_first_run(tmp_path: Path, graph: OpGraph) -> None:
+    costs = ow.load_costs(write(tmp_path / "profile.json", PROFILE), graph=graph, device="a")
+    assert costs.operators == tuple(op.id for op in graph.operators)
+    assert [costs.seconds(op, "a") for op in costs.operators] == pytest.approx([3e-5, 3e-5, 7e-6, 7e-6, 1e-6])
+    everything = ow.load_costs(tmp_path / "profile.json")
+    assert everything.seconds("Relu_4", "cpu") == pytest.approx(3e-6)
+
+
+@pytest.mark.parametrize(
+    ("profile", "sentence"),
+    [
+        ([], "no profile of ONNX Runtime's, or one without nodes"),
+        ([1, "x", None], "no profile of ONNX Runtime's"),
+        ([event("join", -1)], "event 'join_kernel_time' has no duration of 0 or more"),
+        (PROFILE[:-2], "has no time for operator 'join'; profile the very model that is planned"),
+        ([event("join", 1)], "has no time for operator 'grow a' and 3 more; profile"),
+    ],
+)
+def test_what_is_no_profile_of_the_model_is_refused(
+    tmp_path: Path, graph: OpGraph, profile: object, sentence: str
+) -> None:
+    path = write(tmp_path / "profile.json", profile)
+    with pytest.raises(ow.InvalidInputError, match=sentence) as caught:
+        ow.load_costs(path, graph=graph)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def test_known_rates_are_found_again() -> None:
+    draw = np.random.default_rng(0)
+    rates = {"MatMul": (100e9, 20e9, 3e-6), "Add": (8e9, 40e9, 1e-6)}
+    rows = [
+        Sample(kind, flops, moved, max(flops / speed, moved / bandwidth) + launch)
+        for kind, (speed, bandwidth, launch) in rates.items()
+        for flops, moved in zip(10 ** draw.uniform(3, 9, 60), 10 ** draw.uniform(3, 7.5, 60), strict=True)
+    ]
+    found = fit(rows, "here")
+    assert found.device.name == "here"
+    assert found.device.flops_per_second == pytest.approx(100e9, rel=0.1)
+    assert found.device.memory_bandwidth == pytest.approx(40e9, rel=0.1)
+    for kind, (speed, bandwidth, launch) in rates.items():
+        share = found.efficiency[kind]
+        assert share.arithmetic * found.device.flops_per_second == pytest.approx(speed, rel=0.1)
+        assert share.traffic * found.device.memory_bandwidth == pytest.approx(bandwidth, rel=0.1)
+        assert share.launch_seconds == pytest.approx(launch, rel=0.2)
+
+
+def test_fitted_times_are_near_noisy_ones() -> None:
+    draw = np.random.default_rng(1)
+    moved = 10 ** draw.uniform(3, 7, 200)
+    took = (moved / 10e9 + 2e-6) * np.exp(draw.normal(0, 0.2, 200))
+    share = fit([Sample("Relu", 0.0, size, time) for size, time in zip(moved, took, strict=True)])
+    predicted = moved / (share.device.memory_bandwidth or 1) + (share.efficiency["Relu"].launch_seconds or 0)
+    assert predicted.sum() == pytest.approx(took.sum(), rel=0.1)
+
+
+def test_calibrations_come_back_from_json() -> None:
+    calibration = fit([Sample("Relu", 1.0, 1e5, 1e-5), Sample("Concat", 0.0, 1e5, 2e-5)])
+    assert ow.Calibration.model_validate_json(calibration.model_dump_json()) == calibration
+
+
+@pytest.mark.frameworks
+def test_this_machine_is_measured(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    from opweave.adapters.costs.calibration_cases import case_model, cases
+    from opweave.adapters.onnx.read import from_onnx
+
+    calibration = ow.calibrate(each=1, repeats=1)
+    kinds = {case.kind for case in cases(each=1)}
+    assert kinds == set(calibration.efficiency)
+    graph = from_onnx(case_model(cases(each=1)[0]))
+    costs = calibration.costs(graph)
+    assert not costs.missing([op.id for op in graph.operators], ["cpu"])
+    assert all(0 < costs.seconds(op.id, "cpu") < 1 for op in graph.operators)
+
+
+def test_calibrating_without_onnx_runtime_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    pytest.importorskip("onnx")
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(ow.SolverNotAvailableError, match=r"pip install 'opweave\[onnx,ort\]'"):
+        ow.calibrate(each=1)
+
+
+def test_cases_are_drawn_by_the_seed() -> None:
+    from opweave.adapters.costs.calibration_cases import cases
+
+    def plain(seed: int) -> list[tuple[object, ...]]:
+        return [(case.kind, list(case.inputs), str(case.weights)) for case in cases(seed)]
+
+    assert plain(3) == plain(3)
+    assert plain(3) != plain(4)

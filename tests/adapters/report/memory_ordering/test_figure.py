@@ -1,0 +1,78 @@
+"""What the picture shows can be read from its parts."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from opweave.adapters.report.figures import png
+from opweave.adapters.report.memory_ordering.plan import given_order
+from opweave.adapters.report.views import show
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.graph import OpGraph
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result, Status
+from tests.strategies.specs import memory_orderings
+
+
+def _texts(problem: MemoryOrdering, result: Result[Ordering]) -> list[str]:
+    figure = show(problem, result).figure()
+    axes = figure.axes[0]
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    return [axes.get_title(loc="left"), *(text.get_text() for text in axes.texts), *legend]
+
+
+def test_both_orders_the_bound_and_the_peaks_are_named(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    texts = " | ".join(_texts(problem, result))
+    assert "two branches: peak memory 39.1 % below the given order" in texts
+    assert "given: 23 B at grow b (Conv)" in texts
+    assert "best: 14 B at grow b (Conv)" in texts
+    assert "lower bound: no order needs less than 14 B" in texts
+
+
+def test_the_curves_are_the_profiles(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    curves = [patch.get_data().values for patch in show(problem, result).figure().axes[0].patches]
+    assert any(np.array_equal(values, [11, 12, 14, 14, 4]) for values in curves)
+
+
+def test_one_curve_when_the_given_order_is_the_best(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    same = result.model_copy(update={"solution": given_order(problem), "objective": 23, "status": Status.FEASIBLE})
+    texts = _texts(problem, same)
+    assert any(text.startswith("given order, and best found") for text in texts)
+    assert "as good as the best found" in texts[0]
+
+
+def test_pyplot_stays_untouched(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    loaded = set(sys.modules)
+    assert png(show(problem, result).figure()).startswith(b"\x89PNG")
+    assert "matplotlib.pyplot" not in set(sys.modules) - loaded
+
+
+def test_names_with_dollar_signs_are_no_formulas(graph: OpGraph, result: Result[Ordering]) -> None:
+    odd = MemoryOrdering(graph=type(graph).model_validate(graph.model_dump() | {"name": r"$\frac{net$ _^"}))
+    assert png(show(odd, result).figure())
+
+
+def test_no_solution_no_picture(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    with pytest.raises(InvalidInputError, match="no solution"):
+        show(problem, result.model_copy(update={"solution": None})).figure()
+
+
+@settings(max_examples=10)
+@given(memory_orderings(limits=False, precedes=False))
+def test_every_problem_can_be_drawn(problem: MemoryOrdering) -> None:
+    order = given_order(problem)
+    result = Result[Ordering](
+        problem="memory_ordering",
+        status="feasible",
+        termination="completed",
+        objective=problem.evaluate(order).objective,
+        bound=0,
+        solution=order,
+        verified=True,
+        solver="fake",
+    )
+    assert png(show(problem, result).figure())

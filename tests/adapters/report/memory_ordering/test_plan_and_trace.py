@@ -1,0 +1,49 @@
+"""The plan and the trace carry the bytes that the referee counts."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+from opweave.adapters.report.memory_ordering.plan import given_order
+from opweave.adapters.report.views import show
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result
+
+# Bytes by hand for grow a, shrink a, grow b, shrink b, join (x 1, a 10, b 12, a1 1, b1 1, y 2).
+STABLE = [1 + 10, 1 + 10 + 1, 1 + 1 + 12, 1 + 12 + 1, 1 + 1 + 2]
+TRANSIENT = [1 + 10, 1 + 1, 1 + 12, 1 + 1, 2]
+
+
+def test_the_given_order_is_the_models_own(problem: MemoryOrdering) -> None:
+    assert given_order(problem).order == ("grow a", "grow b", "shrink a", "shrink b", "join")
+
+
+def test_a_given_order_that_breaks_a_dependence_is_mended(problem: MemoryOrdering) -> None:
+    graph = problem.graph
+    turned = MemoryOrdering(graph=type(graph).model_validate(graph.model_dump() | {"operators": graph.operators[::-1]}))
+    assert turned.evaluate(given_order(turned)).feasible
+
+
+def test_every_step_has_its_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    assert result.solution is not None
+    plan = show(problem, result).plan()
+    steps = plan["steps"]
+    assert isinstance(steps, list)
+    assert [step["stable_bytes"] for step in steps] == STABLE
+    assert [step["transient_bytes"] for step in steps] == TRANSIENT
+    assert (plan["peak_bytes"], plan["peak_operator"], plan["order"]) == (14, "grow b", list(result.solution.order))
+
+
+def test_the_trace_shows_operators_and_live_bytes(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    assert result.solution is not None
+    trace = json.loads(json.dumps(show(problem, result).trace()))
+    blocks = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    counts = [event for event in trace["traceEvents"] if event["ph"] == "C"]
+    assert [block["name"] for block in blocks] == list(result.solution.order)
+    assert {event["name"] for event in counts} == {"live bytes"}
+    assert [event["args"]["live"] for event in counts[0::2]] == STABLE
+    assert [event["args"]["live"] for event in counts[1::2]] == TRANSIENT
+    assert [event["ts"] for event in counts] == sorted(event["ts"] for event in counts)
+    for before, after in pairwise(blocks):
+        assert before["ts"] + before["dur"] <= after["ts"]

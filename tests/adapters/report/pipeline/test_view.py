@@ -1,0 +1,205 @@
+"""What people are shown of a pipeline, and what other tools are given."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.report.figures import CRITICAL, png
+from opweave.adapters.report.views import explain, show
+from opweave.adapters.runtimes.pipeline_exports import layer_number
+from opweave.problems.pipeline.spec import Pipeline
+from tests.problems.pipeline.test_spec import SPLIT, four
+
+
+@pytest.fixture
+def split() -> ow.Result:
+    return ow.solve(four(constraints=[ow.Pin(op="Q", device="a"), ow.Pin(op="R", device="b")]))
+
+
+def view_of(problem: Pipeline):
+    return show(problem, ow.solve(problem))
+
+
+PINNED = [ow.Pin(op=op, device=device) for op, device in zip("PQRS", "aabb", strict=True)]
+
+
+def test_the_words() -> None:
+    problem = four(constraints=PINNED)
+    assert view_of(problem).explain() == (
+        "The pipeline has 2 stages on 3 devices and gives a result every 5 s, 0.2 inputs per second. "
+        "No single device may run the whole model, so it has to be split. "
+        "The bottleneck is the transfer of 10 B from 'a' to 'b' (after stage 1). "
+        "A single input takes 11 s from end to end. "
+        "It is proved that no pipeline is better."
+    )
+
+
+def test_not_splitting_is_said() -> None:
+    problem = four(compression=0.1)
+    text = explain(problem, ow.solve(problem))
+    assert "1 stage on 3 devices" in text
+    assert "Splitting does not pay: 'a' alone holds the model" in text
+
+
+def test_why_there_is_none() -> None:
+    problem = four(constraints=[ow.MemoryCap(device=name, bytes=9) for name in "abc"])
+    text = explain(problem, ow.solve(problem))
+    assert text.startswith("No pipeline obeys all rules: operator 'P' needs 16 bytes; ")
+
+
+def test_plan_steps_and_table() -> None:
+    view = view_of(four(constraints=PINNED))
+    plan = view.plan()
+    assert json.loads(json.dumps(plan)) == plan
+    first, second = plan["stages"]
+    assert (first["device"], first["operators"], first["sent_tensors"], first["send_seconds"]) == (
+        "a",
+        ["P", "Q"],
+        ["p", "q"],
+        5.0,
+    )
+    assert (second["compute_seconds"], second["sent_bytes"]) == (4.0, 0)
+    assert plan["bottleneck_seconds"] == 5.0
+    headings, rows = view.steps()
+    assert headings == ("operator", "kind", "stage", "device")
+    assert [row[2:] for row in rows] == [("1", "a"), ("1", "a"), ("2", "b"), ("2", "b")]
+    (section,) = view.sections()
+    assert [row[0] for row in section.rows] == ["1*", "2"]
+    assert ("stages", "2 on 3 devices") in view.rows()
+
+
+def test_the_trace_has_a_track_for_each_device_and_port_in_use() -> None:
+    events = view_of(four(constraints=PINNED)).trace()["traceEvents"]
+    names = [event["args"]["name"] for event in events if event["name"] == "thread_name"]
+    assert names == ["a", "a sends", "b", "b receives", "c"]
+    blocks = [event for event in events if event["ph"] == "X"]
+    assert len(blocks) == 12 * 4  # two stages, and both ends of the transfer
+    last = max(event["ts"] + event["dur"] for event in blocks)
+    assert last == pytest.approx(1e6 * (11 + 11 * 5))
+
+
+def test_the_picture_marks_the_bottleneck() -> None:
+    figure = view_of(four(constraints=PINNED)).figure()
+    model, devices, chart = figure.axes
+    assert "2 stages, a result every 5 s" in model.get_title(loc="left")
+    assert [text.get_text() for text in devices.texts if "%" in text.get_text()] == ["57 % full", "100 %"]
+    marked = [patch for patch in chart.patches if _hex(patch) == CRITICAL.lower()]
+    assert len(marked) == 6
+    assert {round(patch.get_width(), 6) for patch in marked} == {5.0}
+    assert png(figure).startswith(b"\x89PNG")
+
+
+def test_the_picture_of_one_stage_and_of_many() -> None:
+    assert png(view_of(four(compression=0.1)).figure())
+    operators = [ow.Operator(id=f"o{i}", inputs=[f"t{i}"], outputs=[f"t{i + 1}"]) for i in range(30)]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=9) for i in range(31)], operators=operators, outputs=["t30"]
+    )
+    devices = [ow.Device(name=f"a device with a long name {i}", memory_bytes=9) for i in range(30)]
+    long = Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
+    assert png(view_of(long).figure())
+
+
+def _hex(patch: object) -> str:
+    from matplotlib.colors import to_hex
+
+    return to_hex(patch.get_facecolor())
+
+
+def layered() -> Pipeline:
+    """Three layers of two operators each; every device holds three operators at most."""
+    names = [(f"{part}{layer}", f"model.layers.{layer}.{part}") for layer in range(3) for part in ("attn", "mlp")]
+    operators = [
+        ow.Operator(id=name, inputs=[f"t{i}"], outputs=[f"t{i + 1}"], module=module, parameters=[name])
+        for i, (name, module) in enumerate(names)
+    ]
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=1 + i % 2) for i in range(7)],
+        operators=operators,
+        parameters=[ow.Parameter(id=name, bytes=10) for name, _ in names],
+        outputs=["t6"],
+    )
+    devices = [ow.Device(name="a", memory_bytes=40), ow.Device(name="b", memory_bytes=20)]
+    return Pipeline(
+        graph=graph,
+        cluster=ow.Cluster(devices=devices, shared=1.0),
+        include_compute=False,
+        memory="parameters",
+        device_order=["a", "b"],
+    )
+
+
+def test_exports_for_runtimes() -> None:
+    exports = view_of(layered()).exports()
+    assert json.loads(json.dumps(exports)) == exports
+    runtimes = exports["runtimes.json"]
+    assert runtimes["VLLM_PP_LAYER_PARTITION"] == "2,1"
+    assert runtimes["--tensor-split"] == "2,1"
+    assert runtimes["split_points"] == ["model.layers.2"]
+    assert runtimes["devices"] == ["a", "b"]
+
+
+def test_exports_that_cannot_be_say_why() -> None:
+    runtimes = view_of(four(constraints=PINNED)).exports()["runtimes.json"]
+    assert "no numbered layers" in runtimes["VLLM_PP_LAYER_PARTITION"]["not possible"]
+    assert "not possible" in runtimes["split_points"]
+
+
+def test_piece_boundaries_name_what_is_passed_on() -> None:
+    problem = four(constraints=[ow.Pin(op=op, device=device) for op, device in zip("PQRS", "aabc", strict=True)])
+    pieces = view_of(problem).exports()["onnx_pieces.json"]
+    assert pieces == [
+        {"device": "a", "inputs": ["x"], "outputs": ["p", "q"], "passed_on": []},
+        {"device": "b", "inputs": ["q"], "outputs": ["r"], "passed_on": ["p"]},
+        {"device": "c", "inputs": ["r", "p"], "outputs": ["s"], "passed_on": []},
+    ]
+
+
+def test_layer_numbers() -> None:
+    assert [layer_number(name) for name in ("h.3.attn", "blocks/7", "layer.norm", "encoder.layer.2.x", "")] == [
+        3,
+        7,
+        None,
+        2,
+        None,
+    ]
+
+
+def test_the_split_of_the_example_is_the_one_pinned() -> None:
+    assert ow.solve(four(constraints=PINNED)).solution == SPLIT
+
+
+def test_splitting_is_not_judged_without_a_proof() -> None:
+    problem = four(compression=0.1)
+    text = explain(problem, ow.solve(problem, solver="one_device"))
+    assert "The model is not split: 'a' alone holds the model" in text
+    forced = four(max_stages=1)
+    assert "Splitting does not pay" not in explain(forced, ow.solve(forced))
+
+
+def test_a_device_that_may_not_run_everything_is_no_best_single_device() -> None:
+    text = view_of(four(constraints=[ow.Pin(op="P", device="a"), ow.Pin(op="S", device="b")])).explain()
+    assert "No single device may run the whole model, so it has to be split." in text
+    assert ("best single device", "12 s on c") in view_of(four(constraints=[ow.Pin(op="P", device="c")])).rows()
+
+
+def test_a_pipeline_that_takes_no_time() -> None:
+    table = {name: {"a": 0.0, "b": 1.0} for name in "PQ"} | {name: {"a": 1.0, "b": 0.0} for name in "RS"}
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
+    sizeless = [tensor.model_copy(update={"bytes": 0}) for tensor in four().graph.tensors]
+    graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
+    problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
+    assert "alone takes 2 s for each input, the pipeline none." in view_of(problem).explain()
+
+
+def test_a_model_without_operators() -> None:
+    problem = Pipeline(
+        graph=ow.OpGraph(tensors=[], operators=[]),
+        cluster=ow.Cluster(devices=[ow.Device(name="a")]),
+        include_compute=False,
+    )
+    assert "no operators" in view_of(problem).explain()
+    assert png(view_of(problem).figure())

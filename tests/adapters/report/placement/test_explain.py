@@ -1,0 +1,110 @@
+"""What is said of a plan is what the numbers say."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.adapters.report.placement.explain import best_alone
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.result import Result
+from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
+from tests.adapters.report.placement.schedules import schedule_on
+
+
+def changed(**fields: object) -> Placement:
+    return Placement.model_validate({**fork().model_dump(), **fields})
+
+
+def test_splitting_that_pays(problem: Placement, result: Result[Schedule]) -> None:
+    text = ow.explain(problem, result)
+    assert "The plan takes 15 ms on 2 of 3 devices." in text
+    assert "Splitting pays: device 'a' alone takes 20 ms, so the plan is 1.33 times as fast." in text
+    assert "The bottleneck is device 'a', which computes for 93.3 % of the time." in text
+    assert "60 % computing on 'b'" in text
+    assert "13.3 % sending" in text
+    assert "No plan can be more than 20 % shorter (by hand)." in text
+
+
+def test_one_device_is_the_best(problem: Placement) -> None:
+    alone = result_of(problem, schedule_on(problem, dict.fromkeys(NAMES, "a")), bound=0.02)
+    text = ow.explain(problem, alone.model_copy(update={"bound": alone.objective, "status": ow.Status.OPTIMAL}))
+    assert "Splitting was not found to pay: everything runs on 'a', the best single device." in text
+    assert "It is proved that no plan is shorter." in text
+
+
+def test_splitting_that_does_not_pay(problem: Placement) -> None:
+    split = result_of(problem, schedule_on(problem, {name: "ab"[i % 2] for i, name in enumerate(NAMES)}))
+    text = ow.explain(problem, split)
+    assert "Splitting does not pay here: device 'a' alone takes 20 ms" in text
+    assert "Nothing is proved" in text
+
+
+def test_a_port_that_holds_everything_up() -> None:
+    slow = fork().cluster.model_dump() | {"bandwidth": [[0, 1e4, 1e4], [1e4, 0, 1e4], [1e4, 1e4, 0]]}
+    problem = changed(cluster=slow)
+    text = ow.explain(problem, result_of(problem, schedule_on(problem, LEFT_ON_B)))
+    assert "The bottleneck is the critical path" in text
+    every_second = {name: "ab"[i % 2] for i, name in enumerate(NAMES)}
+    text = ow.explain(problem, result_of(problem, schedule_on(problem, every_second)))
+    assert "sending" in text
+    assert "waits for a port" in text
+
+
+def test_memory_that_is_full_is_named() -> None:
+    devices = fork().cluster.model_dump()["devices"]
+    devices[0]["memory_bytes"] = 21_000
+    problem = changed(cluster=fork().cluster.model_dump() | {"devices": devices})
+    text = ow.explain(problem, result_of(problem, schedule_on(problem, LEFT_ON_B)))
+    assert "Memory binds on 'a': 20.51 KiB of 20.51 KiB (100 %)." in text
+    assert "No single device may run the whole model" in text  # a and b are too small, and times on c are unknown
+
+
+def test_the_best_single_device_obeys_the_rules(problem: Placement) -> None:
+    assert best_alone(problem) is not None
+    assert best_alone(problem).device == "a"
+    roomy = fork().cluster.model_dump()
+    roomy["devices"][1]["memory_bytes"] = 40_000
+    forbidden = changed(cluster=roomy, constraints=[ow.Forbid(op="stem", device="a")])
+    assert (best_alone(forbidden).device, best_alone(forbidden).seconds) == ("b", pytest.approx(0.03))
+    ordered = changed(constraints=[ow.Precede(before="right 5", after="left 1")])
+    assert best_alone(ordered).seconds == pytest.approx(0.02)
+    circle = changed(constraints=[ow.Precede(before="join", after="stem")])
+    assert best_alone(circle) is None
+
+
+def test_why_nothing_fits() -> None:
+    tight = fork().cluster.model_dump()
+    for device in tight["devices"]:
+        device["memory_bytes"] = 2_000
+    problem = changed(cluster=tight)
+    nothing = Result[Schedule](problem="placement", status="infeasible", termination="completed", solver="fake")
+    assert "needs 3,000 bytes" in ow.explain(problem, nothing)
+    assert "1,000 bytes short" in ow.explain(problem, nothing)
+    said = nothing.model_copy(update={"reason": "the solver's own words"})
+    assert ow.explain(problem, said) == "No placement obeys all rules: the solver's own words."
+    unknown = Result[Schedule](problem="placement", status="unknown", termination="time_limit", solver="fake")
+    assert ow.explain(fork(), unknown) == "No placement was found (time limit)."
+
+
+def solved(*names: str, devices: str = "a") -> str:
+    """Explain the plan for operators of a second each that have nothing to do with each other."""
+    problem = Placement(
+        graph=ow.OpGraph(tensors=[], operators=[ow.Operator(id=name) for name in names]),
+        cluster=ow.Cluster(devices=[ow.Device(name=name) for name in devices], shared=1.0),
+        costs=ow.Costs(operators=names, devices=tuple(devices), table=[[1.0] * len(devices) for _ in names]),
+    )
+    return ow.explain(problem, ow.solve(problem, solver="auto"))
+
+
+def test_one_device_and_one_step() -> None:
+    text = solved("p")
+    assert "The plan takes 1 s on 1 of 1 device." in text
+    assert "Nothing can be split: 'a' is the only device." in text
+    assert "The critical path of 1 step is 100 % computing on 'a'." in text
+
+
+def test_nothing_to_explain() -> None:
+    text = solved(devices="ab")
+    assert "The graph has no operators, so there is nothing to split." in text
+    assert "alone" not in text

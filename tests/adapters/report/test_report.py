@@ -1,0 +1,73 @@
+"""The report folder holds the same answer in every file."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from opweave.adapters.load import load_problem, load_result
+from opweave.adapters.report import report
+from opweave.adapters.report.report import write_report
+from opweave.adapters.report.tables import Entry
+from opweave.adapters.report.views import show
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result, Status, Termination
+
+
+def test_all_files_tell_the_same(problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path) -> None:
+    entries = [Entry("fake", result, "the only one"), Entry("away", None, "not installed")]
+    files = write_report(show(problem, result), tmp_path / "report", comparison=entries)
+    assert sorted(path.name for path in (tmp_path / "report").iterdir()) == sorted(path.name for path in files)
+    assert load_problem(tmp_path / "report" / "problem.json") == problem
+    assert load_result(tmp_path / "report" / "result.json").objective == 14
+    assert json.loads((tmp_path / "report" / "order.json").read_text())["peak_bytes"] == 14
+    assert json.loads((tmp_path / "report" / "trace.json").read_text())["traceEvents"]
+    assert (tmp_path / "report" / "memory.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_page_stands_alone_and_escapes_names(
+    result: Result[Ordering], problem: MemoryOrdering, tmp_path: Path
+) -> None:
+    graph = type(problem.graph).model_validate(problem.graph.model_dump() | {"name": "<script>alert(1)</script>"})
+    write_report(show(MemoryOrdering(graph=graph), result), tmp_path, comparison=[Entry("<b>", None, "<i>")])
+    page = (tmp_path / "report.html").read_text()
+    assert "<script" not in page
+    assert "<b>" not in page
+    assert "data:image/png;base64," in page
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    assert page.count("<tr><td>") >= len(problem.graph.operators)
+
+
+def test_without_a_solution_there_is_still_a_page(problem: MemoryOrdering, tmp_path: Path) -> None:
+    nothing = Result[Ordering](
+        problem="memory_ordering",
+        status=Status.INFEASIBLE,
+        termination=Termination.COMPLETED,
+        solver="fake",
+        reason="one byte short",
+    )
+    names = [path.name for path in write_report(show(problem, nothing), tmp_path)]
+    assert names == ["problem.json", "result.json", "report.html"]
+    assert "one byte short" in (tmp_path / "report.html").read_text()
+
+
+def test_nothing_is_written_when_a_part_cannot_be_made(
+    problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(figure: object) -> bytes:
+        raise RuntimeError
+
+    monkeypatch.setattr(report, "png", broken)
+    with pytest.raises(RuntimeError):
+        write_report(show(problem, result), tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def test_a_file_in_the_way_is_refused(problem: MemoryOrdering, result: Result[Ordering], tmp_path: Path) -> None:
+    (tmp_path / "report").write_text("")
+    with pytest.raises(InvalidInputError, match="cannot be written"):
+        write_report(show(problem, result), tmp_path / "report")

@@ -1,0 +1,58 @@
+"""Tables say what was found in words and readable numbers."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from opweave.adapters.cli.progress import live_progress
+from opweave.adapters.report.tables import Entry, comparison_cells, comparison_table, summary_rows
+from opweave.adapters.report.views import show
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.result import Result, Status, Termination
+from opweave.solvers.run import Progress
+
+
+def test_a_result_as_rows(problem: MemoryOrdering, result: Result[Ordering]) -> None:
+    rows = dict(summary_rows(show(problem, result)))
+    assert rows["status"] == "optimal (completed)"
+    assert rows["objective"] == "14 B"
+    assert rows["lower bound"] == "14 B, by hand"
+    assert rows["gap"] == "0 %"
+    assert rows["given order"] == "23 B"
+    assert rows["saved"] == "39.1 % of the given order"
+    assert rows["counted"] == problem.reading()
+
+
+def test_what_is_unknown_is_a_dash(problem: MemoryOrdering) -> None:
+    nothing = Result[Ordering](
+        problem="memory_ordering", status=Status.UNKNOWN, termination=Termination.TIME_LIMIT, solver="fake"
+    )
+    rows = dict(summary_rows(show(problem, nothing)))
+    assert (rows["status"], rows["objective"], rows["gap"]) == ("unknown, nothing verified (time limit)", "-", "-")
+
+
+def test_a_comparison_measures_against_its_first_entry(result: Result[Ordering]) -> None:
+    worse = result.model_copy(update={"objective": 28, "status": Status.FEASIBLE})
+    headings, rows = comparison_cells(
+        [Entry("given", worse), Entry("best", result), Entry("away", None, "no")], "bytes"
+    )
+    assert headings[2] == "against given"
+    assert [(row[0], row[2], row[4]) for row in rows] == [
+        ("given", "0 %", "feasible"),
+        ("best", "-50 %", "optimal"),
+        ("away", "-", "-"),
+    ]
+    console = Console(width=200, record=True, quiet=True)
+    console.print(comparison_table([Entry("given", worse), Entry("best", result)], "bytes"))
+
+
+def test_progress_is_shown_on_terminals_only() -> None:
+    with live_progress(Console(force_terminal=False), "bytes", "auto") as observer:
+        assert observer is None
+    console = Console(force_terminal=True, record=True, width=120, quiet=False, file=open("/dev/null", "w"))  # noqa: SIM115, PTH123
+    with live_progress(console, "bytes", "auto") as observer:
+        assert observer is not None
+        observer(Progress(0.1, 2048, 1024, new_best=True, stage="search"))
+    shown = console.export_text()
+    for text in ("auto", "best 2 KiB", "bound 1 KiB", "gap 50 %", "search"):
+        assert text in shown

@@ -1,0 +1,63 @@
+"""A validation error becomes one sentence that names the place."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from opweave.adapters.error_messages import MAX_SENTENCE, complaint, one_sentence, plain
+from opweave.problems.graph import OpGraph
+from opweave.problems.memory_ordering.spec import MemoryOrdering
+
+GOOD = {"id": "a", "bytes": 1}
+
+
+@pytest.mark.parametrize(
+    ("data", "sentence"),
+    [
+        ({"operators": [], "tensors": [GOOD, {"id": "b", "bytes": -1}]}, "f: tensors[1].bytes should be greater than"),
+        ({"operators": [], "tensors": [{"id": "a", "bytes": 2**53 + 1}]}, "but is 9007199254740993"),
+        (
+            {"operators": [], "tensors": [{"id": "a", "bytes": True}]},
+            "tensors[0].bytes should be a whole number, but is true",
+        ),
+        ({"operators": [], "tensors": [{"id": "a", "bytes": "many"}]}, "f: tensors[0].bytes"),
+        ({"operators": [], "tensors": [{"id": "a"}]}, "f: tensors[0].bytes is missing; add it"),
+        ({"operators": [], "tensors": [GOOD | {"size": 1}]}, "f: tensors[0].size is an unknown field"),
+        ({"operators": 3, "tensors": []}, "f: operators should be a list, but is 3"),
+        ({"operators": [], "tensors": [GOOD, GOOD]}, "f: tensor id 'a' is used more than once"),
+        ({"operators": [{"id": ""}], "tensors": []}, "f: operators[0].id should not be empty"),
+        (
+            {"operators": [{"id": "o", "flops": float("nan")}], "tensors": []},
+            "operators[0].flops should be a finite number",
+        ),
+    ],
+)
+def test_the_sentence_says_what_and_where(data: dict[str, object], sentence: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        OpGraph.model_validate(data)
+    assert sentence in str(complaint(caught.value, "f", data))
+
+
+def test_several_problems_are_counted() -> None:
+    data = {"operators": [], "tensors": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}
+    with pytest.raises(ValidationError) as caught:
+        OpGraph.model_validate(data)
+    assert str(complaint(caught.value, "f", data)).endswith("(and 2 more problems)")
+
+
+def test_a_validation_inside_a_validator_names_the_whole_place() -> None:
+    data = {
+        "graph": {"operators": [{"id": "o"}], "tensors": []},
+        "constraints": [{"kind": "precede", "before": "o", "after": 7}],
+    }
+    with pytest.raises(ValidationError) as caught:
+        MemoryOrdering.model_validate(data)
+    assert str(complaint(caught.value, "f", data)) == "f: constraints[0].after should be a text in quotes, but is 7"
+
+
+def test_control_characters_cannot_reach_the_terminal() -> None:
+    assert plain("a\x1b[31mb\n\u2028\ud800") == r"a\x1b[31mb\n\u2028\ud800"
+    long = one_sentence(ValueError("x" * 10_000 + "\n"))
+    assert len(long) <= MAX_SENTENCE
+    assert "\n" not in long

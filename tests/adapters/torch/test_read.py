@@ -1,0 +1,294 @@
+"""PyTorch models made here: what they make and share is compared with what PyTorch really allocates."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import opweave as ow  # noqa: E402
+from opweave.adapters.torch.program import prepare  # noqa: E402
+from opweave.adapters.torch.read import from_torch  # noqa: E402
+from opweave.problems.graph import OpGraph  # noqa: E402
+
+pytestmark = pytest.mark.frameworks
+
+nn, F = torch.nn, torch.nn.functional
+
+
+class Small(nn.Module):
+    """A convolution, an activation in place, a residual sum, dropout that does nothing, a flattening, a tied matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.norm = nn.BatchNorm2d(4)
+        self.first = nn.Linear(4 * 16, 4 * 16, bias=False)
+        self.second = nn.Linear(4 * 16, 4 * 16, bias=False)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Any) -> Any:
+        y = F.relu_(self.norm(self.conv(x)))
+        y = F.dropout(y + 1.0, training=self.training).flatten(1)
+        return self.second(self.first(y))
+
+
+class Views(nn.Module):
+    def forward(self, x: Any) -> Any:
+        a, b = x.split([2, 2], dim=1)
+        c = a.transpose(0, 1).contiguous()
+        top, _ = b.max(dim=0)
+        return c.reshape(-1), b.reshape(2, 2, 2).permute(2, 0, 1).reshape(4, 2), top.expand(3, 2), x[1:].unsqueeze(0)
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.project = nn.Linear(16, 48)
+        self.norm = nn.LayerNorm(16)
+        self.register_buffer("mask", torch.ones(8, 8).tril().bool(), persistent=False)
+
+    def forward(self, x: Any) -> Any:
+        query, key, value = self.project(self.norm(x)).view(2, 8, 3, 2, 8).permute(2, 0, 3, 1, 4).unbind(0)
+        plain = F.scaled_dot_product_attention(query, key, value)
+        masked = F.scaled_dot_product_attention(query, key, value, attn_mask=self.mask[:8, :8])
+        return x + (plain + masked).transpose(1, 2).reshape(2, 8, 16)
+
+
+class InPlace(nn.Module):
+    """Readers before and after each write, of the tensor and of a view of it."""
+
+    def forward(self, x: Any) -> Any:
+        y = x * 2
+        row = y[0]
+        before = y.sum(0)
+        y.add_(1.0)
+        after = row * 3
+        row.mul_(before)
+        return after + y.sum(0)
+
+
+CASES = {
+    "small": (Small, (1, 3, 4, 4)),
+    "views": (Views, (4, 4)),
+    "attention": (Attention, (2, 8, 16)),
+    "in place": (InPlace, (3, 4)),
+    "lstm": (lambda: nn.LSTM(4, 5, 2), (3, 2, 4)),
+    "transformer": (lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), (1, 4, 8)),
+}
+
+
+class _Measured(torch.fx.Interpreter):  # type: ignore[misc]
+    """Runs a program for real; storages by node, with their bytes."""
+
+    def __init__(self, program: Any) -> None:
+        super().__init__(program.graph_module)
+        self.storages: dict[str, Any] = {}
+
+    def run_node(self, n: Any) -> Any:
+        result = super().run_node(n)
+        for position, value in enumerate(result if isinstance(result, list | tuple) else [result]):
+            if isinstance(value, torch.Tensor) and n.op != "output":
+                self.storages[n.name if value is result else f"{n.name}.{position}"] = value.untyped_storage()
+        return result
+
+
+def measured(program: Any, inputs: Sequence[Any]) -> tuple[dict[str, int], dict[str, int]]:
+    """Address and bytes of every node's storage, all kept alive."""
+    held = {**program.state_dict, **program.constants}
+    given = iter(inputs)
+    values = [next(given) if spec.target is None else held[spec.target] for spec in program.graph_signature.input_specs]
+    run = _Measured(program)
+    with torch.no_grad():
+        run.run(*values)
+    return (
+        {name: storage._cdata for name, storage in run.storages.items()},
+        {name: storage.nbytes() for name, storage in run.storages.items()},
+    )
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_storages_are_those_of_a_real_run(name: str) -> None:
+    maker, shape = CASES[name]
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    program = prepare(maker().eval(), (x,))
+    graph = ow.load(program)
+    address, size = measured(program, [x.clone()])
+    real = [tensor for tensor in graph.tensors if tensor.dtype is not None]
+    assert len(real) > 2
+    for tensor in real:
+        assert tensor.id in address, tensor.id
+        assert address[tensor.id] == address[graph.storage[tensor.id]], tensor.id
+        if tensor.alias_of is None:
+            assert tensor.bytes == size[tensor.id], tensor.id
+    owners = [tensor.id for tensor in real if tensor.alias_of is None]
+    assert len({address[name] for name in owners}) == len(owners)
+
+
+def _run_in_order(program: Any, graph: OpGraph, order: Sequence[str], x: Any) -> Any:
+    """Run the program's nodes in an order of its operators; helpers (getitem, views of weights) when first needed."""
+    held = {**program.state_dict, **program.constants}
+    nodes = {node.name: node for node in program.graph.nodes}
+    values: dict[str, Any] = {}
+    for node, spec in zip(program.graph.nodes, program.graph_signature.input_specs, strict=False):
+        values[node.name] = x if spec.target is None else held[spec.target]
+
+    def value(node: Any) -> Any:
+        if node.name not in values:
+            values[node.name] = call(node)
+        return values[node.name]
+
+    def call(node: Any) -> Any:
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), value)
+        return node.target(*args, **kwargs)
+
+    with torch.no_grad():
+        for name in order:
+            values[name] = call(nodes[name])
+        return [value(node) for node in nodes["output"].all_input_nodes]
+
+
+def test_every_order_of_in_place_operators_computes_the_same() -> None:
+    import networkx as nx
+
+    x = torch.randn(3, 4)
+    program = prepare(InPlace(), (x,))
+    graph = from_torch(program)
+    tokens = [tensor.id for tensor in graph.tensors if tensor.id.endswith(".read")]
+    assert tokens  # the sum before must be told to come first
+    expected = InPlace()(x)
+    orders = [order for order, _ in zip(nx.all_topological_sorts(graph.digraph), range(40), strict=False)]
+    assert len(orders) > 1
+    for order in orders:
+        assert torch.equal(_run_in_order(program, graph, order, x.clone())[0], expected)
+
+
+def test_a_small_net_by_hand() -> None:
+    graph = ow.load(Small().eval(), args=(torch.empty(1, 3, 4, 4, device="meta"),))
+    assert [op.kind for op in graph.operators] == [
+        "aten.conv2d.default",
+        "aten.batch_norm.default",
+        "aten.relu_.default",
+        "aten.add.Tensor",
+        "aten.dropout.default",
+        "aten.flatten.using_ints",
+        "aten.linear.default",
+        "aten.linear.default",
+    ]
+    assert [op.flops for op in graph.operators] == [2 * 64 * 27, 2 * 64, 64, 64, 0, 0, 2 * 64 * 64, 2 * 64 * 64]
+    assert [op.module for op in graph.operators][:2] == ["conv", "norm"]
+    assert graph.operators[6].parameters == graph.operators[7].parameters
+    weights = sum(parameter.bytes for parameter in graph.parameters)
+    assert weights == 4 * (4 * 27 + 4 + 4 * 4 + 64 * 64)
+    owned = [tensor.id for tensor in graph.tensors if tensor.alias_of is None]
+    assert owned == ["x", "conv2d", "batch_norm", "add", "linear", "linear_1"]
+    assert graph.outputs == ("linear_1",)
+
+
+def test_a_model_too_large_for_any_memory_loads() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*[nn.Linear(2**17, 2**17, bias=False, dtype=torch.bfloat16) for _ in range(4)])
+    graph = ow.load(model, args=(torch.empty(1, 2**17, dtype=torch.bfloat16, device="meta"),))
+    assert sum(parameter.bytes for parameter in graph.parameters) == 4 * 2**34 * 2
+    assert len(graph.operators) == 4
+
+
+def test_flops_of_attention_and_recurrent_layers() -> None:
+    graph = ow.load(Attention(), args=(torch.zeros(2, 8, 16),))
+    flops = {op.id: op.flops for op in graph.operators}
+    assert flops["scaled_dot_product_attention"] == 4 * 2 * 2 * 8 * 8 * 8
+    lstm = ow.load(nn.LSTM(4, 5), args=(torch.zeros(3, 2, 4),))
+    assert max(op.flops for op in lstm.operators) == 2 * 3 * 2 * 4 * 5 * (4 + 5)
+
+
+def test_a_saved_program_is_read_like_the_program(tmp_path: Path) -> None:
+    program = torch.export.export(Small().eval(), (torch.zeros(1, 3, 4, 4),))
+    torch.export.save(program, tmp_path / "net.pt2")
+    saved, direct = ow.load(tmp_path / "net.pt2"), ow.load(program)
+    assert (saved.operators, saved.tensors, saved.parameters) == (direct.operators, direct.tensors, direct.parameters)
+    assert saved.name == "net"
+    (tmp_path / "not.pt2").write_bytes(b"no program")
+    with pytest.raises(ow.InvalidInputError, match=r"not a program that torch\.export\.save wrote"):
+        ow.load(tmp_path / "not.pt2")
+
+
+def test_gradient_modes_are_dissolved() -> None:
+    class Mixed(nn.Module):
+        def forward(self, x: Any) -> Any:
+            with torch.no_grad():
+                y = x * 2
+            return y + x
+
+    program = torch.export.export(Mixed(), (torch.zeros(2, requires_grad=True),))
+    assert [op.kind for op in ow.load(program).operators] == ["aten.mul.Tensor", "aten.add.Tensor"]
+
+
+class Branches(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x + 1 if x.sum() > 0 else x
+
+
+class Cond(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return torch.cond(x.sum() > 0, lambda a: a + 1, lambda a: a - 1, (x,))
+
+
+class Picks(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return x[x > 0] * 2
+
+
+@torch.library.custom_op("opweave_test::mystery", mutates_args=())  # type: ignore[untyped-decorator]
+def mystery(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+class Mystery(nn.Module):
+    def forward(self, x: Any) -> Any:
+        return mystery(x)
+
+
+BAD = [
+    (Branches(), r"Branches: cannot be exported at test_torch_in.py, line \d+ .*depends on values; rewrite that line"),
+    (Cond(), "node 'true_graph_0' .* is a part of control flow, so there is no fixed order"),
+    (Picks(), "node 'index' .* has an open dimension .*depends on values, rewrite"),
+    (Mystery(), "an operator has no shape rule; give it one with torch.library.register_fake"),
+]
+
+
+@pytest.mark.parametrize(("module", "sentence"), BAD, ids=[type(module).__name__ for module, _ in BAD])
+def test_models_without_a_fixed_order_say_why(module: Any, sentence: str) -> None:
+    with pytest.raises(ow.InvalidInputError, match=sentence) as caught:
+        ow.load(module, args=(torch.ones(3),))
+    assert "\n" not in str(caught.value)
+
+
+def test_open_dimensions_and_missing_inputs_are_refused() -> None:
+    size = torch.export.Dim("size")
+    program = torch.export.export(nn.ReLU(), (torch.zeros(4, 3),), dynamic_shapes=({0: size},))
+    with pytest.raises(
+        ow.InvalidInputError, match=r"input 'input' has an open dimension \(s\d+, position 0\); export it"
+    ):
+        ow.load(program)
+    with pytest.raises(ow.InvalidInputError, match="ReLU: give example inputs, as in load"):
+        ow.load(nn.ReLU())
+    with pytest.raises(ow.InvalidInputError, match="args and kwargs are for modules"):
+        ow.load(torch.export.export(nn.ReLU(), (torch.zeros(2),)), args=(torch.zeros(2),))
+    with pytest.raises(ow.LimitExceededError, match="over the limit of 1 operators"):
+        ow.load(Small(), args=(torch.zeros(1, 3, 4, 4),), limits=ow.Limits(operators=1))
+
+
+def test_reading_other_models_imports_no_framework() -> None:
+    code = (
+        "import sys, networkx, opweave as ow; net = networkx.DiGraph(); net.add_node('y', op='Relu', bytes=4);"
+        "ow.load(net); print([name for name in ('torch', 'keras', 'onnx', 'onnxruntime') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,59 @@
+"""The oracles themselves: one example by hand, and each against the other."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+
+from opweave.problems.constraints import Precede
+from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from tests.oracles.memory_ordering import all_orders, best_ordering, best_ordering_by_states
+from tests.strategies.specs import memory_orderings
+
+
+def two_branches() -> OpGraph:
+    """Two branches from x (1 byte) to a sum: each grows (6 and 4 bytes) before it shrinks (1 byte)."""
+    sizes = {"x": 1, "a": 6, "a2": 1, "b": 4, "b2": 1, "y": 1}
+    steps = {"a": "x", "a2": "a", "b": "x", "b2": "a2 b", "y": "b2"}
+    return OpGraph(
+        tensors=[Tensor(id=name, bytes=size) for name, size in sizes.items()],
+        operators=[Operator(id=f"make_{out}", inputs=read.split(), outputs=[out]) for out, read in steps.items()],
+        outputs=["y"],
+    )
+
+
+def test_by_hand():
+    # a first: x + a = 7, then x + a + a2 = 8; b first: 1 + 4 = 5, then b stays, and a costs x + b + a = 11.
+    problem = MemoryOrdering(graph=two_branches())
+    expected = 8, ("make_a", "make_a2", "make_b", "make_b2", "make_y")
+    assert best_ordering(problem) == best_ordering_by_states(problem) == expected
+
+
+def test_all_orders_of_an_antichain():
+    graph = OpGraph(tensors=[], operators=[Operator(id=name) for name in "abc"])
+    assert len(set(all_orders(graph))) == 6
+
+
+@settings(max_examples=150)
+@given(problem=memory_orderings(max_operators=5))
+def test_the_oracles_agree(problem):
+    plain, _ = best_ordering(problem)
+    fast, order = best_ordering_by_states(problem)
+    assert plain == fast
+    if order is not None:
+        judged = problem.evaluate(Ordering(order=order))
+        assert judged.feasible
+        assert judged.objective == fast
+
+
+@settings(max_examples=30)
+@given(problem=memory_orderings(max_operators=4, contradictory=True))
+def test_contradictory_constraints_leave_nothing(problem):
+    if any(isinstance(constraint, Precede) for constraint in problem.constraints):
+        assert best_ordering(problem) == best_ordering_by_states(problem) == (None, None)
+
+
+@settings(max_examples=60)
+@given(problem=memory_orderings(limits=False))
+def test_consistent_constraints_leave_something(problem):
+    assert best_ordering_by_states(problem)[0] is not None

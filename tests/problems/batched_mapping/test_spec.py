@@ -1,0 +1,383 @@
+"""The referee of batched mapping: by hand, rule by rule, broken in every way, and in relation to placement."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import opweave as ow
+from opweave.formulations.batched_mapping.unsplit import unsplit, whole
+from opweave.problems.batched_mapping.shortage import shortage
+from tests.oracles.batched_mapping import best_batched_mapping
+from tests.oracles.placement import best_placement
+from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings
+
+GRAPH = ow.OpGraph(
+    tensors=[ow.Tensor(id=name, bytes=size) for name, size in {"x": 3, "y": 4, "z": 2}.items()],
+    parameters=[ow.Parameter(id="w", bytes=10)],
+    operators=[
+        ow.Operator(id="p", inputs=["x"], outputs=["y"], parameters=["w"]),
+        ow.Operator(id="q", inputs=["y"], outputs=["z"], parameters=["w"], workspace_bytes=1),
+    ],
+)
+TABLE = {
+    "p": {"a": {1: 1.0, 2: 1.5, 3: 2.0}, "b": {1: 2.0, 2: 4.0}},
+    "q": {"a": {1: 3.0, 2: 4.0}, "b": {1: 1.0, 2: 2.0}},
+}
+
+
+def two(**fields):
+    """Two operators on two devices, two bytes a second, half a second of latency."""
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 2], [2, 0]], latency=0.5)
+    return ow.BatchedMapping(
+        **{"graph": GRAPH, "cluster": cluster, "costs": ow.Costs.from_table(TABLE), "batch": 3, **fields}
+    )
+
+
+def batch(operator, device, inputs, start, end):
+    return ow.Batch(operator=operator, device=device, inputs=inputs, start=start, end=end)
+
+
+#   a   p{0,1} 0-1.5            q{0} 1.5-4.5
+#   b   p{2} 0-2     q{1,2}: 2 is there at 2, 1 comes from a: 1.5 + 0.5 + 4 / 2 = 4    4-6
+PLAN = ow.BatchedSchedule(
+    batches=[
+        batch("p", "a", [0, 1], 0, 1.5),
+        batch("p", "b", [2], 0, 2),
+        batch("q", "a", [0], 1.5, 4.5),
+        batch("q", "b", [1, 2], 4, 6),
+    ]
+)
+
+
+def test_by_hand():
+    judged = two().evaluate(PLAN)
+    assert judged.violations == ()
+    assert judged.objective == 6.0
+    details = judged.details
+    assert details.inputs_per_second == 0.5
+    assert details.busy_seconds == {"a": 4.5, "b": 4.0}
+    assert details.ends == {"p": 2.0, "q": 6.0}
+    assert (details.bytes_out, details.bytes_in) == ({"a": 4, "b": 0}, {"a": 0, "b": 4})
+    # per input: p reads 3 and writes 4; q reads 4, writes 2, works with 1; w once on each device
+    assert details.memory_bytes == {"a": 10 + 2 * 7 + 7, "b": 10 + 7 + 2 * 7}
+    assert [(step.operator or step.tensor, step.waited_for) for step in details.critical_path] == [
+        ("p", "nothing"),
+        ("y", "data"),
+        ("q", "data"),
+    ]
+
+
+def test_batches_wait_only_for_their_own_inputs():
+    """q on b with input 2 alone need not wait for p on a: no data flows between them."""
+    plan = ow.BatchedSchedule(
+        batches=[
+            batch("p", "a", [0, 1], 0, 1.5),
+            batch("p", "b", [2], 0, 2),
+            batch("q", "a", [0, 1], 1.5, 5.5),
+            batch("q", "b", [2], 2, 3),
+        ]
+    )
+    assert two().evaluate(plan).objective == 5.5
+    assert two().evaluate(plan).feasible
+
+
+@pytest.mark.parametrize(("transfers", "seconds"), [("delay", 4.5), ("delay_per_input", 2.5)])
+def test_what_travels_together(transfers, seconds):
+    plan = ow.BatchedSchedule(
+        batches=[
+            batch("p", "a", [0, 1, 2], 0, 2),
+            batch("q", "a", [0], 2, 5),
+            batch("q", "b", [1, 2], 2 + seconds, 4 + seconds),
+        ]
+    )
+    problem = two(transfers=transfers)
+    assert problem.evaluate(plan).feasible
+    sooner = ow.BatchedSchedule(batches=[*plan.batches[:2], batch("q", "b", [1, 2], 1.9 + seconds, 3.9 + seconds)])
+    assert rules(problem, sooner) == {"precedence"}
+
+
+@pytest.mark.parametrize(
+    ("memory", "held"), [("buffers", 10 + 2 * 7 + 7), ("additive", 10 + 2 * 4 + 3), ("parameters", 10)]
+)
+def test_memory(memory, held):
+    assert two(memory=memory).evaluate(PLAN).details.memory_bytes["a"] == held
+    cap = ow.MemoryCap(device="a", bytes=held)
+    assert two(memory=memory, constraints=[cap]).evaluate(PLAN).feasible
+    cap = ow.MemoryCap(device="a", bytes=held - 1)
+    assert rules(two(memory=memory, constraints=[cap]), PLAN) == {"memory_cap"}
+
+
+def rules(problem, plan):
+    return {violation.rule for violation in problem.evaluate(plan).violations}
+
+
+def changed(index, **fields):
+    batches = list(PLAN.batches)
+    batches[index] = batches[index].model_copy(update=fields)
+    return ow.BatchedSchedule(batches=batches)
+
+
+BROKEN = {
+    "early": (changed(3, start=3.9, end=5.9), "precedence"),
+    "overlap": (changed(2, start=1.4, end=4.4), "overlap"),
+    "too short": (changed(3, end=5.5), "duration"),
+    "lost input": (changed(3, inputs=(1,)), "missing"),
+    "input twice": (changed(1, inputs=(1,)), "twice"),
+    "no such input": (changed(1, inputs=(3,)), "unknown"),
+    "no such device": (changed(1, device="c"), "unknown"),
+    "no such operator": (changed(1, operator="r"), "unknown"),
+    "size": (ow.BatchedSchedule(batches=[*PLAN.batches[:2], batch("q", "a", [0, 1, 2], 2, 6)]), "size"),
+    "two batches": (ow.BatchedSchedule(batches=[*PLAN.batches, batch("p", "b", [0], 9, 11)]), "batch"),
+    "nothing": (ow.BatchedSchedule(batches=[]), "missing"),
+}
+
+
+@pytest.mark.parametrize(("plan", "rule"), BROKEN.values(), ids=BROKEN.keys())
+def test_broken_plans(plan, rule):
+    assert rule in rules(two(), plan)
+
+
+def test_listed_transfers_must_be_right():
+    sent = ow.BatchTransfer(tensor="y", consumer="q", source="a", target="b", inputs=[1], start=1.5, end=4)
+    assert two().evaluate(PLAN.model_copy(update={"transfers": (sent,)})).feasible
+    late = sent.model_copy(update={"start": 2.0, "end": 4.5})
+    assert rules(two(), PLAN.model_copy(update={"transfers": (late,)})) == {"precedence"}
+    for wrong in ({"inputs": (2,)}, {"end": 5.0}, {"source": "b", "target": "a"}):
+        assert "transfer" in rules(two(), PLAN.model_copy(update={"transfers": (sent.model_copy(update=wrong),)}))
+
+
+def test_missing_link():
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 0], [2, 0]])
+    assert rules(two(cluster=cluster), PLAN) == {"no_link"}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "obeyed"),
+    [
+        (ow.Share(op="p", device="a", inputs=2), True),
+        (ow.Share(op="p", device="a", inputs=1), False),
+        (ow.Pin(op="p", device="a"), False),
+        (ow.Forbid(op="p", device="a"), False),
+        (ow.Colocate(ops=["p", "q"]), True),
+        (ow.Separate(ops=["p", "q"]), False),
+        (ow.MaxDevices(count=1), False),
+        (ow.Precede(before="p", after="q"), False),  # q's first batch starts before p's last one ends
+    ],
+)
+def test_constraints(constraint, obeyed):
+    assert two(constraints=[constraint]).evaluate(PLAN).feasible is obeyed
+
+
+REFUSED = {
+    "sum": ({"batch": 5, "costs": {"p": {"a": {2: 1.0}, "b": {1: 1.0}}, "q": {"a": {3: 1.0}}}}, "can make up is 3"),
+    "sum, some": (
+        {"batch": 5, "costs": {"p": {"a": {2: 1.0}, "b": {1: 1.0}}, "q": {"a": {2: 1.0}}}},
+        "can make up is 2",
+    ),
+    "nowhere": ({"batch": 1, "costs": {"p": {"a": {2: 1.0}}, "q": {"a": {1: 1.0}}}}, "'p' can run nowhere"),
+}
+
+
+@pytest.mark.parametrize(("fields", "words"), REFUSED.values(), ids=REFUSED.keys())
+def test_batch_sizes_that_cannot_be(fields, words):
+    with pytest.raises(ValidationError, match=words):
+        two(**{**fields, "costs": ow.Costs.from_table(fields["costs"])})
+
+
+def test_missing_cost_of_a_supported_size():
+    devices = [ow.Device(name="a", batch_sizes=[1, 2, 3]), ow.Device(name="b")]
+    cluster = ow.Cluster(devices=devices, bandwidth=[[0, 2], [2, 0]])
+    with pytest.raises(ValidationError, match="'q' has no time on device 'a' for a batch of 3"):
+        two(cluster=cluster)
+
+
+def test_a_share_of_more_than_the_batch():
+    with pytest.raises(ValidationError, match="Share asks for 4 inputs of 'p' on 'a', but the batch is 3"):
+        two(constraints=[ow.Share(op="p", device="a", inputs=4)])
+
+
+def test_memory_too_small_names_the_largest_batch():
+    devices = [ow.Device(name="a", memory_bytes=24), ow.Device(name="b", memory_bytes=9)]
+    cluster = ow.Cluster(devices=devices, bandwidth=[[0, 2], [2, 0]])
+    reason = shortage(two(cluster=cluster))
+    assert reason == (
+        "operator 'p' cannot run 3 inputs: its devices have memory for 2 on 'a'; no batch of more than 1 can fit"
+    )
+    result = ow.solve(two(cluster=cluster))
+    assert result.status is ow.Status.INFEASIBLE
+    assert result.reason == reason
+    tiny = ow.Cluster(devices=[ow.Device(name=name, memory_bytes=12) for name in "ab"], bandwidth=[[0, 2], [2, 0]])
+    assert shortage(two(cluster=tiny)) == (
+        "operator 'p' needs 17 bytes for its smallest batch on 'a', which holds 12: 5 bytes short, and no device that "
+        "may run it lacks less; no batch fits, not even one input"
+    )
+
+
+def in_a_row(sizes, batch, room):
+    """Two operators in a row, each making 10 bytes, on one device."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="y", bytes=10), ow.Tensor(id="z", bytes=10)],
+        operators=[ow.Operator(id="p", outputs=["y"]), ow.Operator(id="q", inputs=["y"], outputs=["z"])],
+    )
+    return ow.BatchedMapping(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a", memory_bytes=room)]),
+        costs=ow.Costs.from_table({name: {"a": dict.fromkeys(sizes, 1.0)} for name in "pq"}),
+        batch=batch,
+        memory="additive",
+    )
+
+
+LARGEST = {
+    "all arguments together": (((1, 2, 3, 4), 4, 30), "'a'; no batch of more than 1 can fit"),
+    "all operators together": (((1, 2, 3, 4), 3, 30), "hold 30: 30 bytes short; no batch of more than 1 can fit"),
+    "only what sizes make up": (((2, 4), 4, 70), "hold 70: 10 bytes short; no batch of more than 2 can fit"),
+    "none of these sizes": (((2, 4), 4, 39), "'a'; no batch fits, not even one input"),
+    "one input": (
+        ((1,), 1, 19),
+        "1 input needs 20 bytes on all devices together, which hold 19: 1 byte short; no batch",
+    ),
+}
+
+
+@pytest.mark.parametrize(("given", "words"), LARGEST.values(), ids=LARGEST.keys())
+def test_the_largest_batch_is_a_limit(given, words):
+    assert words in shortage(in_a_row(*given))
+
+
+def test_sizes_with_gaps_limit_smaller_batches_only():
+    """Three inputs need one on b, which is too small; two and four run on a."""
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b", memory_bytes=0)], shared=1.0)
+    table = {name: {"a": {2: 1.0, 4: 1.0}, "b": {1: 1.0}} for name in "pq"}
+    problem = two(cluster=cluster, costs=ow.Costs.from_table(table))
+    assert shortage(problem).endswith("memory for 2 on 'a'; no smaller batch of more than 2 can fit")
+    assert ow.solve(problem.model_copy(update={"batch": 4})).status is ow.Status.OPTIMAL
+
+
+@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 3, 3))
+def test_what_is_short_has_no_plan(problem):
+    reason = shortage(problem)
+    assert reason is None or best_batched_mapping(problem)[0] is None, reason
+
+
+CONTRADICTIONS = {
+    "two shares": ([("p", "a", 1), ("p", "a", 2)], "'p' shall run 1 and 2 inputs on 'a', by two of its shares"),
+    "too many": ([("p", "a", 2), ("p", "b", 2)], "shares of operator 'p' add up to 4 inputs, 2 on 'a', 2 on 'b', but"),
+    "too few": ([("p", "a", 1), ("p", "b", 1)], "'p' may only run on 'a' (1 input by its share), 'b' (1 input by its"),
+    "forbidden": (
+        [("p", "a", 2), ow.Forbid(op="p", device="a")],
+        "'p' shall run 2 inputs on 'a' by its share and is f",
+    ),
+    "pinned": ([("p", "a", 1), ow.Pin(op="p", device="b")], "1 input on 'a' by its share and is pinned to 'b'"),
+    "size": ([("q", "a", 3)], "'q' shall run 3 inputs on 'a' by its share, which is no batch size that it knows there"),
+    "nowhere": ([("p", "a", 0), ow.Pin(op="p", device="a")], "'p' is left no device to run on by its pins and shares"),
+    "pins": ([ow.Pin(op="p", device=name) for name in "ab"], "'p' is left no device to run on by its pins"),
+}
+
+
+@pytest.mark.parametrize(("rules", "words"), CONTRADICTIONS.values(), ids=CONTRADICTIONS.keys())
+def test_contradictions_name_the_operator(rules, words):
+    shares = [
+        ow.Share(op=rule[0], device=rule[1], inputs=rule[2]) if isinstance(rule, tuple) else rule for rule in rules
+    ]
+    problem = two(constraints=shares)
+    reason = shortage(problem)
+    assert words in reason
+    for solver in ("auto", "highs"):
+        result = ow.solve(problem, solver=solver)
+        assert (result.status, result.bound) == (ow.Status.INFEASIBLE, None)
+        assert "'p'" in result.reason or "'q'" in result.reason
+    assert ow.solve(problem).reason == reason
+
+
+def test_a_share_that_memory_forbids():
+    cluster = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=30), ow.Device(name="b")], shared=1.0)
+    problem = two(cluster=cluster, constraints=[ow.Share(op="p", device="a", inputs=3)])
+    assert shortage(problem) == (
+        "operator 'p' needs 31 bytes for its share of 3 inputs on 'a', which holds 30: 1 byte short; no batch fits, "
+        "not even one input"
+    )
+
+
+def test_reasons_list_only_what_is_there():
+    """p runs on a alone, q on b alone, and nothing leads from a to b."""
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], bandwidth=[[0, 0], [2, 0]])
+    costs = ow.Costs.from_table({"p": {"a": {3: 1.0}}, "q": {"b": {1: 1.0, 2: 2.0, 3: 1.0}}})
+    problem = two(cluster=cluster, costs=costs)
+    reason = ow.solve(problem, solver="highs").reason
+    assert reason == "no schedule respects the missing links between devices and the batch sizes together"
+    costs = ow.Costs.from_table({"p": {"a": {1: 1.0}}, "q": {"b": {1: 1.0}}})
+    reason = ow.solve(two(cluster=cluster, costs=costs, batch=1), solver="highs").reason
+    assert reason == "no schedule respects the missing links between devices"
+
+
+@pytest.mark.parametrize("solver", ["whole", "auto"])
+def test_nothing_to_run_takes_no_time(solver):
+    nothing = two(graph=ow.OpGraph(tensors=[], operators=[]), costs=ow.Costs(operators=(), devices=("a",), table=()))
+    result = ow.solve(nothing, solver=solver)
+    assert (result.status, result.objective, result.bound) == (ow.Status.OPTIMAL, 0.0, 0.0)
+
+
+def test_json_round_trip():
+    problem = two(constraints=[ow.Share(op="p", device="a", inputs=2)])
+    assert ow.BatchedMapping.model_validate_json(problem.model_dump_json()) == problem
+    assert ow.BatchedSchedule.model_validate_json(PLAN.model_dump_json()) == PLAN
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(planned_batched_mappings())
+def test_valid_plans_are_accepted_and_renumbering_inputs_changes_nothing(planned):
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.feasible, judged.violations
+    turned = [
+        each.model_copy(update={"inputs": tuple((number + 1) % problem.batch for number in each.inputs)})
+        for each in plan.batches
+    ]
+    assert problem.evaluate(ow.BatchedSchedule(batches=turned)).objective == judged.objective
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(planned_batched_mappings(), st.data())
+def test_any_batch_much_earlier_breaks_a_rule(planned, data):
+    """In a plan where everything is at its earliest, nothing that starts after 0 can start much sooner by itself."""
+    problem, plan = planned
+    movable = [index for index, each in enumerate(plan.batches) if each.start > 0.1 and each.end > each.start]
+    if not movable:
+        return
+    index = data.draw(st.sampled_from(movable))
+    each = plan.batches[index]
+    moved = each.model_copy(update={"start": 0.0, "end": each.end - each.start})
+    batches = [*plan.batches[:index], moved, *plan.batches[index + 1 :]]
+    judged = problem.evaluate(ow.BatchedSchedule(batches=batches))
+    longest = max(other.end for other in batches)
+    assert not judged.feasible or judged.objective == longest
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(3, 3, 1))
+def test_one_input_is_placement_with_delay(problem):
+    """The same optimum and the same judgement of every schedule, whatever memory counts."""
+    if any(isinstance(constraint, ow.Share) for constraint in problem.constraints):
+        return
+    same = unsplit(problem)
+    assert same is not None
+    best, schedule = best_placement(same)
+    assert best_batched_mapping(problem)[0] == (best if best is None else pytest.approx(best))
+    if schedule is not None:
+        lifted = problem.evaluate(whole(problem, schedule))
+        assert lifted.feasible, lifted.violations
+        assert lifted.objective == pytest.approx(same.evaluate(schedule).objective)
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(batched_mappings(2, 2, 3, free=True))
+def test_sending_single_inputs_is_never_slower_than_together(problem):
+    """delay_per_input counts fewer bytes than delay, so that its optimum is no larger."""
+    together = problem.model_copy(update={"transfers": "delay"})
+    each = problem.model_copy(update={"transfers": "delay_per_input"})
+    assert best_batched_mapping(each)[0] <= best_batched_mapping(together)[0] + 1e-9

@@ -1,0 +1,233 @@
+"""The referee of memory ordering on random graphs: broken plans are caught, and what must not matter does not."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from opweave.problems.constraints import Precede
+from opweave.problems.graph import OpGraph, Tensor
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.solution import Solution
+from tests.oracles.memory_ordering import bytes_while_running
+from tests.strategies.specs import memory_orderings, topological_orders
+
+UNBOUND = memory_orderings(max_operators=7, limits=False, precedes=False)
+
+
+@st.composite
+def solved(draw, problems=UNBOUND):
+    """A problem and one valid order."""
+    problem = draw(problems)
+    order = draw(topological_orders(problem.graph))
+    assume(problem.evaluate(Ordering(order=order)).feasible)
+    return problem, order
+
+
+def rules(problem, order):
+    """Which rules an order breaks; the objective too."""
+    judged = problem.evaluate(Ordering(order=order))
+    return {violation.rule for violation in judged.violations}, judged.objective
+
+
+# ---- a valid plan, broken in each way a plan can be broken
+
+
+@given(data=st.data(), given_plan=solved())
+def test_dropped(data, given_plan):
+    problem, order = given_plan
+    gone = data.draw(st.sampled_from(order))
+    judged = problem.evaluate(Ordering(order=[name for name in order if name != gone]))
+    assert [(broken.rule, broken.message) for broken in judged.violations] == [("missing", f"{gone!r} never runs")]
+    assert judged.objective is None
+    assert judged.details is None
+
+
+@given(given_plan=solved())
+def test_all_dropped(given_plan):
+    problem, order = given_plan
+    assert len(problem.evaluate(Ordering(order=[])).violations) == len(order)
+
+
+@given(data=st.data(), given_plan=solved())
+def test_repeated(data, given_plan):
+    problem, order = given_plan
+    again = data.draw(st.sampled_from(order))
+    place = data.draw(st.integers(0, len(order)))
+    assert rules(problem, (*order[:place], again, *order[place:])) == ({"repeated"}, None)
+
+
+@given(data=st.data(), given_plan=solved())
+def test_unknown(data, given_plan):
+    problem, order = given_plan
+    place = data.draw(st.integers(0, len(order)))
+    assert rules(problem, (*order[:place], "ghost", *order[place:])) == ({"unknown"}, None)
+    if place < len(order):
+        assert rules(problem, (*order[:place], "ghost", *order[place + 1 :])) == ({"unknown", "missing"}, None)
+
+
+@given(data=st.data(), given_plan=solved())
+def test_dependent_operators_swapped(data, given_plan):
+    problem, order = given_plan
+    edges = list(problem.graph.digraph.edges)
+    assume(edges)
+    before, after = data.draw(st.sampled_from(edges))
+    swap = {before: after, after: before}
+    broken, _ = rules(problem, [swap.get(name, name) for name in order])
+    assert "precedence" in broken
+
+
+@given(data=st.data(), given_plan=solved())
+def test_any_permutation_is_judged_by_its_precedences(data, given_plan):
+    problem, order = given_plan
+    shuffled = data.draw(st.permutations(order))
+    step = {name: index for index, name in enumerate(shuffled)}
+    wrong = {(before, after) for before, after in problem.graph.digraph.edges if step[before] > step[after]}
+    judged = problem.evaluate(Ordering(order=shuffled))
+    assert judged.feasible == (not wrong)
+    for before, after in wrong:
+        assert any(f"{after!r} runs before {before!r}" in broken.message for broken in judged.violations)
+
+
+@given(data=st.data(), given_plan=solved())
+def test_precede_broken(data, given_plan):
+    problem, order = given_plan
+    assume(len(order) > 1)
+    late = data.draw(st.integers(1, len(order) - 1))
+    early = data.draw(st.integers(0, late - 1))
+    bound = problem.model_copy(update={"constraints": (Precede(before=order[late], after=order[early]),)})
+    judged = bound.evaluate(Ordering(order=order))
+    assert [(broken.rule, broken.excess) for broken in judged.violations] == [("precede", late - early + 1.0)]
+    free = problem.model_copy(update={"constraints": (Precede(before=order[early], after=order[late]),)})
+    assert free.evaluate(Ordering(order=order)).feasible
+
+
+@given(given_plan=solved())
+def test_limit_exceeded(given_plan):
+    problem, order = given_plan
+    peak = problem.evaluate(Ordering(order=order)).details.peak_bytes
+    assume(peak > 0)
+    assert rules(problem.model_copy(update={"limit_bytes": peak}), order)[0] == set()
+    assert rules(problem.model_copy(update={"limit_bytes": peak - 1}), order)[0] == {"limit"}
+
+
+@given(problem=UNBOUND)
+def test_a_solution_of_another_problem(problem):
+    with pytest.raises(TypeError, match="the solution of a MemoryOrdering is of type Ordering, not Solution"):
+        problem.evaluate(Solution())
+
+
+# ---- what the profile means
+
+
+@given(given_plan=solved())
+def test_the_profile_agrees_with_the_oracles_count(given_plan):
+    problem, order = given_plan
+    measured = problem.evaluate(Ordering(order=order)).details
+    expected = [bytes_while_running(problem, frozenset(order[:step]), name) for step, name in enumerate(order)]
+    assert list(measured.stable) == [running for running, _ in expected]
+    assert list(measured.transient) == [rest for _, rest in expected]
+
+
+@given(given_plan=solved())
+def test_the_profile_is_consistent(given_plan):
+    problem, order = given_plan
+    judged = problem.evaluate(Ordering(order=order))
+    measured = judged.details
+    assert judged.objective == (measured.peak_bytes if problem.objective == "peak" else measured.total_bytes)
+    assert measured.peak_bytes == max(measured.stable)
+    assert measured.total_bytes == sum(measured.stable)
+    assert measured.stable.index(measured.peak_bytes) == measured.peak_step
+    assert order[measured.peak_step] == measured.peak_operator
+    assert all(after <= during for after, during in zip(measured.transient, measured.stable, strict=True))
+
+
+# ---- what must not matter, and what must matter in a known way
+
+
+@given(given_plan=solved(), factor=st.integers(2, 1000))
+def test_scaling_all_bytes_scales_the_objective(given_plan, factor):
+    problem, order = given_plan
+    graph = problem.graph
+    scaled = OpGraph(
+        operators=[op.model_copy(update={"workspace_bytes": factor * op.workspace_bytes}) for op in graph.operators],
+        tensors=[tensor.model_copy(update={"bytes": factor * tensor.bytes}) for tensor in graph.tensors],
+        parameters=graph.parameters,
+        outputs=graph.outputs,
+    )
+    assert rules(with_graph(problem, scaled), order)[1] == factor * rules(problem, order)[1]
+
+
+@given(data=st.data(), given_plan=solved())
+def test_names_and_listing_order_do_not_matter(data, given_plan):
+    problem, order = given_plan
+    graph = problem.graph
+    renamed = OpGraph(
+        operators=[
+            op.model_copy(
+                update={
+                    "id": f"new {op.id}",
+                    "inputs": tuple(f"new {name}" for name in op.inputs),
+                    "outputs": tuple(f"new {name}" for name in op.outputs),
+                    "parameters": (),
+                }
+            )
+            for op in data.draw(st.permutations(graph.operators))
+        ],
+        tensors=[
+            tensor.model_copy(
+                update={"id": f"new {tensor.id}", "alias_of": tensor.alias_of and f"new {tensor.alias_of}"}
+            )
+            for tensor in data.draw(st.permutations(graph.tensors))
+        ],
+        outputs=[f"new {name}" for name in graph.outputs],
+    )
+    again = with_graph(problem, renamed).evaluate(Ordering(order=[f"new {name}" for name in order]))
+    once = problem.evaluate(Ordering(order=order))
+    assert (again.objective, again.details.stable) == (once.objective, once.details.stable)
+
+
+@given(given_plan=solved(), size=st.integers(0, 9))
+def test_an_unread_graph_input_matters_only_where_inputs_are_kept(given_plan, size):
+    problem, order = given_plan
+    graph = problem.graph
+    wider = OpGraph(
+        operators=graph.operators,
+        tensors=[*graph.tensors, Tensor(id="unread", bytes=size)],
+        parameters=graph.parameters,
+        outputs=graph.outputs,
+    )
+    added = size if problem.inputs == "kept" else 0
+    before = problem.evaluate(Ordering(order=order)).details
+    after = with_graph(problem, wider).evaluate(Ordering(order=order)).details
+    assert after.stable == tuple(step + added for step in before.stable)
+    assert after.peak_operator == before.peak_operator
+
+
+@given(given_plan=solved())
+def test_more_freedom_never_costs_bytes(given_plan):
+    problem, order = given_plan
+    for field, values in {
+        "in_place": ("none", "first", "any"),
+        "inputs": ("kept", "freed"),
+        "outputs": ("kept", "excluded"),
+    }.items():
+        costs = [rules(problem.model_copy(update={field: value}), order)[1] for value in values]
+        if field == "outputs" and problem.in_place != "none":
+            continue  # an output of the caller's no longer hides an input that it would have overwritten
+        assert costs == sorted(costs, reverse=True)
+
+
+@given(problem=memory_orderings(max_operators=6))
+def test_json_round_trip(problem):
+    again = MemoryOrdering.model_validate_json(problem.model_dump_json())
+    assert again == problem
+    order = [op.id for op in problem.graph.operators]
+    assert again.evaluate(Ordering(order=order)) == problem.evaluate(Ordering(order=order))
+
+
+def with_graph(problem, graph):
+    """The same reading of another graph."""
+    fields = {name: getattr(problem, name) for name in ("objective", "in_place", "inputs", "outputs")}
+    return MemoryOrdering(graph=graph, **fields)

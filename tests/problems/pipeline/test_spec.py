@@ -1,0 +1,288 @@
+"""Pipelines: examples to check by hand, rules broken one by one, and inputs that follow each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+import opweave as ow
+from opweave.problems.pipeline.order import running_order
+from opweave.problems.pipeline.simulation import simulate
+from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+from tests.oracles.pipeline import allowed_cuts, value_of
+from tests.strategies.pipeline import pipelines, planned_pipelines
+
+
+def four(**changes: object) -> Pipeline:
+    """A chain of four with a skip: p -> q -> r -> s, and s reads what p made, too.
+
+    Tensors: x 1, p 6, q 4, r 2, s 1 bytes. Links: a to b 2 bytes/s, b to a and b to c 4, a to c and back 1.
+    """
+    tensors = [ow.Tensor(id=name, bytes=size) for name, size in (("x", 1), ("p", 6), ("q", 4), ("r", 2), ("s", 1))]
+    operators = [
+        ow.Operator(id="P", inputs=["x"], outputs=["p"], parameters=["w"]),
+        ow.Operator(id="Q", inputs=["p"], outputs=["q"], workspace_bytes=3),
+        ow.Operator(id="R", inputs=["q"], outputs=["r"], parameters=["w"]),
+        ow.Operator(id="S", inputs=["r", "p"], outputs=["s"]),
+    ]
+    graph = ow.OpGraph(tensors=tensors, operators=operators, parameters=[ow.Parameter(id="w", bytes=10)], outputs=["s"])
+    fields: dict[str, object] = {
+        "graph": graph,
+        "cluster": ow.Cluster(
+            devices=[ow.Device(name="a", memory_bytes=40), ow.Device(name="b"), ow.Device(name="c")],
+            bandwidth=[[0, 2, 1], [4, 0, 4], [1, 0, 0]],
+        ),
+        "costs": ow.Costs.from_table({name: {"a": 1.0, "b": 2.0, "c": 3.0} for name in "PQRS"}),
+        "cuts": "prefix",
+    }
+    return Pipeline(**fields | changes)
+
+
+ONE = ow.Costs.from_table({name: {"a": 1.0} for name in "PQRS"})
+
+
+def on(*stages: tuple[str, str]) -> Stages:
+    return Stages(stages=[Stage(device=device, operators=list(names)) for device, names in stages])
+
+
+SPLIT = on(("a", "PQ"), ("b", "RS"))
+
+
+def test_a_stage_sends_what_is_read_behind_it_and_passes_on_what_it_does_not_read() -> None:
+    # a computes 2 s, sends q and p (10 bytes at 2/s: 5 s); b computes 4 s and sends r and p (8 bytes at 4/s: 2 s)
+    judged = four().evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
+    assert judged.feasible
+    assert judged.objective == 5.0
+    first, second, third = judged.details.stages
+    assert (first.sent_tensors, first.sent_bytes, first.send_seconds) == (("p", "q"), 10, 5.0)
+    assert (second.sent_tensors, second.send_seconds) == (("p", "r"), 2.0)
+    assert (third.compute_seconds, third.send_seconds) == (3.0, 0.0)
+    assert (judged.details.bottleneck, judged.details.bottleneck_stage) == ("transfer", 0)
+    assert judged.details.latency_seconds == 2 + 5 + 2 + 2 + 3
+    assert judged.details.simulated_ends[:3] == (14.0, 19.0, 24.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "objective"),
+    [
+        ({}, 5.0),
+        ({"compression": 2.0}, 4.0),  # computing on b is the bottleneck then
+        ({"compression": 2.0, "include_compute": False}, 2.5),
+        ({"objective": "transfers"}, 5.0),
+        ({"objective": "latency"}, 2.0 + 5.0 + 4.0),
+        ({"channel": "shared"}, 5.0),
+    ],
+)
+def test_readings(changes: dict[str, object], objective: float) -> None:
+    assert four(**changes).evaluate(SPLIT).objective == objective
+
+
+def test_a_shared_channel_carries_one_thing_at_a_time() -> None:
+    judged = four(channel="shared").evaluate(on(("a", "PQ"), ("b", "R"), ("c", "S")))
+    assert judged.objective == 7.0
+    assert judged.details.bottleneck == "channel"
+
+
+def test_memory_counts_a_shared_parameter_once_per_device() -> None:
+    # P and Q: w 10, outputs 6 + 4, workspace 3
+    details = four().evaluate(SPLIT).details
+    assert [use.memory_bytes for use in details.stages] == [23, 13]
+    assert [use.memory_bytes for use in four(memory="parameters").evaluate(SPLIT).details.stages] == [10, 10]
+
+
+def test_one_device_sends_nothing() -> None:
+    judged = four(cluster=ow.Cluster(devices=[ow.Device(name="a")]), costs=ONE).evaluate(on(("a", "PQRS")))
+    assert (judged.feasible, judged.objective) == (True, 4.0)
+
+
+BROKEN = {
+    "operator left out": (on(("a", "PQ"), ("b", "R")), "missing"),
+    "operator twice": (on(("a", "PQ"), ("b", "QRS")), "repeated"),
+    "unknown operator": (on(("a", "PQ"), ("b", ("R", "S", "T"))), "unknown"),
+    "unknown device": (on(("z", "PQRS")), "unknown"),
+    "empty stage": (on(("a", "PQRS"), ("b", "")), "missing"),
+    "data runs back": (on(("a", "QP"), ("b", "SR"), ("c", "")), "missing"),
+    "against the data": (on(("a", "RS"), ("b", "PQ")), "precedence"),
+    "device twice": (on(("a", "P"), ("b", "Q"), ("a", "RS")), "device"),
+    "no link": (on(("b", "P"), ("c", "Q"), ("b", "RS")), "device"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_the_referee_objects(name: str) -> None:
+    plan, rule = BROKEN[name]
+    judged = four().evaluate(plan)
+    assert rule in {violation.rule for violation in judged.violations}
+
+
+@pytest.mark.parametrize(
+    ("changes", "plan", "rule"),
+    [
+        ({"cuts": "dominators"}, SPLIT, "cut"),  # p bypasses every cut behind Q
+        ({"max_tensors": 1}, SPLIT, "cut"),
+        ({"forbidden_devices": ["b"]}, SPLIT, "device"),
+        ({"device_order": ["b", "a"]}, SPLIT, "device"),
+        ({"device_order": ["a"]}, SPLIT, "device"),
+        ({"min_stages": 3}, SPLIT, "stages"),
+        ({"max_stages": 1}, SPLIT, "stages"),
+        ({"constraints": [ow.Pin(op="Q", device="b")]}, SPLIT, "pin"),
+        ({"constraints": [ow.Forbid(op="Q", device="a")]}, SPLIT, "forbid"),
+        ({"constraints": [ow.Colocate(ops=["Q", "R"])]}, SPLIT, "colocate"),
+        ({"constraints": [ow.Separate(ops=["P", "Q"])]}, SPLIT, "separate"),
+        ({"constraints": [ow.MaxDevices(count=1)]}, SPLIT, "max_devices"),
+        ({"constraints": [ow.MemoryCap(device="a", bytes=22)]}, SPLIT, "memory_cap"),
+    ],
+)
+def test_the_referee_objects_to_what_the_problem_forbids(changes: dict[str, object], plan: Stages, rule: str) -> None:
+    assert four().evaluate(plan).feasible
+    assert {violation.rule for violation in four(**changes).evaluate(plan).violations} == {rule}
+
+
+def test_links_and_memory_are_checked() -> None:
+    unlinked = ow.Cluster(devices=[ow.Device(name=name) for name in "abc"], bandwidth=[[0, 0, 1], [1, 0, 0], [0, 0, 0]])
+    judged = four(cluster=unlinked).evaluate(SPLIT)
+    assert judged.objective is None
+    assert judged.violations[0].rule == "no_link"
+    small = ow.Cluster(devices=[ow.Device(name="a", memory_bytes=20), ow.Device(name="b")], shared=1.0)
+    table = ow.Costs.from_table({name: {"a": 1.0, "b": 2.0} for name in "PQRS"})
+    (violation,) = four(cluster=small, costs=table).evaluate(SPLIT).violations
+    assert (violation.rule, violation.excess) == ("memory", 3.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"costs": None}, "include_compute=False"),
+        ({"costs": ow.Costs.from_table({"T": {"a": 1.0}})}, "does not have"),
+        ({"costs": ow.Costs.from_table({"P": {"a": 1.0}})}, "no known time"),
+        ({"order": ["P", "R", "Q", "S"]}, "order runs 'R' before 'Q'"),
+        ({"order": ["P", "Q"]}, "exactly once"),
+        ({"order": ["P", "P", "Q", "R", "S"]}, "exactly once"),
+        ({"cuts": "dominators", "max_tensors": 2}, "prefix"),
+        ({"min_stages": 3, "max_stages": 2}, "at most 2"),
+        ({"device_order": ["a", "z"]}, "'z'"),
+        ({"device_order": ["a", "a"]}, "more than once"),
+        ({"forbidden_devices": ["z"]}, "'z'"),
+        ({"compression": 0.0}, "greater than or equal to 0.000001"),
+        ({"compression": 1e-7}, "greater than or equal to 0.000001"),
+        ({"constraints": [ow.Precede(before="P", after="S")]}, "decides none"),
+        ({"constraints": [ow.Pin(op="P", device="z")]}, "'z'"),
+    ],
+)
+def test_bad_problems_are_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        four(**changes)
+
+
+def test_a_first_input_that_is_read_late_crosses_every_cut() -> None:
+    tensors = [ow.Tensor(id=name, bytes=size) for name, size in (("x", 1), ("y", 5), ("p", 2), ("q", 2), ("r", 1))]
+    operators = [
+        ow.Operator(id="P", inputs=["x"], outputs=["p"]),
+        ow.Operator(id="Q", inputs=["p"], outputs=["q"]),
+        ow.Operator(id="R", inputs=["q", "y"], outputs=["r"]),
+    ]
+    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["r"])
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
+    first = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
+    assert [(point.position, point.tensors) for point in first.cut_points] == [(1, ("y", "p")), (2, ("y", "q"))]
+    assert Pipeline(graph=graph, cluster=cluster, include_compute=False).cut_points == ()
+    everywhere = Pipeline(graph=graph, cluster=cluster, include_compute=False, inputs="everywhere")
+    assert [point.bytes for point in everywhere.cut_points] == [2, 2]
+
+
+def test_several_results() -> None:
+    """What leaves early is not passed on, but dominators end at the first result."""
+    tensors = [ow.Tensor(id=name, bytes=1) for name in "xpqrs"]
+    operators = [
+        ow.Operator(id="P", inputs=["x"], outputs=["p"]),
+        ow.Operator(id="Aux", inputs=["p"], outputs=["q"]),
+        ow.Operator(id="R", inputs=["p"], outputs=["r"]),
+        ow.Operator(id="S", inputs=["r"], outputs=["s"]),
+    ]
+    graph = ow.OpGraph(tensors=tensors, operators=operators, outputs=["q", "s"])
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], shared=1.0)
+    problem = Pipeline(graph=graph, cluster=cluster, include_compute=False)
+    assert [point.position for point in problem.cut_points] == [1]
+    prefix = Pipeline(graph=graph, cluster=cluster, include_compute=False, cuts="prefix")
+    assert [point.tensors for point in prefix.cut_points] == [("p",), ("p",), ("r",)]
+
+
+def test_json_round_trip() -> None:
+    problem = four(constraints=[ow.Pin(op="P", device="a")], max_tensors=2)
+    assert type(problem).model_validate_json(problem.model_dump_json()) == problem
+    assert Stages.model_validate_json(SPLIT.model_dump_json()) == SPLIT
+
+
+TIMES = st.lists(st.integers(0, 9).map(float), min_size=1, max_size=5)
+
+
+@given(compute=TIMES, data=st.data(), shared=st.booleans())
+def test_the_steady_rate_is_one_over_the_bottleneck(compute: list[float], data: st.DataObject, shared: bool) -> None:
+    count = len(compute) - 1
+    transfer = data.draw(st.lists(st.integers(0, 9).map(float), min_size=count, max_size=count))
+    events = simulate(compute, transfer, 240, shared=shared)
+    ends = sorted(event.end for event in events if event.stage == count)
+    bottleneck = max([*compute, sum(transfer)] if shared else [*compute, *transfer])
+    assert ends[-1] - ends[0] == pytest.approx(239 * bottleneck)
+    if not shared:
+        assert ends[0] == sum(compute) + sum(transfer)
+
+
+@given(compute=TIMES, shared=st.booleans())
+def test_nothing_runs_twice_at_a_time(compute: list[float], shared: bool) -> None:
+    transfer = [value + 1 for value in compute[1:]]
+    lines: dict[object, list[tuple[float, float]]] = {}
+    for event in simulate(compute, transfer, 7, shared=shared):
+        line = ("channel" if shared else ("link", event.stage)) if event.sends else ("device", event.stage)
+        lines.setdefault(line, []).append((event.start, event.end))
+    for times in lines.values():
+        ordered = sorted(times)
+        assert all(first[1] <= second[0] + 1e-9 for first, second in itertools.pairwise(ordered))
+
+
+@settings(max_examples=60)
+@given(planned=planned_pipelines())
+def test_the_referee_agrees_with_the_oracle(planned: tuple[Pipeline, Stages]) -> None:
+    problem, plan = planned
+    judged = problem.evaluate(plan)
+    assert judged.feasible, judged.violations
+    assert math.isclose(judged.objective, value_of(problem, plan), rel_tol=1e-12, abs_tol=1e-12)
+    steady = judged.details.bottleneck_seconds
+    if problem.objective == "bottleneck":
+        assert steady == judged.objective
+
+
+@settings(max_examples=80)
+@given(problem=pipelines(plain=True))
+def test_cut_points_agree_with_the_oracle(problem: Pipeline) -> None:
+    assert [point.position for point in problem.cut_points] == allowed_cuts(problem)
+
+
+@settings(max_examples=30)
+@given(planned=planned_pipelines(), factor=st.sampled_from([2, 4, 8]))
+def test_faster_links_shorten_transfers_by_as_much(planned: tuple[Pipeline, Stages], factor: int) -> None:
+    problem, plan = planned
+    compressed = Pipeline.model_validate(
+        problem.model_dump() | {"compression": problem.compression * factor, "objective": "transfers"}
+    )
+    before = Pipeline.model_validate(problem.model_dump() | {"objective": "transfers"}).evaluate(plan)
+    if problem.cluster.latency == 0.0:
+        assert compressed.evaluate(plan).objective == pytest.approx(before.objective / factor)
+
+
+def test_the_order_runs_sources_late() -> None:
+    graph = four().graph
+    assert running_order(graph) == ("P", "Q", "R", "S")
+
+
+@pytest.mark.parametrize("solver", ["auto", "highs"])
+def test_seconds_may_add_up_to_more_than_a_problem_may_state(solver: str) -> None:
+    slow = ow.Costs.from_table({name: dict.fromkeys("abc", 1e15) for name in "PQRS"})
+    result = ow.solve(four(costs=slow, compression=1e-6, min_stages=2), solver=solver)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(2e15)

@@ -1,0 +1,247 @@
+"""Slicing: examples worked out by hand, every way to break a plan, bad input, and what must not change the latency."""
+
+from __future__ import annotations
+
+import pytest
+
+import opweave as ow
+from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.shortage import shortage
+
+
+def chain(**fields: object) -> ow.Slicing:
+    """Two convolutions of 8 rows and 4 channels, 32 bytes a tensor: 8 s each on either of two devices at 4 bytes/s."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=name, bytes=32, shape=[1, 4, 8, 1]) for name in ("x", "y", "z")],
+        parameters=[ow.Parameter(id="w", bytes=10)],
+        operators=[
+            ow.Operator(id="p", kind="Conv", inputs=["x"], outputs=["y"], parameters=["w"]),
+            ow.Operator(id="q", kind="Conv", inputs=["y"], outputs=["z"]),
+        ],
+        outputs=["z"],
+    )
+    memory = fields.pop("memory", (None, None))
+    given = {
+        "graph": graph,
+        "cluster": ow.Cluster(
+            devices=[ow.Device(name=name, memory_bytes=size) for name, size in zip("ab", memory, strict=True)],
+            rates=[4.0, 4.0],
+        ),
+        "costs": ow.Costs.from_table({"p": {"a": 8.0, "b": 8.0}, "q": {"a": 8.0, "b": 8.0}}),
+        "geometry": {"p": ow.Geometry(kernel=3, padding=1), "q": ow.Geometry(kernel=3, padding=1)},
+    }
+    return ow.Slicing(**(given | fields))
+
+
+def plan(p: ow.Slice, q: ow.Slice, order: tuple[str, ...] = ("p", "q")) -> ow.Slices:
+    return ow.Slices(devices=["a", "b"], slices={"p": p, "q": q}, order=order)
+
+
+ROWS = ow.Slice(dimension="rows", cuts=[0, 4, 8])
+CHANNELS = ow.Slice(dimension="channels", cuts=[0, 2, 4])
+ON_A = ow.Slice(dimension="rows", cuts=[0, 8, 8])
+ON_B = ow.Slice(dimension="rows", cuts=[0, 0, 8])
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "seconds"),
+    [
+        (ROWS, ROWS, 4 + 1 + 4),  # one halo row of 4 bytes at 4 bytes/s
+        (CHANNELS, CHANNELS, 4 + 4 + 4),  # half of y, 16 bytes
+        (ROWS, CHANNELS, 4 + 4 + 4),  # as much
+        (CHANNELS, ROWS, 4 + 2.5 + 4),  # 5 rows of 2 channels, 10 bytes
+        (ON_A, ON_A, 16),
+        (ON_A, ON_B, 8 + 8 + 8),
+        (ON_A, ROWS, 8 + 5 + 4),  # b needs 5 rows of 4 bytes
+    ],
+)
+def test_transfers_by_hand(first: ow.Slice, second: ow.Slice, seconds: float) -> None:
+    judged = chain().evaluate(plan(first, second))
+    assert judged.feasible
+    assert judged.objective == pytest.approx(seconds)
+
+
+def test_input_and_outputs_that_lie_on_a_device() -> None:
+    judged = chain(input_device="a", output_device="b").evaluate(plan(ROWS, ROWS))
+    assert judged.objective == pytest.approx(9 + 5 + 4)  # b fetches 5 rows of x, and 4 rows of z at the end
+    assert judged.details.gather_bytes == 16
+
+
+def test_one_channel_for_all_adds_up_halos_but_not_broadcasts() -> None:
+    shared = chain(channel="shared")
+    assert shared.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(4 + 2 + 4)
+    assert shared.evaluate(plan(CHANNELS, CHANNELS)).objective == pytest.approx(4 + 4 + 4)
+
+
+def test_intercepts_come_from_the_kind_or_the_device() -> None:
+    problem = chain(overhead_seconds={"Conv": {"a": 2.0}})
+    assert problem.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(5 + 1 + 5)
+
+
+def test_latency_counts_for_every_tensor_that_is_received() -> None:
+    cluster = chain().cluster.model_copy(update={"latency": 0.5})
+    assert chain(cluster=cluster).evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.5)
+
+
+def test_memory_by_hand() -> None:
+    judged = chain().evaluate(plan(ROWS, CHANNELS))
+    # p: weights 10, 5 of 8 rows of x (20), half of y (16); q: weights, y's halves (16 + 16), half of z (16)
+    assert dict(judged.details.memory_bytes) == {"a": 58, "b": 58}
+    streamed = chain(weights="streamed").evaluate(plan(ROWS, CHANNELS))
+    assert dict(streamed.details.memory_bytes) == {"a": 48, "b": 48}
+    tight = chain(memory=(57, None)).evaluate(plan(ROWS, CHANNELS))
+    assert [violation.rule for violation in tight.violations] == ["memory"]
+    assert tight.violations[0].excess == 1.0
+
+
+BROKEN = {
+    "cut_start": plan(ROWS, ow.Slice(dimension="rows", cuts=[1, 4, 8])),
+    "cut_end": plan(ROWS, ow.Slice(dimension="rows", cuts=[0, 4, 7])),
+    "cut_order": plan(ROWS, ow.Slice(dimension="rows", cuts=[0, 9, 8])),
+    "cuts": plan(ROWS, ow.Slice(dimension="rows", cuts=[0, 8])),
+    "dimension": plan(ROWS, ow.Slice(dimension="whole", cuts=[0, 1, 1])),
+    "precedence": plan(ROWS, ROWS, order=("q", "p")),
+    "repeated": plan(ROWS, ROWS, order=("p", "q", "q")),
+    "missing": ow.Slices(devices=["a", "b"], slices={"p": ROWS}, order=["p", "q"]),
+    "unknown": ow.Slices(devices=["a", "c"], slices={"p": ROWS, "q": ROWS}, order=["p", "q"]),
+}
+
+
+@pytest.mark.parametrize("rule", BROKEN)
+def test_broken_plans_are_objected_to(rule: str) -> None:
+    judged = chain().evaluate(BROKEN[rule])
+    assert rule in {violation.rule for violation in judged.violations}
+    assert judged.objective is None
+
+
+def test_a_device_without_a_time_takes_no_part() -> None:
+    problem = chain(costs=ow.Costs.from_table({"p": {"a": 8.0}, "q": {"a": 8.0, "b": 8.0}}))
+    assert [v.rule for v in problem.evaluate(plan(ROWS, ROWS)).violations] == ["device"]
+    assert problem.evaluate(plan(ON_A, ROWS)).feasible
+
+
+def test_another_order_than_the_problem_s_is_objected_to() -> None:
+    graph = chain().graph
+    apart = graph.operators[1].model_copy(update={"inputs": ("x",)})
+    problem = chain(graph=graph.model_copy(update={"operators": (graph.operators[0], apart)}), order=["p", "q"])
+    assert [v.rule for v in problem.evaluate(plan(ROWS, ROWS, order=("q", "p"))).violations] == ["order"]
+
+
+def test_the_rule_prefers_channels_where_weights_weigh_more() -> None:
+    light, heavy = chain(dimension="rule"), chain(dimension="rule", memory=(60, 60))
+    assert rulings(light, ("p", "q"))["p"].dimension == "rows"
+    ruled = rulings(heavy, ("p", "q"))
+    # p, rows: (120 - 32 - 32) / 10 = 5 parts of the weights; channels: (120 - 10 - 32) / 32 = 2 parts of the input
+    assert (ruled["p"].dimension, ruled["p"].most_parts) == ("rows", 5)
+    assert [v.rule for v in light.evaluate(plan(CHANNELS, ROWS)).violations] == ["dimension"]
+
+
+def test_side_constraints() -> None:
+    pinned = chain(constraints=[ow.Pin(op="q", device="b"), ow.MaxDevices(count=1), ow.MemoryCap(device="a", bytes=9)])
+    rules = {violation.rule for violation in pinned.evaluate(plan(ON_A, ROWS)).violations}
+    assert rules == {"pin", "max_devices", "memory_cap", "memory"}
+
+
+def test_swapping_like_devices_changes_nothing_and_faster_links_never_hurt() -> None:
+    slow = chain()
+    uneven = ow.Slice(dimension="rows", cuts=[0, 3, 8])
+    mirrored = ow.Slice(dimension="rows", cuts=[0, 5, 8])
+    assert slow.evaluate(plan(uneven, ROWS)).objective == slow.evaluate(plan(mirrored, ROWS)).objective
+    fast = chain(cluster=slow.cluster.model_copy(update={"rates": (8.0, 8.0)}))
+    assert fast.evaluate(plan(uneven, ROWS)).objective < slow.evaluate(plan(uneven, ROWS)).objective
+
+
+def test_problem_and_plan_survive_json() -> None:
+    problem = chain(memory=(90, 90), order=["p", "q"])
+    assert ow.Slicing.model_validate_json(problem.model_dump_json()) == problem
+    assert ow.Slices.model_validate_json(plan(ROWS, CHANNELS).model_dump_json()) == plan(ROWS, CHANNELS)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"geometry": {"r": ow.Geometry()}}, "names operator 'r'"),
+        ({"geometry": {"p": ow.Geometry(stride=3)}}, "reads from row 21"),
+        ({"geometry": {"p": ow.Geometry(groups=3)}}, "do not divide into 3 groups"),
+        ({"geometry": {"p": ow.Geometry(channels="joined"), "q": ow.Geometry(channels="joined")}, "order": ["p"]}, "1"),
+        ({"input_device": "c"}, "input_device is 'c'"),
+        ({"order": ["q", "p"]}, "before 'p'"),
+        ({"costs": ow.Costs.from_table({"p": {"a": 1.0}})}, "no known time"),
+        ({"constraints": [ow.Pin(op="p", device="z")]}, "names device 'z'"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        chain(**fields)
+
+
+def test_operators_without_geometry_or_shape_stay_whole() -> None:
+    problem = chain(geometry={"q": ow.Geometry(kernel=3, padding=1)})
+    assert problem.cuttings["p"].why_whole == "its geometry is not known"
+    whole = ow.Slice(dimension="whole", cuts=[0, 1, 1])
+    assert problem.evaluate(plan(whole, ROWS)).objective == pytest.approx(8 + 5 + 4)
+    refused = problem.evaluate(plan(ROWS, ROWS))
+    assert "its geometry is not known" in refused.violations[0].message
+    assert ow.solve(problem, time_limit=5).verified
+
+
+def test_more_devices_than_rows() -> None:
+    devices = [ow.Device(name=f"d{k}") for k in range(10)]
+    table = {op: {device.name: 8.0 for device in devices} for op in "pq"}
+    problem = chain(cluster=ow.Cluster(devices=devices, shared=1e9), costs=ow.Costs.from_table(table))
+    result = ow.solve(problem, time_limit=3)
+    assert result.verified
+    assert result.objective <= 2.001
+
+
+def test_memory_that_is_too_small_for_any_cut_is_explained() -> None:
+    problem = chain(memory=(20, 20))
+    reason = "weights and tensors take at least 42 bytes however they are cut; all devices together hold 40: 2 bytes"
+    assert reason in (shortage(problem) or "")
+    result = ow.solve(problem)
+    assert result.status is ow.Status.INFEASIBLE
+    assert reason in (result.reason or "")
+
+
+def test_windows_and_tensors_of_any_size_are_replayed_at_once() -> None:
+    wide = chain(geometry={"p": ow.Geometry(kernel=10**9, padding=1), "q": ow.Geometry(kernel=3, padding=1)})
+    assert wide.evaluate(plan(ROWS, ROWS)).objective == pytest.approx(9.0)
+    tensors = [ow.Tensor(id=name, bytes=10**10, shape=[1, 10**5, 10**5, 1]) for name in ("x", "y", "z")]
+    far = chain(graph=ow.OpGraph(tensors=tensors, operators=[_plain(op) for op in chain().graph.operators]))
+    half = ow.Slice(dimension="rows", cuts=[0, 5 * 10**4, 10**5])
+    assert far.evaluate(plan(half, half)).objective == pytest.approx(8 + 10**5 / 4)
+
+
+def _plain(op: ow.Operator) -> ow.Operator:
+    return op.model_copy(update={"parameters": ()})
+
+
+def test_a_window_that_reaches_beyond_all_numbers_is_refused() -> None:
+    with pytest.raises(ValueError, match="reaches too far"):
+        ow.Geometry(kernel=2**40, dilation=2**40)
+
+
+def test_rows_that_no_window_reads_need_no_memory() -> None:
+    tensors = [ow.Tensor(id="x", bytes=32, shape=[1, 4, 8, 1]), ow.Tensor(id="y", bytes=16, shape=[1, 4, 4, 1])]
+    graph = ow.OpGraph(tensors=tensors, operators=[ow.Operator(id="p", inputs=["x"], outputs=["y"])])
+    problem = ow.Slicing(
+        graph=graph,
+        cluster=ow.Cluster(devices=[ow.Device(name="a", memory_bytes=44)]),  # 7 of 8 rows of x, and y
+        costs=ow.Costs.from_table({"p": {"a": 1.0}}),
+        geometry={"p": ow.Geometry(stride=2)},
+    )
+    assert shortage(problem) is None
+    assert ow.solve(problem).objective == 1.0
+    short = problem.model_copy(update={"cluster": ow.Cluster(devices=[ow.Device(name="a", memory_bytes=43)])})
+    reason = ow.solve(ow.Slicing.model_validate_json(short.model_dump_json())).reason or ""
+    assert "needs 44 bytes" in reason
+    assert "1 byte short" in reason
+
+
+def test_reasons_name_what_is_there() -> None:
+    apart = [ow.MaxDevices(count=1), ow.Separate(ops=["p", "q"])]
+    assert ow.solve(chain(constraints=apart)).reason == "no cuts respect the side constraints (MaxDevices, Separate)"
+    assert ow.solve(chain(memory=(44, 44), constraints=[ow.Pin(op="q", device="b")])).reason == (
+        "operator 'q' may run on one device only and needs 64 bytes; no device that may run it holds more than 44: 20 "
+        "bytes short"
+    )

@@ -1,0 +1,155 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import lower
+from opweave.problems.constraints import MaxDevices, Separate
+from opweave.problems.errors import UnsupportedConstraintError
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.baselines import HEURISTICS, RULES
+from opweave.solvers.placement.cpop import cpop
+from opweave.solvers.placement.fill import fill, fill_even
+from opweave.solvers.placement.getf import chosen_groups, getf
+from opweave.solvers.placement.heft import heft
+from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.msct import favourites
+from opweave.solvers.placement.one_device import one_device
+from opweave.solvers.placement.peft import peft
+from opweave.solvers.placement.plans import fits, solution_of
+from opweave.solvers.registry import check_abilities, find_solver
+from opweave.solvers.run import Run
+from tests.solvers.placement.examples import edge_problem, layered, topcuoglu
+from tests.strategies.specs import placements
+
+NAMES = ("one_device", "heft", "cpop", "peft", "etf", "fill", "fill_even", "msct", "getf")
+
+
+def build(rule, problem):
+    instance = lower(problem)
+    arrays = arrays_of(instance, problem)
+    return instance, arrays, rule(instance, arrays)
+
+
+@pytest.mark.parametrize(("rule", "makespan"), [(heft, 80.0), (cpop, 86.0), (peft, 85.0), (one_device, 127.0)])
+def test_published_makespans(rule, makespan):
+    problem = topcuoglu()
+    instance, arrays, plan = build(rule, problem)
+    assert plan.makespan == makespan
+    assert problem.evaluate(solution_of(instance, arrays, plan)).objective == makespan
+
+
+def test_insertion_uses_a_gap():
+    """Chain 1 -> 2 -> 3 crosses devices; 4 fits into the gap that it leaves on a."""
+    problem = edge_problem({(1, 2): 1, (2, 3): 1}, [(2, 9), (9, 4), (2, 9), (3, 3.5)])
+    _, _, plan = build(heft, problem)
+    assert plan.makespan == 10.0
+    assert plan.device.tolist() == [0, 1, 0, 0]
+    assert plan.start.tolist() == [0.0, 3.0, 8.0, 2.0]
+
+
+def test_one_port_lengthens_plans():
+    plans = [build(heft, topcuoglu(transfers))[2] for transfers in ("delay", "one_port_edge")]
+    assert plans[0].makespan <= plans[1].makespan
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+@pytest.mark.parametrize("transfers", ["delay", "one_port_tensor", "one_port_edge"])
+def test_scaling_times_scales_makespans(rule, transfers):
+    plan = build(rule, topcuoglu(transfers))[2]
+    longer = build(rule, topcuoglu(transfers, scale=4.0))[2]
+    assert longer.makespan == pytest.approx(4.0 * plan.makespan)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+@settings(max_examples=60, deadline=None)
+@given(problem=placements(max_operators=7, precedes=True))
+def test_every_plan_passes_the_referee(rule, problem):
+    known = [c for c in problem.constraints if not isinstance(c, Separate | MaxDevices)]
+    problem = problem.model_copy(update={"constraints": tuple(known)})
+    try:
+        instance, arrays, plan = build(rule, problem)
+    except (NoPlanError, ContradictionError) as error:
+        assert str(error)
+        return
+    assert fits(arrays, plan.device)
+    judged = problem.evaluate(solution_of(instance, arrays, plan))
+    assert judged.violations == ()
+    assert judged.objective == pytest.approx(plan.makespan)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=NAMES)
+@settings(max_examples=25, deadline=None)
+@given(problem=placements(max_operators=6))
+def test_compiled_and_plain_agree(rule, problem):
+    def outcome():
+        try:
+            plan = build(rule, problem)[2]
+        except (NoPlanError, ContradictionError) as error:
+            return str(error)
+        return plan.device.tolist(), plan.start.tolist(), plan.begins.tolist(), plan.makespan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPWEAVE_COMPILE", "never")
+        plain = outcome()
+        patch.setenv("OPWEAVE_COMPILE", "always")
+        assert outcome() == plain
+
+
+@pytest.mark.parametrize("rule", RULES[1:], ids=NAMES[1:])
+def test_tight_memory_is_never_exceeded(rule):
+    problem = layered(300, memory=4600)  # 4 x 4,600 for about 15,000 bytes: no single device is enough
+    instance, arrays, plan = build(rule, problem)
+    assert fits(arrays, plan.device)
+    assert problem.evaluate(solution_of(instance, arrays, plan)).feasible
+
+
+@pytest.mark.parametrize("solve", HEURISTICS, ids=NAMES)
+def test_too_little_memory_gets_a_reason(solve):
+    with pytest.raises(ContradictionError, match="bytes short"):
+        solve(layered(30, memory=50), Run())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constraints_that_cannot_be_honoured_are_refused(name):
+    import opweave.solvers.placement.baselines  # noqa: F401  (registers them)
+
+    problem = topcuoglu()
+    solver = find_solver(problem, name)
+    with pytest.raises(UnsupportedConstraintError):
+        check_abilities(problem.model_copy(update={"constraints": (Separate(ops=["1", "2"]),)}), solver, Run())
+
+
+def test_fill_follows_the_file_and_fill_even_shares():
+    problem = edge_problem({(1, 2): 10, (2, 3): 10, (3, 4): 10}, [(1, 1)] * 4, memory=20)
+    assert build(fill, problem)[2].device.tolist() == [0, 0, 1, 1]
+    problem = edge_problem({(1, 2): 10, (2, 3): 10, (3, 4): 10, (4, 5): 10}, [(1, 1)] * 5, memory=40)
+    assert build(fill, problem)[2].device.tolist() == [0, 0, 0, 0, 0]
+    assert build(fill_even, problem)[2].device.tolist() == [0, 0, 1, 1, 1]
+
+
+def test_favourites_are_a_matching():
+    problem = layered(60)
+    arrays = arrays_of(lower(problem), problem)
+    favourite = favourites(arrays)
+    chosen = favourite[favourite >= 0]
+    assert len(chosen) == len(set(chosen.tolist()))
+    assert all(w in arrays.after[slice(*arrays.after_start[v : v + 2])] for v, w in enumerate(favourite) if w >= 0)
+
+
+def test_groups_join_devices_of_similar_speed():
+    problem = edge_problem({(1, 2): 1}, [(1, 1, 8, 8), (1, 1, 8, 8)])
+    arrays = arrays_of(lower(problem), problem)
+    assert chosen_groups(arrays).tolist() == [[True, True, False, False]] * 2
+    assert build(getf, problem)[2].device.max() <= 1
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 100))
+def test_large_random_plans_hold(seed):
+    problem = layered(80, 3, seed=seed, memory=2500)
+    for rule in (heft, cpop, peft):
+        instance, arrays, plan = build(rule, problem)
+        assert problem.evaluate(solution_of(instance, arrays, plan)).feasible
+        assert np.isfinite(plan.makespan)

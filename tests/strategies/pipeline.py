@@ -1,0 +1,135 @@
+"""Hypothesis strategies for pipelines: any small graph on any small cluster, and chains that need many stages."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from opweave.problems.cluster import Cluster, Device
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate
+from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.pipeline.spec import Pipeline, Stages
+from tests.oracles.pipeline import all_pipelines, value_of
+from tests.strategies.specs import clusters, costs, op_graphs
+
+RATES = st.sampled_from([1.0, 1.0, 2.0, 3.0, 5.0, 7.0, 11.0, 0.0])
+
+
+@st.composite
+def chains(draw: DrawFn, max_operators: int = 6, *, min_operators: int = 3) -> OpGraph:
+    """One operator after the other, some reading what the one before the last made, too."""
+    count = draw(st.integers(min_operators, max_operators))
+    sizes = draw(st.lists(st.sampled_from([4, 6, 1, 8, 12, 0]), min_size=count + 1, max_size=count + 1))
+    weights = draw(st.lists(st.sampled_from([9, 3, 6, 0]), min_size=count, max_size=count))
+    skips = draw(st.lists(st.sampled_from([False, False, False, True]), min_size=count, max_size=count))
+    operators = [
+        Operator(
+            id=f"o{i}",
+            inputs=[f"t{i}", *([f"t{i - 1}"] if skip and i > 0 else [])],
+            outputs=[f"t{i + 1}"],
+            parameters=[f"w{i}"] if not (skip and i > 1) else [f"w{i}", "w0"],
+        )
+        for i, skip in enumerate(skips)
+    ]
+    return OpGraph(
+        tensors=[Tensor(id=f"t{i}", bytes=size) for i, size in enumerate(sizes)],
+        operators=operators,
+        parameters=[Parameter(id=f"w{i}", bytes=size) for i, size in enumerate(weights)],
+        outputs=[f"t{count}"],
+    )
+
+
+@st.composite
+def tight_clusters(draw: DrawFn, max_devices: int = 5) -> Cluster:
+    """Devices of little memory with links of every kind, the two directions unlike."""
+    count = draw(st.integers(1, max_devices))
+    sizes = st.sampled_from([18, 25, 25, 30, 45])
+    alike = draw(st.booleans())
+    memory = [draw(sizes)] * count if alike else [draw(sizes) for _ in range(count)]
+    devices = [Device(name=f"d{i}", memory_bytes=size) for i, size in enumerate(memory)]
+    match draw(st.sampled_from(["bandwidth", "bandwidth", "rates", "shared"])):
+        case "bandwidth":
+            rows = [draw(st.lists(RATES, min_size=count, max_size=count)) for _ in range(count)]
+            return Cluster(devices=devices, bandwidth=rows, latency=draw(st.sampled_from([0.0, 0.0, 0.5])))
+        case "rates":
+            return Cluster(devices=devices, rates=draw(st.lists(RATES, min_size=count, max_size=count)))
+        case _:
+            return Cluster(devices=devices, shared=draw(RATES))
+
+
+@st.composite
+def pipeline_constraints(draw: DrawFn, graph: OpGraph, cluster: Cluster) -> list[Constraint]:
+    """Up to two side constraints; together they may be impossible to obey."""
+    op = st.sampled_from([op.id for op in graph.operators])
+    device = st.sampled_from([device.name for device in cluster.devices])
+    kinds = [
+        st.builds(Pin, op=op, device=device),
+        st.builds(Forbid, op=op, device=device),
+        st.builds(MaxDevices, count=st.integers(1, len(cluster.devices))),
+        st.builds(MemoryCap, device=device, bytes=st.integers(0, 30)),
+    ]
+    if len(graph.operators) > 1:
+        several = st.lists(op, min_size=2, max_size=3, unique=True)
+        kinds += [st.builds(Colocate, ops=several), st.builds(Separate, ops=several)]
+    return draw(st.lists(st.one_of(kinds), max_size=2))
+
+
+@st.composite
+def pipelines(
+    draw: DrawFn, max_operators: int = 6, max_devices: int = 5, *, plain: bool = False, goal: str | None = None
+) -> Pipeline:
+    """Pipeline problems with every reading; feasible or not.
+
+    Parameters
+    ----------
+    max_operators, max_devices
+        At most this many; up to 7 and 6 suit brute force.
+    plain
+        No side constraints and no wishes about devices and stages.
+    goal
+        The objective; any when None.
+    """
+    odd = draw(st.sampled_from([False, False, True]))
+    graph = draw(op_graphs(min(5, max_operators)) if odd else chains(max_operators))
+    cluster = draw(clusters(min(4, max_devices)) if odd else tight_clusters(max_devices))
+    computing = draw(st.booleans())
+    table = draw(costs(graph, cluster, complete=draw(st.booleans()))) if computing else None
+    if table is not None:
+        rows = [row if any(entry is not None for entry in row) else (1.0, *row[1:]) for row in table.table]
+        table = table.model_copy(update={"table": tuple(rows)})
+    names = [device.name for device in cluster.devices]
+    cuts = draw(st.sampled_from(["dominators", "prefix"]))
+    wishes: dict[str, object] = {}
+    if not plain and draw(st.booleans()):
+        wishes["constraints"] = draw(pipeline_constraints(graph, cluster))
+        wishes["min_stages"] = draw(st.sampled_from([1, 1, 2]))
+        wishes["max_stages"] = draw(st.none() | st.integers(2, 4))
+        wishes["device_order"] = draw(st.none() | st.none() | st.permutations(names))
+        wishes["forbidden_devices"] = draw(st.lists(st.sampled_from(names), max_size=1))
+    return Pipeline(
+        graph=graph,
+        cluster=cluster,
+        costs=table,
+        include_compute=computing,
+        cuts=cuts,
+        max_tensors=draw(st.none() | st.integers(1, 2)) if cuts == "prefix" else None,
+        memory=draw(st.sampled_from(["additive", "parameters"])),
+        compression=draw(st.sampled_from([1.0, 1.0, 2.5])),
+        channel=draw(st.sampled_from(["dedicated", "dedicated", "shared"])),
+        objective=goal or draw(st.sampled_from(["bottleneck", "bottleneck", "transfers", "latency"])),
+        inputs=draw(st.sampled_from(["first", "everywhere"])),
+        **wishes,
+    )
+
+
+@st.composite
+def planned_pipelines(draw: DrawFn, max_operators: int = 5, max_devices: int = 4) -> tuple[Pipeline, Stages]:
+    """A problem and one of its pipelines, any that obeys all rules."""
+    readings = pipelines(max_operators, max_devices)
+    problem = draw(readings.filter(lambda each: each.graph.operators and _some(each) is not None))
+    plans = [plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None][:40]
+    return problem, draw(st.sampled_from(plans))
+
+
+def _some(problem: Pipeline) -> Stages | None:
+    return next((plan for plan in all_pipelines(problem) if value_of(problem, plan) is not None), None)
