@@ -113,4 +113,3 @@ def test_what_a_user_changes_counts() -> None:
     concrete.objective.deactivate()
     concrete.other = pyo.Objective(expr=-concrete.x["a", "e"])
     assert not view.program().own_objective
-
