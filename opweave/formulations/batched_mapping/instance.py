@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.formulations.batched_mapping.unsplit import placement_with
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.formulations.placement.instance import NO_LIMIT
 from opweave.formulations.placement.instance import lower as lower_placement
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph_arrays import Adjacency, topological_order

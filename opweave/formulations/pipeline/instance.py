@@ -14,13 +14,10 @@ import numpy as np
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.pipeline.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
-from opweave.problems.pipeline.shortage import shortage
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
 """Side constraints that :func:`lower` writes into the arrays."""

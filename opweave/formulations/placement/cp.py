@@ -38,14 +38,14 @@ import numpy as np
 from opweave.formulations.bulk import check_rows
 from opweave.formulations.expressions import express
 from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, Route, flow_seconds, links, messages_of
 from opweave.formulations.placement.program import PlacementProgram, instance_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
 from opweave.formulations.placement.windows import FIT, Windows
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.placement.spec import Placement, Schedule
 

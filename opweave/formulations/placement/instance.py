@@ -14,14 +14,11 @@ import numpy as np
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.formulations.placement.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""

@@ -20,17 +20,14 @@ import numpy as np
 
 from opweave.formulations.expressions import express
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.slicing.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.slicing.rule import rulings
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 ROWS, CHANNELS = 0, 1
 OUTSIDE = -1

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import NO_LIMIT, PipelineInstance
+from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.problems.arrays import NO_LIMIT
 from opweave.solvers.pipeline.partition_graph import NOT_EVERYWHERE, smallest_reach
 from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
 from opweave.solvers.pipeline.rules import register_rule

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import NoPlanError, no_device

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Schedule, Transfer
 from opweave.problems.spec import FrozenDict

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.solvers import registry
