@@ -25,7 +25,7 @@ from opweave.formulations.formulation import Formulation, InfeasibleError
 from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linear, whole_row
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.formulations.pipeline.shortage import rules_in_the_way
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline.spec import Pipeline, Stages
 

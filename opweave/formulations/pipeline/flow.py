@@ -31,7 +31,7 @@ from opweave.formulations.bulk import Rows, Terms, check_rows, linear_expression
 from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.formulations.pipeline.shortage import rules_in_the_way
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline.spec import Pipeline, Stages
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.formulations.placement.shortage import rules_in_the_way
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.insertion import NoPlanError
