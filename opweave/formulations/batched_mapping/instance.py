@@ -27,6 +27,9 @@ from opweave.problems.share import Share
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
 
+SUPPORTS = ("batched_arrays", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BatchedInstance:

@@ -23,6 +23,9 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
 """Side constraints that :func:`lower` writes into the arrays."""
 
+SUPPORTS = ("stages",)
+"""Expressions of side constraints that :func:`lower` takes in."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PipelineInstance:

@@ -23,6 +23,9 @@ from opweave.problems.placement.spec import Placement
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
 
+SUPPORTS = ("assignment", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementInstance:

@@ -37,6 +37,9 @@ OUTSIDE = -1
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
 
+SUPPORTS = ("cuts", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SlicingInstance:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search, search_from
@@ -73,7 +72,7 @@ ROLLS = 2
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Put the solvers of batched mapping together."""
     instance = lower_unless_short(problem)
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     if not instance.operators:
         run.proved(0.0, "trivial")
@@ -208,6 +207,6 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*TARGETS, "identities"),
+        supports=(*SUPPORTS, "identities"),
     )
 )

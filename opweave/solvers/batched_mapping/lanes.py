@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
@@ -41,7 +40,7 @@ ROLLS = 2
 def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
     tiny = len(problem.graph.operators) * len(problem.cluster.devices) * problem.batch <= ENGINE_CELLS
-    known = all(expressible(type(constraint), TARGETS) for constraint in problem.constraints)
+    known = all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints)
     if tiny or not known:
         return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound", shift=1)

@@ -22,13 +22,12 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.arrays import arrays_of
-from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import Best
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
@@ -369,7 +368,7 @@ register(
         about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=TARGETS,
+        supports=SUPPORTS,
         options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
     )
 )

@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.unsplit import single, unsplit, whole
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import SUPPORTS
 from opweave.formulations.placement.instance import lower as lower_placement
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.placement.spec import Placement, Schedule
@@ -26,14 +27,13 @@ from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
 from opweave.solvers.placement.decompose import NODES_PER_SECOND, solve_decompose
 from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.lists import TARGETS
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.plans import report as placement_report
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 LARGEST_SEARCHED = 40
@@ -181,6 +181,6 @@ for _name, _solver, _about in (
             about=_about,
             proves="bound",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-            supports=(*TARGETS, "batched_arrays"),
+            supports=(*SUPPORTS, "batched_arrays"),
         )
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -22,13 +23,12 @@ from opweave.problems.solution import Solution
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES
+from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
-from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.lists import Rule, no_plan_found
-from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.plans import fits, no_plan_found, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
 
 ROUND_WORK = 60_000_000
@@ -214,13 +214,8 @@ def _is_over(search: LocalSearch) -> bool:
 def more_list_plans(search: LocalSearch) -> None:
     """Start from the best of all variants of list rules, where there is time for them."""
     search.run.enter("variants of list rules")
-    for variant in variants(search.instance, search.arrays, search.run.halt):
-        if search.run.should_stop():
-            return
-        try:
-            plan = variant()
-        except NoPlanError:
-            continue
+    builders = variants(search.instance, search.arrays, search.run.halt)
+    for plan in plans_of(takewhile(lambda _: not search.run.should_stop(), builders)):
         report(search.instance, search.arrays, plan, search.run)
         search.consider_times(plan.start, plan.device)
 

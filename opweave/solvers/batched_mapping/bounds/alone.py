@@ -16,8 +16,8 @@ from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.rules import NoPlanError
 
 
 def least_span(problem: BatchedMapping, nodes: int, halt: IntArray) -> float:

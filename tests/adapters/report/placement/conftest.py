@@ -103,7 +103,7 @@ def _solve_auto(problem: Placement, run: Run) -> Outcome:
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this solver: everything on its first device or where it is pinned."""
     fake = Solver("auto", "placement", "plan", _solve_auto, "the first device", supports=("any",))
-    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {("placement", "auto"): fake})
     monkeypatch.setattr(registry, "expressible", lambda *_: True)
 
