@@ -29,9 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     Split,
     split,
 )
-from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
-from opweave.solvers.placement.auto import solve_auto as solve_placement
-from opweave.solvers.placement.local import solve_local as search_placement
+from opweave.solvers.batched_mapping.whole import by_name, never_splits, solve_whole
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -115,14 +113,14 @@ def _whole(search: BatchSearch) -> Outcome:
     cut = Split(search, 1)
     modular = len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates()
     if run.time_limit is None or not modular:
-        return solve_whole(solve_placement, problem, run)
+        return solve_whole(by_name("auto"), problem, run)
     with _stage(run, PLACEMENT_SHARE):
-        outcome = solve_whole(solve_placement, problem, run)
+        outcome = solve_whole(by_name("auto"), problem, run)
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
     begin_again(search)
     split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
-    return outcome if run.should_stop() or run.closed() else solve_whole(solve_placement, problem, run)
+    return outcome if run.should_stop() or run.closed() else solve_whole(by_name("auto"), problem, run)
 
 
 def _count(search: BatchSearch) -> Outcome | None:
@@ -162,7 +160,7 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
     run = search.run
     if not run.should_stop():
         with _stage(run, WHOLE_SHARE):
-            solve_whole(search_placement, search.problem, run)
+            solve_whole(by_name("local"), search.problem, run)
         begin_again(search)
     if run.executor is not None and len(modules) > 1 and not run.should_stop():
         with _stage(run, MODULE_SHARE):

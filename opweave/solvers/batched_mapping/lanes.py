@@ -12,10 +12,7 @@ from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.rolling import roll
 from opweave.solvers.batched_mapping.split import EXACT_SECONDS, LARGE_SOLVER, Split, split
-from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
-from opweave.solvers.placement.lanes import bound as bound_placement
-from opweave.solvers.placement.lanes import search as search_placement
-from opweave.solvers.placement.local import solve_local
+from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
 from opweave.solvers.registry import find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -54,9 +51,9 @@ def search(problem: BatchedMapping, run: Run) -> Outcome:
     with run.share(QUICK_SHARE, QUICK_SHARE * UNTIMED_SECONDS):
         quick_bounds(search.instance, search.reach, run)
     if never_splits(search.instance):
-        return solve_whole(search_placement, problem, run)
+        return solve_whole(lane_of_auto(0), problem, run)
     with run.share(WHOLE_SHARE, WHOLE_SHARE * UNTIMED_SECONDS):
-        solve_whole(solve_local, problem, run)
+        solve_whole(by_name("local"), problem, run)
     _anneal(search, ROLLS)
     return _ended(run)
 
@@ -89,7 +86,7 @@ def _bound_whole(search: BatchSearch) -> Outcome:
         split(cut, solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     if run.should_stop():
         return _ended(run)
-    return solve_whole(bound_placement, problem, run)
+    return solve_whole(lane_of_auto(1), problem, run)
 
 
 def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:

@@ -12,7 +12,7 @@ from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
-from opweave.solvers.placement.bounds.best import Best, quick_bounds
+from opweave.solvers.placement.bounds.best import quick_bounds
 from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
@@ -27,6 +27,7 @@ from opweave.solvers.placement.local import (
 from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 
 ENGINE, CONSTRAINT_ENGINE = "highs", "cp-sat"
 

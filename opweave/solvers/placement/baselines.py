@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
-from opweave.problems.placement.spec import Placement
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
+from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.etf import etf
@@ -17,9 +19,9 @@ from opweave.solvers.placement.getf import getf
 from opweave.solvers.placement.heft import heft
 from opweave.solvers.placement.msct import msct
 from opweave.solvers.placement.peft import peft
-from opweave.solvers.placement.plans import Plan, memory_used, plan_of, report, shortage
+from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.placement.ranks import order_of_graph
-from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 
 Rule = Callable[[PlacementInstance, PlacementArrays], Plan]
@@ -51,6 +53,9 @@ OTHERS: tuple[Rule, ...] = (msct, getf)
 
 RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
 
+QUICK: tuple[Rule, ...] = (one_device, heft, cpop, peft)
+"""Those whose best plan engines begin with."""
+
 BASELINES = (one_device, fill, heft, cpop, peft, etf)
 """Those that every answer is compared with."""
 
@@ -72,6 +77,22 @@ def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)
+
+
+def best_list_schedule(problem: Placement) -> Schedule | None:
+    """The best of the list schedules that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    arrays = arrays_of(instance, problem)
+    plans = plans_of(partial(rule, instance, arrays) for rule in QUICK)
+    usable = [plan for plan in plans if plan.makespan < math.inf and fits(arrays, plan.device)]
+    for plan in sorted(usable, key=lambda plan: plan.makespan):
+        schedule = solution_of(instance, arrays, plan)
+        if problem.evaluate(schedule).feasible:
+            return schedule
+    return None
 
 
 for (_name, _about), _rule in zip(ABOUT.items(), RULES, strict=True):

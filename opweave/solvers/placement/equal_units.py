@@ -22,7 +22,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.best import Best, raise_level
+from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import Broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
@@ -33,6 +33,7 @@ from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, fi
 from opweave.solvers.placement.units import units_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 
 LEAST_SHARE = 0.5
 """Share of the operators that repeated units must hold for the search to be worth its time."""

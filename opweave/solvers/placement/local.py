@@ -30,14 +30,12 @@ from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 60_000_000
 """Operators and flows judged in one round of annealing; about a second."""
 
 CHUNK_WORK = 6_000_000
-PACE = 1.5e-8
-"""Seconds for an operator or flow that is judged, before the first chunk is measured."""
-
 MOST_MOVES = 100
 """Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
 
@@ -150,12 +148,6 @@ class LocalSearch:
             )
             self.consider(order, device)
             self.pace = (self.run.elapsed() - began) / work
-
-
-def chunks_within(run: Run, chunks: int, seconds: float) -> int:
-    """Chunks of a round, of so many seconds each: fewer where there is no time for all, for a hot plan is of no use."""
-    left = run.remaining()
-    return chunks if left is None else max(1, min(chunks, int(left / max(seconds, 1e-6))))
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
