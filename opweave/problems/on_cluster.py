@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import Literal
 
@@ -14,7 +14,6 @@ from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
-from opweave.problems.words import together
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time: the parameters of its operators, a shared one once; ``"additive"`` adds the
@@ -139,38 +138,3 @@ def lifetimes_held(
         size = graph.parameters[position].bytes
         recorder.lifetime(names.operators + names.tensors + position, k, 0.0, NEVER, size)
     return recorder.lifetimes()
-
-
-def rules_on(
-    cluster: Cluster,
-    limits: Mapping[str, int | None],
-    constraints: Sequence[Constraint],
-    *,
-    own: Mapping[str, bool] | None = None,
-    rows_added: bool = False,
-) -> str:
-    """Name what can keep a plan from existing, of what a problem has.
-
-    Parameters
-    ----------
-    limits
-        Bytes that every device may hold; None for no limit.
-    own
-        Rules of the problem's own, and whether they are there.
-    rows_added
-        Whether rows of the user's own were added to a model of it.
-
-    Returns
-    -------
-    str
-        Such as ``"the memory of the devices and the side constraints (Pin) together"``.
-    """
-    kinds = sorted({type(each).__name__ for each in constraints if not means(each, MemoryCap)})
-    rules = {
-        "the memory of the devices": any(limit is not None for limit in limits.values()),
-        "the missing links between devices": bool(cluster.unreachable_pairs),
-        **(own or {}),
-        f"the side constraints ({', '.join(kinds)})": bool(kinds),
-        "the rows that were added": rows_added,
-    }
-    return together([rule for rule, there in rules.items() if there])
