@@ -48,7 +48,7 @@ def summary_rows(view: View[Any, Any]) -> list[Row]:
         ("gap", readable_share(result.gap)),
         *view.rows(),
         *(measure_rows(view.timeline, result.objective) if result.solution is not None else ()),
-        ("counted", result.model),
+        ("counted", result.assumptions),
         ("solver", " ".join(filter(None, (result.solver, result.solver_version))) + f", seed {result.seed}"),
         ("time", readable_seconds(result.timings.total)),
     ]

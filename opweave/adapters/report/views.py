@@ -249,7 +249,7 @@ class View(Generic[ProblemT, SolutionT]):
 
     def plan(self) -> dict[str, object]:
         """Write the plan as plain data for ``json.dumps``."""
-        about = {"model": self.problem.graph.name, "reading": self.problem.reading()}
+        about = {"model": self.problem.graph.name, "assumptions": self.problem.assumptions()}
         return about | plan_of(self.problem.graph, self.timeline, self.uses, self.critical, self.notes)
 
     def steps(self) -> Cells:
@@ -286,7 +286,7 @@ class View(Generic[ProblemT, SolutionT]):
         text = counted(len(self.problem.graph.operators), "operator")
         transfers = sum(1 for _ in transfer_rows(self.timeline))
         sent = f", {counted(transfers, 'transfer')}" if transfers else ""
-        return f"{text}{sent}; {self.problem.reading()}"
+        return f"{text}{sent}; {self.problem.assumptions()}"
 
     def figure(self) -> Figure:
         """Draw the result as a picture: what every device does when, or the memory where there are only steps."""

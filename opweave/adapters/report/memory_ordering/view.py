@@ -80,7 +80,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
         kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.profile
         return {
             "model": self.problem.graph.name,
-            "reading": self.problem.reading(),
+            "assumptions": self.problem.assumptions(),
             "peak_bytes": profile.peak_bytes,
             "peak_operator": profile.peak_operator,
             "peak_tensors": list(profile.peak_tensors),

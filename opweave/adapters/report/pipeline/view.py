@@ -123,7 +123,7 @@ class PipelineView(View[Pipeline, Stages]):
         stages = zip(details.pop("stages"), self.solution.stages, strict=True)
         return {
             "model": self.problem.graph.name,
-            "reading": self.problem.reading(),
+            "assumptions": self.problem.assumptions(),
             **details,
             "stages": [{**use, "operators": list(stage.operators)} for use, stage in stages],
         }
@@ -153,7 +153,7 @@ class PipelineView(View[Pipeline, Stages]):
 
     def subtitle(self) -> str:
         """What is counted, and what is proved."""
-        text, bound = self.problem.reading(), self.result.bound
+        text, bound = self.problem.assumptions(), self.result.bound
         if bound is not None and bound > 0:
             text += f"; proved: {self.problem.objective} no less than {precise_seconds(bound)}"
         return text
