@@ -197,7 +197,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         return self
 
     def _check_sizes(self) -> None:
-        """Check that supported sizes have times on devices where any time is known, and that sizes add up to the batch."""
+        """Check that supported sizes have times where any time is known, and that sizes can add up to the batch."""
         for device in self.cluster.devices:
             needed = [size for size in device.batch_sizes or () if size <= self.batch]
             for op in self.graph.operators:
@@ -251,7 +251,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     @cached_property
     def _sums(self) -> dict[str, frozenset[int]]:
-        """Numbers of inputs up to ``batch`` that batches, at most one on each device, can make up, for every operator."""
+        """Numbers of inputs up to ``batch`` that batches, one on each device at most, make up, for every operator."""
         kept: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}
         found = {}
         for name, by_device in self.known_seconds.items():

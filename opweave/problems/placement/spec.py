@@ -165,7 +165,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     @cached_property
     def turned_round(self) -> Precede | None:
-        """The first ``Precede`` whose opposite follows from the data and the other constraints; None if there is none."""
+        """The first ``Precede`` whose opposite follows from the data and the other constraints; None without one."""
         import networkx as nx
 
         precedes = [each for each in self.constraints if means(each, Precede)]

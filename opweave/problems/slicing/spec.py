@@ -227,7 +227,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
         return tuple(max((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
 
     def intercept(self, op: str, device: str) -> float:
-        """Seconds that an operator takes on a device even for the smallest part, at most the seconds of the whole operator."""
+        """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
         kind = self.graph.operators[self.graph.operator_index[op]].kind
         launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
         return min(self.overhead_seconds.get(kind, FrozenDict()).get(device, launch), self.known_seconds[op][device])
