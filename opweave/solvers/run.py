@@ -47,7 +47,7 @@ LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
 """Time for a baseline: the least seconds, and a multiple of the referee's time."""
 
 LEAST_RESERVE = 0.02
-"""Seconds that the referee always gets."""
+"""Smallest number of seconds for the referee."""
 
 WATCH_SECONDS = 0.01
 """Seconds between comparisons of a run's time with its limit while loops on arrays run."""
@@ -273,7 +273,7 @@ class Run:
             self._record(new_best=False)
 
     def take_in(self) -> None:
-        """Import the solutions and bounds of other lanes."""
+        """Take in the solutions and bounds that other lanes have found."""
         for news in () if self.exchange is None else self.exchange.take():
             if isinstance(news, Found):
                 self.found(news.solution, news.objective)
@@ -281,7 +281,7 @@ class Run:
                 self.proved(news.bound, news.source)
 
     def turn(self, what: str, number: int) -> int:
-        """The first number from ``number`` on that no lane with the same seed has taken for this purpose."""
+        """The first number from ``number`` on that no lane with the same seed has taken for a round of ``what``."""
         while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
             number += 1
         return number
