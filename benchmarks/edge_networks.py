@@ -55,7 +55,7 @@ def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fie
     )
 
 
-def unlike(
+def heterogeneous(
     graph: ow.OpGraph, devices: int, memory_bytes: float, seed: int, *, computing: bool, matrix: bool
 ) -> ow.Pipeline:
     """Devices with 0.5 to 1.5 times a memory size, optionally 1 to 20 GFLOP/s, and given or random links."""

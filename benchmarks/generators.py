@@ -149,7 +149,7 @@ def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pi
 
 
 def scattered(operators: int, devices: int, seed: int) -> Placement:
-    """Random layers of six; the devices differ: operators of 1 to 20 ms, links of 0.5 to 2 MB/s, tensors of 1 to 8 KB."""
+    """Random layers of six; the devices differ: operators of 1 to 20 ms, links 0.5 to 2 MB/s, tensors 1 to 8 KB."""
     rng = random.Random(seed)
     shape = layered_dag(operators, 6, seed)
     tensors = [Tensor(id=tensor.id, bytes=1024 * rng.randint(1, 8)) for tensor in shape.tensors]

@@ -92,7 +92,7 @@ class _Hostile:
             outputs=[f"t{operators - 1}"] if outputs else [],
         )
 
-    def room(self, graph: ow.OpGraph, devices: int) -> list[int | None]:
+    def memories(self, graph: ow.OpGraph, devices: int) -> list[int | None]:
         """Memories that hold everything, hold a part, or have no limit."""
         total = sum(t.bytes for t in graph.tensors) + sum(p.bytes for p in graph.parameters)
         total += sum(op.workspace_bytes for op in graph.operators)
@@ -107,7 +107,7 @@ def hostile_placement(seed: int, *, least_operators: int = 2, most_operators: in
     operators, devices = int(draw.rng.integers(least_operators, most_operators + 1)), int(draw.rng.integers(2, 4))
     graph, speeds = draw.graph(operators), draw.speeds(devices)
     table = {f"o{v}": {f"d{k}": draw.seconds(speeds[k]) for k in range(devices)} for v in range(operators)}
-    cluster = draw.cluster(devices, memory=draw.room(graph, devices) if draw.rng.random() < 0.4 else None)
+    cluster = draw.cluster(devices, memory=draw.memories(graph, devices) if draw.rng.random() < 0.4 else None)
     model: Any = MODELS[seed % 3]
     return ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), transfers=model)
 

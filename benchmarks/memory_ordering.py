@@ -28,12 +28,12 @@ def graph_files(*, smoke: bool) -> list[Path]:
 def warm_up() -> None:
     """Load or compile every loop, so that the tables show only solve times."""
     for name in ("nas/nasnetmobile_keras", "nas/hrnet_w18_small_train"):
-        for _, problem in readings(GRAPHS / f"{name}.json.gz"):
+        for _, problem in memory_models(GRAPHS / f"{name}.json.gz"):
             ow.solve(problem, time_limit=20)
     ow.solve(problem.model_copy(update={"objective": "total"}), time_limit=1)
 
 
-def readings(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
+def memory_models(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
     """Three memory models: nothing in place; elementwise operators in place; every operator over its first input."""
     graph = ow.load(path)
     yield "none", ow.MemoryOrdering(graph=graph)
@@ -45,7 +45,7 @@ def readings(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
 def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Every graph of the repository under three in-place rules."""
     for path in graph_files(smoke=smoke):
-        for rule, problem in readings(path):
+        for rule, problem in memory_models(path):
             floors = {name: ow.solve(problem, solver=name).objective for name in FLOORS}
             with timed() as clock:
                 result = ow.solve(problem, solver="auto", time_limit=10.0)

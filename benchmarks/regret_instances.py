@@ -8,7 +8,7 @@ from typing import Any
 
 import opweave as ow
 from benchmarks.cnn_nets import NETS, Net
-from benchmarks.edge_networks import MEGABYTE, keras, random_chain, unlike
+from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chain
 from benchmarks.generators import layered_dag, randomly_wired, scattered
 from benchmarks.slicing import BOARDS, LINKS
 from benchmarks.slicing import problem_of as network_on_boards
@@ -51,8 +51,8 @@ def batched_mappings(operators: int, seed: int) -> Instances:
 def pipelines(operators: int, seed: int) -> Instances:
     """Chains on 20 different devices that each hold a tenth: without computing, and with it for both objectives."""
     graph, memory = random_chain(operators, seed), max(STAGE_MEMORY * operators / 10, 1.05e7)
-    yield f"{operators}, transfers only", unlike(graph, 20, memory, seed, computing=False, matrix=False)
-    problem = unlike(graph, 20, memory, seed, computing=True, matrix=True)
+    yield f"{operators}, transfers only", heterogeneous(graph, 20, memory, seed, computing=False, matrix=False)
+    problem = heterogeneous(graph, 20, memory, seed, computing=True, matrix=True)
     yield f"{operators}, bottleneck", problem
     yield f"{operators}, latency", problem.model_copy(update={"objective": "latency"})
 
@@ -121,7 +121,7 @@ def real_pipelines() -> Instances:
     """Convolutional networks on 20 different devices."""
     for name in ("ResNet50", "InceptionResNetV2"):
         for objective in ("bottleneck", "latency"):
-            problem = unlike(keras(name), 20, 64 * MEGABYTE, 0, computing=True, matrix=True)
+            problem = heterogeneous(keras(name), 20, 64 * MEGABYTE, 0, computing=True, matrix=True)
             yield f"{name}, {objective}", problem.model_copy(update={"objective": objective})
 
 

@@ -19,7 +19,7 @@ from time import sleep
 from typing import Any, NamedTuple
 
 import opweave as ow
-from benchmarks.edge_networks import random_chain, unlike
+from benchmarks.edge_networks import heterogeneous, random_chain
 from benchmarks.generators import layered_dag, scattered
 from benchmarks.placement import REACHED, on_cluster
 from benchmarks.slicing import problem_of
@@ -53,7 +53,7 @@ def long_pipeline(devices: int, operators: int, seed: int) -> ow.Pipeline:
     """A chain cut into about 20 stages on different devices."""
     graph = random_chain(operators, seed)
     total = sum(parameter.bytes for parameter in graph.parameters) + sum(tensor.bytes for tensor in graph.tensors)
-    return unlike(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
+    return heterogeneous(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
 
 
 def with_reached_times(name: str) -> ow.Placement:
