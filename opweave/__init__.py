@@ -174,7 +174,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use what would make ``import opweave`` heavy."""
+    """Import heavy names on first use, so that ``import opweave`` stays fast."""
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front
 

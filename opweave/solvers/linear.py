@@ -9,17 +9,14 @@ This is how a lower bound remains valid in floating point, here and wherever opw
   limit, its box ends at a *ceiling*, beyond which nothing matters, and no bound above the ceiling is claimed.
 * **Infeasible programs.** Prices of rows prove infeasibility too: with a cost of 0, they show that the cost is above 0.
 * **Integer programs.** The bound of a tree (:mod:`opweave.solvers.tree`) is the smallest bound of its leaves, each
-proved
-  as above. The tree bound of an engine is never used, because it depends on all tolerances at every node.
+  proved as above. The tree bound of an engine is never used, because it depends on all tolerances at every node.
 * **The program's own coefficients** are also rounded: seconds divided by a unit, bytes divided by a rate. The allowance
-of
-  :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
+  of :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
   Heads and tails, which are long sums of seconds, have a relative error (see below). Rows that contain them are
   homogeneous in time, so a point of the exact program, scaled by that error, is a point of the rounded program, and the
   bound has the same relative error.
 * **Sums of seconds** (critical paths, work at prices, operators in sequence along a chain) have terms of one sign. A
-sum
-  of n such terms in any order has a relative error of at most n * 2**-53. :data:`SUMMATION` is larger than that for
+  sum of n such terms in any order has a relative error of at most n * 2**-53. :data:`SUMMATION` is larger than that for
   every graph that fits into memory, and is subtracted when bounds are reported. Differences of large sums have no such
   property; a bound that needs them adds and subtracts exactly (:func:`sum_below`).
 * **Bytes** are integers and stay Python or NumPy integers.

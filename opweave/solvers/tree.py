@@ -5,10 +5,10 @@ prove (:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's
 leaves that cover it, at whatever moment the search ends. Tolerances, those of the engine and those for integrality
 here, therefore affect the quality of the bound but never its validity:
 
-* An infeasible node is dropped only if prices prove that it is infeasible; otherwise it keeps its parent's bound. * A
-node whose point looks integral is not divided further and keeps its own bound, whatever the cost of that point. * A
-column is fixed by its reduced cost only if the proved bound, with the column's part moved to the other value, reaches
-  the ceiling.
+* An infeasible node is dropped only if prices prove that it is infeasible; otherwise it keeps its parent's bound.
+* A node whose point looks integral is not divided further and keeps its own bound, whatever the cost of that point.
+* A column is fixed by its reduced cost only if the proved bound, with the column's part moved to the other value,
+  reaches the ceiling.
 
 Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical Programming
 99, 2004), section 4; Achterberg, Koch and Martin, "Branching rules revisited" (Operations Research Letters 33, 2005).

@@ -38,8 +38,7 @@ def onnx_runtime_problem(model: PathLike | ModelProto, dims: Mapping[str, int] |
     * Inputs are the caller's arrays and are not copied: ``inputs="excluded"``.
     * Outputs come from the runtime's arena and live to the end: ``outputs="kept"``.
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
-    input. A
-      view that is a graph output is a copy.
+      input. A view that is a graph output is a copy.
 
     Parameters
     ----------

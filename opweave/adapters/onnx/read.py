@@ -50,8 +50,7 @@ def from_onnx(
       :mod:`opweave.adapters.onnx.fused`), so its optimised models load; weights are sized from their dims and type.
       External data is never opened.
     * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
-    ONNX
-      Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
+      ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
       outputs that are constants, because they take no planned memory.
     * :data:`VIEW_KINDS` make aliases; a view of a constant is not an operator, only another name for the constant.
     * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
