@@ -20,3 +20,6 @@ IntCube = Annotated[NDArray[np.int64], 3]
 WordMatrix = Annotated[NDArray[np.uint64], 2]
 FloatMatrix = Annotated[NDArray[np.float64], 2]
 FloatCube = Annotated[NDArray[np.float64], 3]
+
+NO_LIMIT = np.iinfo(np.int64).max
+"""Capacity of a device whose memory is unlimited."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import Literal
 
@@ -14,7 +14,6 @@ from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
-from opweave.problems.words import together
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
@@ -139,38 +138,3 @@ def lifetimes_held(
         size = graph.parameters[position].bytes
         recorder.lifetime(names.operators + names.tensors + position, k, 0.0, NEVER, size)
     return recorder.lifetimes()
-
-
-def rules_on(
-    cluster: Cluster,
-    limits: Mapping[str, int | None],
-    constraints: Sequence[Constraint],
-    *,
-    own: Mapping[str, bool] | None = None,
-    rows_added: bool = False,
-) -> str:
-    """Name the rules of a problem that can make it infeasible.
-
-    Parameters
-    ----------
-    limits
-        Bytes that every device may hold; None for no limit.
-    own
-        Rules that only this problem has, and whether each applies.
-    rows_added
-        Whether the user added rows to a model of the problem.
-
-    Returns
-    -------
-    str
-        For example ``"the memory of the devices and the side constraints (Pin) together"``.
-    """
-    kinds = sorted({type(each).__name__ for each in constraints if not means(each, MemoryCap)})
-    rules = {
-        "the memory of the devices": any(limit is not None for limit in limits.values()),
-        "the missing links between devices": bool(cluster.unreachable_pairs),
-        **(own or {}),
-        f"the side constraints ({', '.join(kinds)})": bool(kinds),
-        "the rows that were added": rows_added,
-    }
-    return together([rule for rule, there in rules.items() if there])

@@ -17,6 +17,7 @@ from opweave.problems.errors import (
     UnsupportedFeatureError,
 )
 from opweave.problems.problem import Problem
+from opweave.problems.result import OptionValue
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lanes
@@ -57,6 +58,8 @@ class SolverInfo:
         The optional arguments of ``solve`` that it supports.
     about
         One line that describes it.
+    baseline
+        Whether it is a baseline: a simple solver with which other solvers are compared.
     """
 
     name: str
@@ -67,6 +70,7 @@ class SolverInfo:
     proves: Proves
     features: frozenset[Feature]
     about: str
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +79,7 @@ class Solver:
 
     Attributes
     ----------
-    name, problem, kind, proves, features, about
+    name, problem, kind, proves, features, about, baseline
         As in :class:`SolverInfo`.
     run
         Runs the solver: it reports solutions and bounds to the run and returns how it ended.
@@ -103,25 +107,28 @@ class Solver:
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
+    baseline: bool = False
 
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
         return SolverInfo(
-            self.name, self.problem, self.kind, install is None, install, self.proves, self.features, self.about
+            self.name,
+            self.problem,
+            self.kind,
+            install is None,
+            install,
+            self.proves,
+            self.features,
+            self.about,
+            self.baseline,
         )
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_HOMES = (
-    "opweave.solvers.memory_ordering",
-    "opweave.solvers.placement",
-    "opweave.solvers.batched_mapping",
-    "opweave.solvers.pipeline",
-    "opweave.solvers.slicing",
-)
-"""Modules that register solvers; imported on first use, so that ``import opweave`` stays light."""
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing")
+"""Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 
 def register(solver: Solver) -> Solver:
@@ -147,10 +154,9 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
 
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
-    home = f"opweave.solvers.{kind}"
     with WholeImports():
-        for each in [home] if home in _HOMES else _HOMES:
-            importlib.import_module(each)
+        for each in [kind] if kind in _KINDS else _KINDS:
+            importlib.import_module(f"opweave.solvers.{each}.registered")
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
@@ -190,6 +196,35 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")
     return solver
+
+
+def is_available(problem: Problem[Any, Any], name: str) -> bool:
+    """Whether the problem has a solver of that name that can run here."""
+    _load(problem.kind)
+    solver = _SOLVERS.get((problem.kind, name))
+    return solver is not None and solver.missing() is None
+
+
+def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: OptionValue) -> Outcome:
+    """Let another registered solver continue a run, as a stage of a plan.
+
+    Parameters
+    ----------
+    problem
+        The problem, or another one that the run is about.
+    name
+        The solver; see :func:`find_solver`.
+    run
+        The run; it has the limits and the findings so far, and receives reports.
+    options
+        Options of that solver, instead of those of the run.
+    """
+    solver, own = find_solver(problem, name), run.options
+    run.options = options
+    try:
+        return solver.run(problem, run)
+    finally:
+        run.options = own
 
 
 def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:

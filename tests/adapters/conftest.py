@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from opweave.adapters.cli.main import main as cli
+from opweave.adapters.cli import main as cli
 from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -117,7 +117,7 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
         Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
         Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: "pip install 'opweave[away]'"),
     ]
-    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})
 
 

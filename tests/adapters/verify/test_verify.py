@@ -141,7 +141,7 @@ class TestOnnx:
         assert found.pieces == 3
 
     def test_a_runtime_that_goes_its_own_way_is_caught(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from opweave.adapters.verify.verify import onnx as verify_onnx
+        from opweave.adapters.verify import onnx as verify_onnx
         from tests.adapters.onnx.nets import random_order
 
         monkeypatch.setattr(verify_onnx, "onnx_session_options", verify_onnx.default_options)

@@ -20,7 +20,7 @@ from opweave.adapters.report.replayed import details_of
 from opweave.adapters.report.units import precise_seconds, readable_rate
 from opweave.adapters.report.views import Row, Section, View
 from opweave.adapters.report.wording import Alone, alone_cell
-from opweave.problems.batched_mapping.shortage import shortage
+from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.device_play import critical_rows
 from opweave.problems.problem import Problem

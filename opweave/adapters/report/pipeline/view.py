@@ -14,7 +14,7 @@ from opweave.adapters.report.units import precise_seconds, readable_rate
 from opweave.adapters.report.views import Row, Section, View
 from opweave.adapters.report.wording import Alone, alone_cell
 from opweave.adapters.runtimes.pipeline_exports import exports_of
-from opweave.problems.pipeline.shortage import shortage
+from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from opweave.adapters.report.units import precise_seconds
 from opweave.adapters.report.views import Row, Section, View
 from opweave.adapters.report.wording import SAME, Alone, alone_cell
 from opweave.adapters.runtimes.device_map import device_map
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.device_play import critical_rows
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
 from opweave.problems.timeline import ActivityKind
 

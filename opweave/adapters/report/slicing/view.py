@@ -13,8 +13,8 @@ from opweave.adapters.report.slicing.plan import device_table, plan_json
 from opweave.adapters.report.units import precise_seconds, readable_share
 from opweave.adapters.report.views import Row, Section, View
 from opweave.adapters.report.wording import Alone, alone_cell
+from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.solvers import registry
@@ -103,7 +103,7 @@ def _solve_auto(problem: Placement, run: Run) -> Outcome:
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only this solver: everything on its first device or where it is pinned."""
     fake = Solver("auto", "placement", "plan", _solve_auto, "the first device", supports=("any",))
-    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {("placement", "auto"): fake})
     monkeypatch.setattr(registry, "expressible", lambda *_: True)
 

@@ -58,7 +58,7 @@ def test_presets_rooflines_and_pins(opweave: Run, model: Path) -> None:
     ended = opweave(*flags, "--memory-model", "parameters", "--pin", "join=D", "--pin", "stem=C")
     data = json.loads(ended.out)
     assert ended.status == 0
-    assert data["model"] == "makespan, transfers delay, memory parameters"
+    assert data["assumptions"] == "makespan, transfers delay, memory parameters"
     assert (data["solution"]["device"]["join"], data["solution"]["device"]["stem"]) == ("D", "C")
 
 
