@@ -199,7 +199,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
 
 
 def is_available(problem: Problem[Any, Any], name: str) -> bool:
-    """Whether the problem has a solver of that name that can run here."""
+    """Whether the problem has a solver of that name that can run on this machine."""
     _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
     return solver is not None and solver.missing() is None
