@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from opweave.problems.problem import Problem
@@ -25,7 +25,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The best candidate that the referee accepts, and what it said of better-looking ones."""
+    """The best candidate that the referee accepts, what it said of better-looking ones, and whether Ctrl-C came."""
 
     solution: Solution | None = None
     objective: int | float | None = None
@@ -33,6 +33,7 @@ class Judgement:
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
     timeline: Timeline | None = None
+    interrupted: bool = False
 
 
 def _agrees(first: int | float, second: int | float) -> bool:
@@ -43,12 +44,12 @@ def _agrees(first: int | float, second: int | float) -> bool:
 
 
 def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
-    """Judge in time; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
+    """Judge in time; Ctrl-C is noted and does not lose the plan, one more ends the wait."""
     try:
         return _judge_in_time(unit, run, referee)
     except KeyboardInterrupt:
         logger.warning("interrupted while the solution is verified; once more")
-        return _judge_in_time(unit, run, referee)
+        return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
 def _may_hold(bound: int | float, objective: int | float | None) -> bool:
@@ -59,7 +60,7 @@ def _may_hold(bound: int | float, objective: int | float | None) -> bool:
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
     """As :func:`_judge`; where the time does not allow that, the best plan that has been judged before."""
     try:
-        with Interrupter(run.until_late):
+        with referee.first_plan(), Interrupter(run.allowance.until_late):
             return _judge(unit, run, referee)
     except OverdueError:
         for candidate in reversed(run.candidates):

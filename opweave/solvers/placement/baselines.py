@@ -17,8 +17,9 @@ from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
 from opweave.solvers.run import Outcome, Run
 
-FIRST: tuple[Rule, ...] = (one_device, heft, cpop, peft, etf, fill, fill_even)
-"""Those that come before everything else, so that there is a plan whatever the time."""
+FIRST: tuple[Rule, ...] = (one_device, fill, heft, cpop, peft, etf, fill_even)
+"""Those that come before everything else, so that there is a plan whatever the time; the cheapest lead, which are what
+a run ends with where its time is up before it has begun."""
 
 OTHERS: tuple[Rule, ...] = (msct, getf)
 """Those that solve a linear program first."""
