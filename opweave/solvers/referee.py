@@ -14,7 +14,7 @@ from opweave.solvers.run import Run
 SECONDS_PER_OPERATOR = {
     "memory_ordering": 15e-6,
     "placement": 25e-6,
-    "batched_mapping": 60e-6,
+    "batched_mapping": 100e-6,
     "pipeline": 20e-6,
     "slicing": 250e-6,
 }
@@ -27,8 +27,8 @@ WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
-FIRST_LOOKS = 5.0
-"""What a first plan may take whatever the limit, in looks: a baseline finds it, and it is judged."""
+FIRST_SECONDS, FIRST_LOOKS = 0.5, 5.0
+"""What a first plan may take whatever the limit, in seconds and in looks: a baseline finds it, and it is judged."""
 
 SAFETY = 1.3
 """Looks at later plans may take so many times as long as the first."""
@@ -47,8 +47,8 @@ class Referee:
 
     def first_plan(self) -> AbstractContextManager[None]:
         """Let a first plan be found and judged undisturbed, as long as that may take; for nothing once there is one."""
-        seconds = 0.0 if any(evaluation.feasible for _, evaluation in self._judged) else FIRST_LOOKS * self._expected
-        return self._run.allowance.undisturbed(seconds)
+        known = any(evaluation.feasible for _, evaluation in self._judged)
+        return self._run.allowance.undisturbed(0.0 if known else FIRST_SECONDS + FIRST_LOOKS * self._expected)
 
     def known(self, solution: Solution) -> Evaluation[Any] | None:
         """What was said of a plan before, if anything."""

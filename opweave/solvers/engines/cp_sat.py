@@ -123,7 +123,7 @@ class CpSat:
             work,
             ChildLimits(None if seconds is None else seconds + _grace(run, seconds), memory_limit(run)),
             hear=task.hear,
-            should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
+            should_stop=lambda: run.stopped or (run.should_stop() and run.remaining() != 0.0),
         )
         if answer is None:
             return Outcome(_stopped(run))
