@@ -29,7 +29,7 @@ from typing import Any
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES
 from benchmarks.tables import show
-from opweave.solvers.run import ALLOWED_SECONDS, ALLOWED_SHARE
+from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
 
 LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 PATIENCE = 5.0

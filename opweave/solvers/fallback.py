@@ -11,6 +11,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.referee import Referee
 from opweave.solvers.registry import find_solver
 from opweave.solvers.run import Outcome, Run
 
@@ -24,10 +25,12 @@ BASELINES = {
 """Solvers that find a plan quickly, if they find one; tried in this order."""
 
 
-def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Outcome:
-    """Report a baseline's plan if the time was up before there was any plan; return how the run ended.
+def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
+    """Report a baseline's plan where the time was up before there was any; returns how the run ended.
 
-    It does nothing if a user's function adds to the model, because the baseline's plan might break the additions.
+    A baseline has as much time as it may need: what is too large for its limit has a plan a little later.
+
+    Nothing is tried where a user's function adds to the model: the plan might break what it adds.
     """
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:
@@ -37,7 +40,7 @@ def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Out
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
-            with run.at_work(), Interrupter(run.until_fallback_ends):
+            with run.at_work(), referee.first_plan(), Interrupter(run.allowance.until_overdue):
                 solver.run(problem, run)
         except (OverdueError, ContradictionError, OpweaveError):
             continue

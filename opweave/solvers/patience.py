@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 def patiently(call: Callable[[], Value]) -> Value:
     """Run a call in a thread and return its result. Waiting for it can be interrupted, unlike a call into a library.
 
-    Without a time limit, the call runs directly.
+    Where nothing can end the run before it is done, the call is made at once.
 
     Raises
     ------
@@ -26,7 +26,7 @@ def patiently(call: Callable[[], Value]) -> Value:
         Any exception that the call raises.
     """
     run = at_work()
-    if run is None or run.time_limit is None:
+    if run is None or not run.may_be_cut:
         return call()
     found: list[Value] = []
     failed: list[BaseException] = []

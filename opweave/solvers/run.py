@@ -20,6 +20,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.allowance import STOP_SECONDS, Allowance
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
@@ -30,24 +31,8 @@ RELATIVE_TOLERANCE = 1e-6
 """Largest relative difference of seconds that still count as equal: larger than the rounding error of any sum and
 smaller than any measurement error. Integers must agree exactly."""
 
-ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
-"""A solve returns within its time limit plus this share of it plus these seconds."""
-
-LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
-"""Shares of the allowance beyond the limit: when a solver stops if the referee needs more time than that leaves, when
-the solver is interrupted, and when the referee is interrupted."""
-
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Largest and smallest number of seconds for an engine to end."""
-
-MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
-"""Largest shares of the time for the referee, and of the rest for a baseline."""
-
-LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
-"""Time for a baseline: the least seconds, and a multiple of the referee's time."""
-
-LEAST_RESERVE = 0.02
-"""Smallest number of seconds for the referee."""
 
 WATCH_SECONDS = 0.01
 """Seconds between comparisons of a run's time with its limit while loops on arrays run."""
@@ -138,15 +123,15 @@ class Run:
     build_seconds: float = 0.0
     engine_version: str | None = None
     callback_error: Exception | None = None
-    reserve: float = LEAST_RESERVE
     on_first: Callable[[Solution], None] | None = None
-    _stop_asked: bool = False
+    _stopped: float | None = None
     _last_log: float = 0.0
     _halt: IntArray | None = None
     _halt_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._whole = self.time_limit
+        whole = math.inf if self.time_limit is None else self.time_limit
+        self.allowance = Allowance(whole, self.elapsed)
 
     @property
     def objective(self) -> int | float | None:
@@ -163,44 +148,21 @@ class Run:
         return clock() - self.began
 
     def remaining(self) -> float | None:
-        """Seconds left for the solver, never negative; None without a limit."""
+        """Seconds left for the solver, never negative, 0 once a callback has asked to stop; None without a limit."""
+        if self._stopped is not None:
+            return 0.0
         if self.time_limit is None:
             return None
-        return max(0.0, min(self.time_limit, self._last_call()) - self.elapsed())
-
-    def _allowed(self, share: float) -> float:
-        """Time of the run at which a share of the allowance beyond the limit is used up, minus the reserve."""
-        whole = math.inf if self._whole is None else self._whole
-        reserve = min(self.reserve, MOST_RESERVED * (whole + ALLOWED_SECONDS))
-        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - reserve
-
-    def _last_call(self) -> float:
-        """Time of the run at which the solver must stop so that the referee ends in time."""
-        return self._allowed(LAST_CALL)
+        return max(0.0, min(self.time_limit, self.allowance.last_call) - self.elapsed())
 
     def until_overdue(self) -> float:
-        """Seconds until a solver that does not stop by itself must be interrupted; inf without a limit.
-
-        If there is no plan, a baseline must still find one afterwards, if there is time for that.
-        """
-        end = self._allowed(OVERDUE)
-        fallback = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
-        if self.candidates or fallback > MOST_FOR_BASELINE * end:
-            fallback = 0.0
-        return end - fallback - self.elapsed()
+        """Seconds until a solver that does not stop by itself has to be interrupted; inf where nothing ends it."""
+        asked = math.inf if self._stopped is None else self._stopped + STOP_SECONDS - self.elapsed()
+        return min(asked, self.allowance.until_overdue() if self.candidates else self.allowance.until_baseline())
 
     def patience(self) -> float:
         """Seconds to wait for something that was asked to stop, or whose own time limit is over."""
         return min(PATIENCE, max(LEAST_PATIENCE, self.until_overdue() - (self.remaining() or 0.0) - LEAST_PATIENCE))
-
-    def until_fallback_ends(self) -> float:
-        """Seconds until a baseline must be interrupted that runs because the solver has found no plan."""
-        return self._allowed(OVERDUE) - self.elapsed()
-
-    def until_late(self) -> float:
-        """Seconds until the result is due; inf without a limit."""
-        whole = math.inf if self._whole is None else self._whole
-        return whole + LATE * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.elapsed()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -240,7 +202,7 @@ class Run:
         """Set the flag according to the clock."""
         if self._halt is not None:
             with self._halt_lock:
-                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0 or self._settled_elsewhere())
+                self._halt[0] = int(self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
         """Lower the time limit to a share of the remaining time for one stage of a plan.
@@ -314,13 +276,29 @@ class Run:
         self.take_in()
         self._tell(new_best=False)
         called_off = self.exchange is not None and self.exchange.called_off
-        return self._stop_asked or self.closed() or self.remaining() == 0.0 or called_off
+        return self.closed() or self.remaining() == 0.0 or called_off
+
+    def stop(self) -> None:
+        """Ask whoever is at work to leave off: there is no time left from now on."""
+        if self._stopped is None:
+            self._stopped = self.elapsed()
+            self.update_halt()
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a time limit or a user's function may end the run before its solver has done."""
+        return self.time_limit is not None or self.callback is not None or self.progress is not None or self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user's callback has asked to stop, or has failed."""
+        return self._stopped is not None
 
     def termination(self) -> Termination:
         """Why the run should stop now: on request, gap reached, out of time, or finished."""
         if self.callback_error is not None:
             return Termination.CALLBACK_ERROR
-        if self._stop_asked:
+        if self.stopped:
             return Termination.INTERRUPTED
         if self.closed():
             return Termination.COMPLETED if self._met() else Termination.GAP_REACHED
@@ -357,10 +335,10 @@ class Run:
             if self.progress is not None:
                 self.progress(now)
             if self.callback is not None and self.callback(now):
-                self._stop_asked = True
-        except Exception as error:  # the user's own error: the run ends as if it had been asked to stop
-            self.callback_error, self.callback, self.progress, self._stop_asked = error, None, None, True
-            self.update_halt()
+                self.stop()
+        except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
+            self.callback_error, self.callback, self.progress = error, None, None
+            self.stop()
 
 
 def at_work() -> Run | None:

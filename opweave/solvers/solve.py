@@ -133,10 +133,10 @@ def solve(
     check_kinds(solver, run)
     referee = Referee(problem, run)
     with WholeImports() as imports:
-        chosen, outcome = _attempt(problem, solver, run)
+        chosen, outcome = _attempt(problem, solver, run, referee)
         solved = time.perf_counter()
         judged = judge_in_any_case(problem.unit, run, referee)
-        if imports.take_back():
+        if imports.take_back() or judged.interrupted:
             outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
@@ -147,7 +147,7 @@ def solve(
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
+def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) -> tuple[Solver | None, Outcome]:
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     chosen = None
     try:
@@ -156,7 +156,7 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        outcome = with_baseline(problem, run, _run_in_time(problem, chosen, run))
+        outcome = with_baseline(problem, run, referee, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
@@ -173,10 +173,13 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
 def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     try:
         with run.at_work(), Interrupter(run.until_overdue):
-            return run_solver(problem, solver, run)
+            outcome = run_solver(problem, solver, run)
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
-        return Outcome(Termination.TIME_LIMIT)
+        outcome = Outcome(Termination.TIME_LIMIT)
+    if run.stopped and outcome.termination is Termination.TIME_LIMIT:  # the time is up because a callback says so
+        return replace(outcome, termination=run.termination())
+    return outcome
 
 
 def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from opweave.problems.problem import Problem
@@ -25,7 +25,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The best candidate that the referee accepts, and its complaint about candidates that claimed to be better."""
+    """The best candidate that the referee accepts, its complaint about others, and whether Ctrl-C came meanwhile."""
 
     solution: Solution | None = None
     objective: int | float | None = None
@@ -33,6 +33,7 @@ class Judgement:
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
     timeline: Timeline | None = None
+    interrupted: bool = False
 
 
 def _agrees(first: int | float, second: int | float) -> bool:
@@ -48,7 +49,7 @@ def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
         return _judge_in_time(unit, run, referee)
     except KeyboardInterrupt:
         logger.warning("interrupted while the solution is verified; once more")
-        return _judge_in_time(unit, run, referee)
+        return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
 def _may_hold(bound: int | float, objective: int | float | None) -> bool:
@@ -59,7 +60,7 @@ def _may_hold(bound: int | float, objective: int | float | None) -> bool:
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
     """As :func:`_judge`; if there is not enough time for that, the best plan that was judged before."""
     try:
-        with Interrupter(run.until_late):
+        with referee.first_plan(), Interrupter(run.allowance.until_late):
             return _judge(unit, run, referee)
     except OverdueError:
         for candidate in reversed(run.candidates):

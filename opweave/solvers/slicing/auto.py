@@ -94,7 +94,7 @@ register(
         problem=Slicing.kind,
         kind="plan",
         run=solve_auto,
-        about="floors, bounds, annealing and the integer program, in the order of their cost",
+        about="baselines, bounds, annealing and the integer program, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=(*SUPPORTS, "cut_program"),
