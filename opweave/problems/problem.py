@@ -71,7 +71,7 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         return self.evaluate(solution).timeline
 
     @abstractmethod
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         """The named choices that a figure holds for, in one line."""
 
     @abstractmethod

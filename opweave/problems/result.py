@@ -96,8 +96,8 @@ class Result(Played, Generic[SolutionT]):
         Why there is no solution, or what went wrong on the way, in the problem's words.
     solver, solver_version, seed, options
         How it was found.
-    model
-        The reading of the problem that the figures hold for, in one line.
+    assumptions
+        The named choices of the problem that the figures hold for, in one line. Files of version 0.1 call it "model".
     incumbents
         How objective and bound moved over time.
     callback_error
@@ -120,7 +120,7 @@ class Result(Played, Generic[SolutionT]):
     solver_version: str | None = None
     seed: int = 0
     options: FrozenDict[str, OptionValue] = FrozenDict()
-    model: str = ""
+    assumptions: str = ""
     timings: Timings = Timings()
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
@@ -132,6 +132,13 @@ class Result(Played, Generic[SolutionT]):
 
     def __getstate__(self) -> dict[Any, Any]:
         return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None, "_timeline": None}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_version_before(cls, data: object) -> object:
+        if isinstance(data, dict) and "model" in data and "assumptions" not in data:
+            return {("assumptions" if key == "model" else key): value for key, value in data.items()}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Result[SolutionT]:

@@ -132,7 +132,7 @@ def result_of(
         solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
         seed=run.seed,
         options=FrozenDict(run.options),
-        model=problem.reading(),
+        assumptions=problem.assumptions(),
         timings=timings,
         incumbents=tuple(run.incumbents),
     )

@@ -113,7 +113,7 @@ def check_command(
         typer.echo(f"not valid: {plain(text)}")
     if complaints:
         return NOTHING_FOUND
-    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.reading()})")
+    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})")
     if claimed.bound is not None:
         source = f" ({claimed.bound_source})" if claimed.bound_source else ""
         typer.echo(

@@ -46,7 +46,7 @@ def summary_rows(view: View[Any, Any]) -> list[Row]:
         ("lower bound", _exact(result.bound, unit) + (f", {result.bound_source}" if result.bound_source else "")),
         ("gap", readable_share(result.gap)),
         *view.rows(),
-        ("counted", result.model),
+        ("counted", result.assumptions),
         ("solver", " ".join(filter(None, (result.solver, result.solver_version))) + f", seed {result.seed}"),
         ("time", readable_seconds(result.timings.total)),
     ]

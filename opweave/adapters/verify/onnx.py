@@ -180,7 +180,7 @@ def _memory(
     if planned.live is None or given.live is None or details is None:
         return None
     return MemoryCheck(
-        reading=f"{problem.reading()}; in place: activations, Softmax, Clip and Cast only, never an output",
+        assumptions=f"{problem.assumptions()}; in place: activations, Softmax, Clip and Cast only, never an output",
         predicted=details.stable,
         measured=tuple(max(size, 0) for size in planned.live),
         given_peak=max(given.live),

@@ -22,7 +22,7 @@ class MemoryCheck(Spec):
 
     Attributes
     ----------
-    reading
+    assumptions
         The reading of memory ordering that the runtime follows, and that the prediction is for.
     predicted, measured
         Bytes while each operator of the order runs. Weights are not counted.
@@ -39,12 +39,12 @@ class MemoryCheck(Spec):
 
     Examples
     --------
-    >>> check = MemoryCheck(reading="peak", predicted=(8, 10), measured=(8, 11), given_peak=12)
+    >>> check = MemoryCheck(assumptions="peak", predicted=(8, 10), measured=(8, 11), given_peak=12)
     >>> check.measured_peak, check.equal_steps, check.error
     (11, 1, 0.1)
     """
 
-    reading: str
+    assumptions: str
     predicted: Many[Bytes]
     measured: Many[Bytes]
     given_peak: Bytes
@@ -103,7 +103,7 @@ class Verification(Spec):
         None for plans that order no memory, and where the runtime tells nothing.
     times
         In the order in which they ran.
-    claimed, claimed_reading
+    claimed, claimed_assumptions
         Objective and reading of the result, as its solver left them.
     notes
         What else the reader should know.
@@ -121,7 +121,7 @@ class Verification(Spec):
     memory: MemoryCheck | None = None
     times: Many[OperatorTime] = ()
     claimed: Number | None = None
-    claimed_reading: str = ""
+    claimed_assumptions: str = ""
     notes: Many[str] = ()
 
     @property

@@ -66,7 +66,7 @@ def _verify_order(
     given = run_in_order(run, given_order(counted).order, _copies(flat))
     peak = allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs)
     memory = MemoryCheck(
-        reading=f"{counted.reading()}; in-place calls of the program are aliases",
+        assumptions=f"{counted.assumptions()}; in-place calls of the program are aliases",
         predicted=evaluation.details.stable,
         measured=planned.live,
         given_peak=max(given.live, default=0),

@@ -93,7 +93,7 @@ def verify(
         found = verify_torch(program, solution, problem, args, kwargs or {}, seed, threads)
     if not isinstance(result, Result):
         return found
-    return found.model_copy(update={"claimed": result.objective, "claimed_reading": result.model})
+    return found.model_copy(update={"claimed": result.objective, "claimed_assumptions": result.assumptions})
 
 
 def _is_onnx(model: object) -> bool:

@@ -264,7 +264,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         return memory_by_cap(self.cluster, self.constraints)
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return f"makespan of {self.batch} inputs, transfers {self.transfers}, memory {self.memory}"
 
     @cached_property

@@ -94,7 +94,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
             _check_total(self.graph)
         return self
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
         return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
 

@@ -239,7 +239,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         asked = [] if self.max_stages is None else [self.max_stages]
         return min([len(self.usable_devices), *asked, *counts])
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
         parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
         if self.compression != 1.0:

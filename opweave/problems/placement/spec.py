@@ -181,7 +181,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         return memory_by_cap(self.cluster, self.constraints)
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return f"makespan, transfers {self.transfers}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:

@@ -248,7 +248,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
         used = self.graph.operators[self.graph.operator_index[op]].parameters
         return sum(self.graph.parameter_bytes[name] for name in set(used))
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return (
             f"latency, dimension {self.dimension}, transfers {self.transfers}, weights {self.weights}, "
             f"channel {self.channel}"

@@ -22,7 +22,7 @@ from tests.adapters.conftest import Run, assert_polite, write
 
 def verification(**changes: Any) -> Verification:
     memory = MemoryCheck(
-        reading="peak", predicted=(8, 10, 6), measured=(8, 10, 7), given_peak=12, default_peak=16, allocator_peak=14
+        assumptions="peak", predicted=(8, 10, 6), measured=(8, 10, 7), given_peak=12, default_peak=16, allocator_peak=14
     )
     good = Verification(
         model="net", runtime="fake 1", solution="ordering", order_obeyed=True, outputs_equal=True, memory=memory
@@ -99,7 +99,7 @@ class TestOnnx:
         assert memory is not None
         assert memory.predicted == memory.measured == problem.evaluate(result.solution).details.stable
         assert memory.given_peak == ow.solve(problem, solver="definition").objective
-        assert (found.claimed, found.claimed_reading) == (result.objective, result.model)
+        assert (found.claimed, found.claimed_assumptions) == (result.objective, result.assumptions)
         assert [time.operator for time in found.times] == list(result.solution.order)
 
     def test_a_model_in_memory_and_inputs_of_ones_own(self, path: Path) -> None:

@@ -284,7 +284,7 @@ def test_side_constraints_are_judged_even_where_the_plan_cannot_be_replayed():
 
 
 def test_the_reading_is_said_in_one_line():
-    assert two().reading() == "makespan, transfers one_port_tensor, memory additive"
+    assert two().assumptions() == "makespan, transfers one_port_tensor, memory additive"
 
 
 REFUSED = [

@@ -88,7 +88,7 @@ def batched_figure(
     hidden = f"; {len(uses) - len(shown)} devices not shown" if len(uses) > len(shown) else ""
     subtitle = (
         f"{details.batch_count:,} batches of {len(problem.graph.operators):,} operators, "
-        f"{details.transfer_count:,} transfers; {problem.reading()}{hidden}"
+        f"{details.transfer_count:,} transfers; {problem.assumptions()}{hidden}"
     )
     axes.text(0, 1.0, subtitle, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
     add_legend(figure, _legend(sizes), details.makespan, bound)

@@ -133,7 +133,7 @@ def plan_json(problem: BatchedMapping, schedule: BatchedSchedule, details: Batch
     kinds = {op.id: op.kind for op in problem.graph.operators}
     return {
         "model": problem.graph.name,
-        "reading": problem.reading(),
+        "assumptions": problem.assumptions(),
         "makespan_seconds": details.makespan,
         "inputs_per_second": details.inputs_per_second,
         "devices": [

@@ -127,7 +127,7 @@ def _headline(problem: MemoryOrdering, result: Result[Ordering], given: MemoryPr
 
 
 def _subtitle(problem: MemoryOrdering) -> str:
-    return f"{len(problem.graph.operators):,} operators; counted: {problem.reading()}"
+    return f"{len(problem.graph.operators):,} operators; counted: {problem.assumptions()}"
 
 
 def _unit(size: int) -> tuple[str, int]:

@@ -32,7 +32,7 @@ def plan_json(problem: MemoryOrdering, ordering: Ordering, profile: MemoryProfil
     kinds = {op.id: op.kind for op in problem.graph.operators}
     return {
         "model": problem.graph.name,
-        "reading": problem.reading(),
+        "assumptions": problem.assumptions(),
         "peak_bytes": profile.peak_bytes,
         "peak_operator": profile.peak_operator,
         "peak_tensors": list(profile.peak_tensors),

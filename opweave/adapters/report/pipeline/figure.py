@@ -57,7 +57,7 @@ def pipeline_figure(
     _draw_devices(devices, details)
     _draw_inputs(chart, problem, details)
     model.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
-    subtitle = problem.reading()
+    subtitle = problem.assumptions()
     if bound is not None and bound > 0:
         subtitle += f"; proved: {problem.objective} no less than {precise_seconds(bound)}"
     model.text(0, 1.03, safe_text(subtitle), transform=model.transAxes, fontsize=9.5, color=MUTED, va="bottom")

@@ -19,7 +19,7 @@ def plan_json(problem: Pipeline, stages: Stages, details: PipelineDetails) -> di
     """
     return {
         "model": problem.graph.name,
-        "reading": problem.reading(),
+        "assumptions": problem.assumptions(),
         "bottleneck_seconds": details.bottleneck_seconds,
         "bottleneck": details.bottleneck,
         "bottleneck_stage": details.bottleneck_stage,

@@ -109,7 +109,7 @@ def placement_figure(
     axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
     idle = len(uses) - len(shown)
     hidden = f"; {idle} devices not shown" if idle else ""
-    subtitle = f"{len(schedule.device):,} operators, {len(sent):,} transfers; {problem.reading()}{hidden}"
+    subtitle = f"{len(schedule.device):,} operators, {len(sent):,} transfers; {problem.assumptions()}{hidden}"
     axes.text(0, 1.0, subtitle, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
     add_legend(figure, _legend(), details.makespan, bound)
     return figure

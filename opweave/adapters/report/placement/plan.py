@@ -116,7 +116,7 @@ def plan_json(problem: Placement, schedule: Schedule, details: PlacementDetails)
     critical = {step.operator for step in details.critical_path}
     return {
         "model": problem.graph.name,
-        "reading": problem.reading(),
+        "assumptions": problem.assumptions(),
         "makespan_seconds": details.makespan,
         "devices": [
             {field: getattr(use, field) for field in DeviceUse.__slots__}

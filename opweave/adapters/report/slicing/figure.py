@@ -53,7 +53,7 @@ def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | 
     shares.tick_params(axis="y", length=0)
     times.set_yticks([])
     figure.suptitle(safe_text(headline), fontsize=14, fontweight="bold", x=0.01, ha="left")
-    text = f"{counted(len(details.steps), 'operator')}; {problem.reading()}"
+    text = f"{counted(len(details.steps), 'operator')}; {problem.assumptions()}"
     if bound is not None:
         text += f"; no plan takes less than {precise_seconds(bound)}"
     shares.set_title(text, fontsize=9.5, color=MUTED, loc="left")

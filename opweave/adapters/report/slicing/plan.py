@@ -46,7 +46,7 @@ def plan_json(problem: Slicing, solution: Slices, details: SlicingDetails) -> di
     """
     return {
         "model": problem.graph.name,
-        "reading": problem.reading(),
+        "assumptions": problem.assumptions(),
         "latency_seconds": details.latency,
         "gather_seconds": details.gather_seconds,
         "devices": [

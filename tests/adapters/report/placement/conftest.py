@@ -76,7 +76,7 @@ def result_of(problem: Placement, schedule: Schedule, bound: float | None = None
         solution=schedule,
         verified=True,
         solver="fake",
-        model=problem.reading(),
+        model=problem.assumptions(),
     )
 
 
