@@ -16,6 +16,7 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
+from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
@@ -147,10 +148,19 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
 
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one kind of problem, or of all: each takes a while."""
-    home = f"opweave.solvers.{kind}"
     with WholeImports():
-        for each in [home] if home in _HOMES else _HOMES:
-            importlib.import_module(each)
+        load_plugins()
+        for home in _HOMES:
+            if kind is None or home == f"opweave.solvers.{kind}":
+                importlib.import_module(home)
+        complete = importlib.import_module("opweave.solvers.generic").complete
+    for each in Problem.kinds() if kind is None else [kind]:
+        complete(each)
+
+
+def registered(kind: str) -> list[Solver]:
+    """The solvers of a kind of problem that are known by now, in the order in which they were registered."""
+    return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
