@@ -11,7 +11,8 @@ import numpy as np
 
 from opweave.formulations.bulk import Terms, linear_expression
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError
+from opweave.formulations.formulation import TOLERANCE, Formulation
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower
 from opweave.formulations.placement.memory import overfull, readers_of

@@ -14,8 +14,9 @@ import numpy as np
 
 from opweave.formulations.bulk import check_rows, linear_objective
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import TOLERANCE, Formulation, InfeasibleError, register_formulation
+from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
 from opweave.formulations.intervals import Linear
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust

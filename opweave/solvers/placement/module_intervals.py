@@ -251,7 +251,7 @@ def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds
     written = NetIntervals(arrays, upper, floor)
     if written.impossible:
         return nothing._replace(proved=True, bound=upper)
-    work = IntervalWork(written.model, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
+    work = IntervalWork(written.model.program(), seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:
         answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.interval_child:solve", work, limits)
