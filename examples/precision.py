@@ -139,6 +139,7 @@ ow.register_solver(
 if __name__ == "__main__":
     weights = {"conv": 400, "mix": 800, "head": 1200}
     graph = ow.OpGraph(
+        tensors=[],
         operators=[ow.Operator(id=op, parameters=[op]) for op in weights],
         parameters=[ow.Parameter(id=op, bytes=size) for op, size in weights.items()],
     )

@@ -58,6 +58,8 @@ class SolverInfo:
         Which of the optional arguments of ``solve`` it honours.
     about
         One line on what it does.
+    baseline
+        Whether it is a simple solver that answers are compared with.
     """
 
     name: str
@@ -68,6 +70,7 @@ class SolverInfo:
     proves: Proves
     features: frozenset[Feature]
     about: str
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +79,7 @@ class Solver:
 
     Attributes
     ----------
-    name, problem, kind, proves, features, about
+    name, problem, kind, proves, features, about, baseline
         As in :class:`SolverInfo`.
     run
         Does the work: reports solutions and bounds to the run, returns how it ended.
@@ -104,12 +107,21 @@ class Solver:
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
+    baseline: bool = False
 
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
         return SolverInfo(
-            self.name, self.problem, self.kind, install is None, install, self.proves, self.features, self.about
+            self.name,
+            self.problem,
+            self.kind,
+            install is None,
+            install,
+            self.proves,
+            self.features,
+            self.about,
+            self.baseline,
         )
 
 
