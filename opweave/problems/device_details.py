@@ -6,8 +6,9 @@ from typing import Literal
 
 from opweave.problems.solution import Details
 from opweave.problems.spec import FrozenDict, Many, Name, Seconds
+from opweave.problems.timeline import ResourceKind
 
-Wait = Literal["nothing", "data", "device", "send_port", "receive_port"]
+Wait = Literal["nothing", "data"] | ResourceKind
 
 
 class CriticalStep(Details):
@@ -25,7 +26,7 @@ class CriticalStep(Details):
         Seconds.
     waited_for
         What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
-        ``"receive_port"`` before; ``"nothing"`` for the first step.
+        another of its resources before; ``"nothing"`` for the first step.
     """
 
     operator: Name | None = None

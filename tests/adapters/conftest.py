@@ -11,9 +11,8 @@ from typing import NamedTuple
 import pytest
 
 from opweave.adapters.cli.main import main as cli
-from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status, Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver

@@ -58,7 +58,7 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _opweave(
     *,
-    version: Annotated[
+    _version_asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     own: Annotated[
@@ -245,7 +245,7 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     from opweave.adapters.report.tables import result_table, section_table
     from opweave.solvers.solve import solve
 
-    showing = view_of(problem)  # before time is spent: an answer that cannot be shown is refused now
+    showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
     with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
         result = solve(
             problem,

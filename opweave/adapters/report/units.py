@@ -70,13 +70,15 @@ def readable(value: float | None, unit: str) -> str:
     """Write an objective or bound in its problem's unit; a dash when unknown."""
     if value is None:
         return "-"
-    if unit not in ("bytes", "seconds"):
-        return f"{value:,.6g} {unit}"
-    return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
+    if unit in ("bytes", "seconds"):
+        return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
+    return f"{value:,.4g} {unit}"
 
 
 def unit_of(value: float, unit: str) -> tuple[float, str]:
     """Find how many bytes or seconds make the unit in which a value is best read, and that unit's name.
+
+    Other units are read as they are.
 
     Examples
     --------

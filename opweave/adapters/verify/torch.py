@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.adapters.report.units import readable_bytes
 from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
@@ -20,7 +19,7 @@ from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verificatio
 from opweave.adapters.verify.times import operator_times
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem

@@ -12,6 +12,7 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.replay import replay
 from opweave.problems.problem import Problem, check_constraints
@@ -19,7 +20,7 @@ from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
 from opweave.problems.timeline import Timeline
 
-__all__ = ["MemoryOrdering", "MemoryProfile", "Ordering"]
+__all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
 LARGEST_TOTAL = 2**62
 """Largest sum of footprints that may come up: solvers count in whole numbers of 64 bits."""
@@ -104,6 +105,19 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
 
     def _replay(self, solution: Ordering) -> Evaluation[MemoryProfile]:
         return replay(self, solution)
+
+
+def given_order(problem: MemoryOrdering) -> Ordering:
+    """Return the order in which the model lists its operators, mended where that breaks a dependence.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator
+    >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
+    ('a', 'b')
+    """
+    graph = problem.graph
+    return Ordering(order=tuple(graph.operators[index].id for index in topological_order(graph.arrays.successors)))
 
 
 def _check_total(graph: OpGraph) -> None:

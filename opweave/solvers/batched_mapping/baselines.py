@@ -156,6 +156,7 @@ def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
             run=partial(solve_by, rule, whole),
             about=about,
             supports=TARGETS,
+            baseline=True,
         )
     )
 

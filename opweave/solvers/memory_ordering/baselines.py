@@ -43,5 +43,6 @@ for _name, _build in BY_NAME.items():
             kind="algorithm",
             run=partial(_solve_named, _build),
             about=(_build.__doc__ or "").split("\n", maxsplit=1)[0].split(":")[0].rstrip(".;"),
+            baseline=True,
         )
     )

@@ -76,5 +76,6 @@ def _register(name: str, run: Callable[[Pipeline, Run], Outcome], about: str) ->
             run=run,
             about=about,
             supports=TARGETS,
+            baseline=True,
         )
     )

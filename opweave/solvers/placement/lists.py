@@ -48,5 +48,6 @@ def register_rule(name: str, rule: Rule, about: str) -> None:
             run=partial(solve_by, rule),
             about=about,
             supports=TARGETS,
+            baseline=True,
         )
     )

@@ -122,5 +122,6 @@ for _name, (_rule, _about) in RULES.items():
             run=partial(solve_by, _rule),
             about=_about,
             supports=TARGETS,
+            baseline=True,
         )
     )
