@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from opweave.adapters.cli.main import main as cli
+from opweave.adapters.cli import main as cli
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status, Termination

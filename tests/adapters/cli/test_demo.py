@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from opweave.adapters.cli import main as cli
 from opweave.adapters.cli.demo import best_result, demo_problem, demo_stages, run_stage
-from opweave.adapters.cli.main import main as cli
 
 
 def test_the_model_is_in_the_package() -> None:

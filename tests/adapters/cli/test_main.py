@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opweave.adapters.cli.main import main as cli
+from opweave.adapters.cli import main as cli
 from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
