@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.horizon import Waits, built_of, waits_of
@@ -13,11 +13,16 @@ from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -184,6 +189,50 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             write = expression(type(constraint), self.name)
             if write is not None:
                 write(self, model, constraint)
+
+
+class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
+    """A formulation in plain Pyomo, for programs that are to be read beside a paper; engines get it as arrays, too.
+
+    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is given to it.
+
+    Attributes
+    ----------
+    timed
+        Names of the components that hold times with a horizon, in seconds.
+    """
+
+    timed: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def write(self, problem: ProblemT) -> ConcreteModel:
+        """Write the model, without side constraints. Raises as :meth:`build`."""
+
+    @abstractmethod
+    def read(self, model: ConcreteModel) -> SolutionT:
+        """Read the decision from the variables' values."""
+
+    @abstractmethod
+    def begin(self, model: ConcreteModel, solution: SolutionT) -> None:
+        """Set the variables to what a known solution implies."""
+
+    def build(self, problem: ProblemT) -> ConcreteModel:
+        """The written model, and rows for its side constraints."""
+        model = self.write(problem)
+        view = from_pyomo(model, self.timed)
+        model.opweave = view
+        self.add_constraints(model, problem)
+        return model
+
+    def extract(self, model: ConcreteModel, values: FloatArray) -> SolutionT:
+        """Read the decision from values by variable, in the order of the model's components."""
+        load_values(model.opweave.variables, values)
+        return self.read(model)
+
+    def start(self, model: ConcreteModel, solution: SolutionT) -> FloatArray:
+        """Values by variable that a known solution implies."""
+        self.begin(model, solution)
+        return values_of(model.opweave.variables)
 
 
 TOLERANCE = 1e-5

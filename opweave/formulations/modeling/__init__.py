@@ -24,8 +24,8 @@ How a formulation is written
 
 Names of columns and of families of rows are not among the words of :mod:`.handles`: ``held``, ``start`` and so on.
 Columns and rows count in the model's own units (``unit`` is what one unit of the cost is worth in the problem's unit);
-handles are in seconds, bytes and counts. ``model.timed`` holds the columns that are times with a horizon, ``model.tick``
-their unit in seconds. ``model.add(row)`` adds a row of a side constraint or of a user, in natural units.
+handles are in seconds, bytes and counts. ``model.timed`` holds the columns that are times with a horizon,
+``model.tick`` their unit in seconds. ``model.add(row)`` adds a row of a side constraint or of a user, in natural units.
 
 The same model goes to engines as arrays (:mod:`.arrays`), to users as a Pyomo model (:mod:`.pyomo`); both are the same
 program, and a test says so. Constraint programs (:mod:`.intervals`) have the same columns, handles and ``add``.

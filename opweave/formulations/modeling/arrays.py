@@ -194,6 +194,15 @@ def to_arrays(model: LinearModel) -> Program:
     return Program(matrix, np.arange(count, dtype=np.int64), np.zeros(count), np.full(count, np.nan))
 
 
+def of_arrays(matrix: MatrixModel) -> LinearModel:
+    """Arrays as a model again: columns ``x``, continuous or whole, and rows ``rows``, by number."""
+    model = LinearModel()
+    model.columns("x", range(matrix.columns), matrix.lower, matrix.upper, matrix.whole)
+    model.rows("rows").extend(matrix.rows)
+    model.minimise(Linear(matrix.offset, {k: cost for k, cost in enumerate(matrix.cost.tolist()) if cost}))
+    return model
+
+
 def rows_of(model: LinearModel) -> Block:
     """All rows of a model without coefficients of 0.
 

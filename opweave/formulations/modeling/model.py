@@ -76,28 +76,29 @@ class LinearModel(Handles):
 
     def binaries(self, name: str, keys: Iterable[Key]) -> IntArray:
         """Add 0/1 columns, one for each key. Shape (keys,)."""
-        return self._columns(name, keys, 0.0, 1.0, whole=True)
+        return self.columns(name, keys, 0.0, 1.0, True)
 
     def wholes(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
         """Add columns of whole numbers; bounds are broadcast. Shape (keys,)."""
-        return self._columns(name, keys, low, high, whole=True)
+        return self.columns(name, keys, low, high, True)
 
     def reals(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
         """Add continuous columns; bounds are broadcast. Shape (keys,)."""
-        return self._columns(name, keys, low, high, whole=False)
+        return self.columns(name, keys, low, high, False)
 
     def real(self, name: str, low: float = 0.0, high: float = np.inf) -> int:
         """Add one continuous column."""
         return int(self.reals(name, (None,), low, high)[0])
 
-    def _columns(self, name: str, keys: Iterable[Key], low: ArrayLike, high: ArrayLike, *, whole: bool) -> IntArray:
+    def columns(self, name: str, keys: Iterable[Key], low: ArrayLike, high: ArrayLike, whole: ArrayLike) -> IntArray:
+        """Add columns, one for each key; bounds and whether they are whole are broadcast. Shape (keys,)."""
         family = self.families.setdefault(name, Family([], []))
         first, before = len(self.low), len(family.keys)
         family.keys.extend(keys)
         count = len(family.keys) - before
         self.low.extend(np.broadcast_to(np.asarray(low, np.float64), (count,)).tolist())
         self.high.extend(np.broadcast_to(np.asarray(high, np.float64), (count,)).tolist())
-        self.integral.extend([whole] * count)
+        self.integral.extend(np.broadcast_to(np.asarray(whole, np.bool_), (count,)).tolist())
         family.columns.extend(range(first, first + count))
         return np.arange(first, first + count, dtype=np.int64)
 

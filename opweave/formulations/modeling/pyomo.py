@@ -51,18 +51,24 @@ class PyomoView:
         Pyomo variables of our columns.
     built
         Identities of the components with our rows.
+    written
+        Whether the formulation wrote the Pyomo model, so that ours only knows its columns.
     """
 
     source: LinearModel
     concrete: ConcreteModel
     variables: list[Any] = field(default_factory=list)
     built: set[int] = field(default_factory=set)
+    written: bool = False
     _keys: dict[str, int] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
 
     def catch_up(self) -> None:
         """Write the columns and rows that are new in the source."""
         from pyomo.common.gc_manager import PauseGC
+
+        if self.written:
+            return
 
         if len(self.variables) < len(self.source):
             self.variables.extend([None] * (len(self.source) - len(self.variables)))
@@ -90,9 +96,11 @@ class PyomoView:
         else:
             variable = Var(list(keys), domain=domains[0] if domains else None, dense=False)
             self._put(name, variable)
-            for key, bound in zip(keys, bounds, strict=True):
+            for key, bound, domain in zip(keys, bounds, domains, strict=True):
                 made = variable.add(key)
-                if bound != (0, 1) or not made.is_binary():
+                if domain is not domains[0]:
+                    made.domain = domain
+                if bound != (0, 1) or not whole[columns[0]]:
                     made.lower, made.upper = bound
         for column, key in zip(columns, keys, strict=True):
             self.variables[column] = variable[key]
@@ -170,7 +178,7 @@ class PyomoView:
         matrix, variables = read_arrays(self.concrete)
         own = _active_objective(self.concrete) == self._objective
         program = program_of(matrix, variables, self.variables, own_objective=own)
-        if not own:
+        if self.written or not own:
             return program
         cost = cost_of(self.source.cost, len(self.source))  # in the model's units: engines' tolerances are absolute
         by_column, there = np.zeros(matrix.columns), program.column >= 0
@@ -197,6 +205,35 @@ def to_pyomo(model: LinearModel) -> PyomoView:
         if concrete.component(word) is None:
             setattr(concrete, word, view.handle(word))
     concrete.add, concrete.opweave = view.add, view
+    return view
+
+
+def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float = 1.0) -> PyomoView:
+    """A Pyomo model that a formulation has written itself, with columns by variable in the order of its components.
+
+    Parameters
+    ----------
+    timed
+        Names of the components that hold times with a horizon.
+    tick
+        Seconds of their unit.
+    """
+    from pyomo.environ import Constraint, Var
+
+    source = LinearModel()
+    view = PyomoView(source, concrete, variables_of(concrete))
+    view.built = {id(component) for component in concrete.component_objects(Constraint)}
+    for component in concrete.component_objects(Var):
+        members = list(component.values())
+        bounds = [_bounds_of(member) for member in members]
+        low, high = [low for low, _ in bounds], [high for _, high in bounds]
+        columns = source.reals(component.name, range(len(members)), low, high)
+        if component.name in timed:
+            source.timed.update(columns.tolist())
+    source.tick = tick
+    view.written = True
+    view.note_objective()
+    concrete.add = view.add
     return view
 
 
@@ -307,12 +344,16 @@ def _not_compiled(error: ValueError) -> Exception:
 
 def _bounds(variables: Sequence[Any], whole: BoolArray) -> tuple[FloatArray, FloatArray]:
     try:
-        bounds = [variable.bounds for variable in variables]
+        bounds = [_bounds_of(variable) for variable in variables]
     except ValueError as error:
         raise InvalidInputError(f"the model cannot be read: {error}") from error
-    lower = np.asarray([-np.inf if low is None else low for low, _ in bounds], dtype=np.float64)
-    upper = np.asarray([np.inf if high is None else high for _, high in bounds], dtype=np.float64)
+    lower, upper = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
     return whole_bounds(lower, upper, whole)
+
+
+def _bounds_of(variable: Any) -> tuple[float, float]:
+    low, high = variable.bounds
+    return -np.inf if low is None else low, np.inf if high is None else high
 
 
 def row_of(row: Any, column: Callable[[Any], int]) -> Row:

@@ -165,15 +165,20 @@ class Rows:
         self._high.append(row.high)
         self._count += 1
 
+    def extend(self, block: Block) -> None:
+        """Add all rows of a block."""
+        self._finish()
+        self._finished.append(block)
+        self._count += len(block)
+
     def at_most_each(self, columns: IntArray, coefficients: ArrayLike, upper: ArrayLike) -> None:
         """Add many rows ``sum <= upper`` of one length: columns (rows, terms), broadcast coefficients and upper."""
         count, width = columns.shape
         if not count:
             return
         self._check_time()
-        self._finish()
         values = np.broadcast_to(np.asarray(coefficients, np.float64), columns.shape).ravel()
-        self._finished.append(
+        self.extend(
             Block(
                 start=np.arange(count + 1, dtype=np.int32) * np.int32(width),
                 index=columns.ravel().astype(np.int32),
@@ -183,7 +188,6 @@ class Rows:
                 names=(),
             )
         )
-        self._count += count
 
     def _finish(self) -> None:
         """Turn the rows that were written one by one into arrays."""

@@ -19,6 +19,7 @@ from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
     OutOfTimeError,
+    PyomoFormulation,
     find_formulation,
     formulation_names,
 )
@@ -237,8 +238,9 @@ class Task:
 
     def waits(self) -> Waits | None:
         """How much longer added rows may make schedules; None where none of them is about times."""
-        users = () if self.view is None else self.view.added()
-        return waits_in([*self.model.added, *users], self.model)
+        if self.view is None:
+            return waits_in(self.model.added, self.model)
+        return waits_in([*self.view.source.added, *self.view.added()], self.view.source)
 
     def remaining(self) -> float | None:
         """Seconds left; None without a limit."""
@@ -417,6 +419,11 @@ def _task(
 def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any]) -> Task:
     """The model as its engine is given it; through Pyomo only where a user extends it."""
     model = formulation.build(problem)
+    if isinstance(formulation, PyomoFormulation):
+        if run.extend is not None:
+            run.extend(model, problem)
+        view: PyomoView = model.opweave
+        return Task(engine, problem, formulation, model, view.program(), run, view)
     if not isinstance(model, LinearModel):
         return older_task(engine, problem, formulation, model, run)
     if isinstance(model, IntervalModel):

@@ -12,8 +12,9 @@ from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
 from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
 from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
+from opweave.solvers.engines.gurobi import Gurobi
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Gurobi, Xpress
+from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Xpress
 from opweave.solvers.engines.scip import Scip
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
