@@ -163,7 +163,7 @@ def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
         ),
     ]
     shown = [(heading, write) for heading, wanted, write in columns if wanted]
-    return tuple(heading for heading, _ in shown), [[write(use) for _, write in shown] for use in uses]
+    return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]
 
 
 def runs_in_order(timeline: Timeline) -> IntArray:

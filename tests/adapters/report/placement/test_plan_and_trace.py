@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.adapters.report.views import show
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.result import Result
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
 from tests.adapters.report.placement.schedules import schedule_on
@@ -58,7 +58,7 @@ def test_transfers_that_a_schedule_lists_in_part_are_completed() -> None:
     every = show(problem, result_of(problem, bare)).plan()["transfers"]
     assert len(every) == 2
     first = {name: every[0][name] for name in ("tensor", "source", "target", "start", "end")}
-    part = bare.model_copy(update={"transfers": (ow.Transfer(**first),)})
+    part = bare.model_copy(update={"transfers": (Transfer(**first),)})
     assert show(problem, result_of(problem, part)).plan()["transfers"] == every
 
 
