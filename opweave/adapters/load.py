@@ -19,6 +19,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.solution import Solution
@@ -145,6 +146,7 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     name = place(path)
     data = _read_object(path, limits)
     kind = data.get("kind")
+    load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
     found = kinds.get(kind) if isinstance(kind, str) else None
     if found is None:

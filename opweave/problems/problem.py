@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import PlainValidator, SerializeAsAny
@@ -21,12 +21,17 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
     """A decision problem as pure data; ``evaluate`` is its definition.
 
+    A problem of your own says what a solution does (:meth:`play`), what is wrong with that (:meth:`rules`), and what it
+    costs (:meth:`measure`).
+
     Attributes
     ----------
     graph
         The model.
     constraints
         Side constraints that every solution must satisfy.
+    unit
+        What the objective counts: "seconds", "bytes", or a word of the problem's own.
     """
 
     solution_type: ClassVar[type[Solution]]
@@ -60,6 +65,7 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         broken = [violation for constraint in self.constraints for violation in constraint.violations(self, solution)]
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
+    @abstractmethod
     def play(self, solution: SolutionT) -> Timeline | None:
         """Carry out a solution, valid or not, and record what happens when.
 
@@ -68,15 +74,27 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         Timeline or None
             None if the solution cannot be carried out at all, for example when an operator is missing.
         """
-        return self.evaluate(solution).timeline
+
+    def rules(self, solution: SolutionT, timeline: Timeline | None) -> Iterable[Violation]:
+        """Say what is wrong with a solution; where there is no timeline, why it cannot be carried out."""
+        if timeline is None:
+            yield Violation(rule="unplayable", message="the solution cannot be carried out")
+
+    def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
+        """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem knows better."""
+        return timeline.end
 
     @abstractmethod
     def assumptions(self) -> str:
         """The modelling choices that a figure depends on, in one line."""
 
-    @abstractmethod
     def _replay(self, solution: SolutionT) -> Evaluation[DetailsT]:
         """Judge everything except the side constraints."""
+        timeline = self.play(solution)
+        broken = tuple(self.rules(solution, timeline))
+        objective = None if timeline is None else self.measure(solution, timeline)
+        judged: Evaluation[DetailsT] = Evaluation(objective=objective, violations=broken)
+        return judged.with_timeline(timeline)
 
 
 def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:

@@ -12,7 +12,7 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
 from opweave.solvers.referee import Referee
-from opweave.solvers.registry import find_solver
+from opweave.solvers.registry import find_solver, registered
 from opweave.solvers.run import Outcome, Run
 
 BASELINES = {
@@ -22,7 +22,7 @@ BASELINES = {
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
 }
-"""Solvers that find a plan quickly, if they find one; tried in this order."""
+"""Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
@@ -35,7 +35,8 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:
         return outcome
-    for name in BASELINES.get(problem.kind, ()):
+    own = [solver.name for solver in registered(problem.kind) if solver.baseline]
+    for name in BASELINES.get(problem.kind, own):
         solver = find_solver(problem, name)
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue

@@ -16,6 +16,7 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
+from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.solvers.interrupts import WholeImports
@@ -155,8 +156,18 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
 def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
-        for each in [kind] if kind in _KINDS else _KINDS:
-            importlib.import_module(f"opweave.solvers.{each}.registered")
+        load_plugins()
+        for each in _KINDS:
+            if kind in (None, each):
+                importlib.import_module(f"opweave.solvers.{each}.registered")
+        complete = importlib.import_module("opweave.solvers.generic").complete
+    for each in Problem.kinds() if kind is None else [kind]:
+        complete(each)
+
+
+def registered(kind: str) -> list[Solver]:
+    """List the solvers of a problem kind that are known by now, in the order of their registration."""
+    return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from opweave.adapters.cli.check import judge
-from opweave.adapters.cli.errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
+from opweave.adapters.cli.errors import BAD_INPUT, INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.settings import (
     DimOption,
@@ -23,12 +23,14 @@ from opweave.adapters.cli.settings import (
     with_settings,
 )
 from opweave.adapters.costs.default_costs import missing_costs
-from opweave.adapters.error_messages import complaint, plain
+from opweave.adapters.error_messages import complaint, one_sentence, plain
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.graphs.geometry import geometry
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
 from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.plugins import import_own
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -55,11 +57,23 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _opweave(
-    version: Annotated[
+    *,
+    _version_asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import", help="A module, or a .py file, with problems or solvers of your own.", metavar="MODULE"
+        ),
+    ] = None,
 ) -> None:
-    pass
+    for module in own or ():
+        try:
+            import_own(module)
+        except InvalidInputError as error:
+            typer.echo(f"opweave: {one_sentence(error)}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
 
 
 @app.command("solve")

@@ -275,7 +275,7 @@ class View(Generic[ProblemT, SolutionT]):
         if self.baseline and self.alone is None:
             return f"{text}; no single device may run it"
         gain = self._gain() or 1.0
-        if self.alone is None:
+        if self.alone is None or len(self.uses) == 1:
             return text if self.reference is None else f"{text}, {self.reference.solver} over it {gain:.2f}"
         if len(used) > 1 and gain > 1 + SAME:
             return f"{text}, {gain:.2f} times as fast as the best single one"

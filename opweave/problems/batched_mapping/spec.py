@@ -21,6 +21,7 @@ from opweave.problems.on_cluster import check_cost_names, check_total_time, memo
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
+from opweave.problems.timeline import Timeline
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -308,6 +309,9 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def _unlinked(self) -> FrozenDict[tuple[str, str], bool]:
         return FrozenDict(dict.fromkeys(self.cluster.unreachable_pairs, True))
+
+    def play(self, solution: BatchedSchedule) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
         return replay(self, solution)

@@ -18,6 +18,7 @@ from opweave.problems.memory_ordering.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
+from opweave.problems.timeline import Timeline
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
@@ -98,6 +99,9 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
     def assumptions(self) -> str:
         limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
         return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
+
+    def play(self, solution: Ordering) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Ordering) -> Evaluation[MemoryProfile]:
         return replay(self, solution)

@@ -30,6 +30,7 @@ from opweave.problems.pipeline.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -265,6 +266,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             if stage.device in runs:
                 runs[stage.device] += [name for name in stage.operators if name in self.graph.operator_index]
         return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def play(self, solution: Stages) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
         return replay(self, solution)

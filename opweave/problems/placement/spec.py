@@ -30,6 +30,7 @@ from opweave.problems.placement.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
 
@@ -205,6 +206,9 @@ class Placement(Problem[Schedule, PlacementDetails]):
             if device in runs and name in self.graph.operator_index:
                 runs[device].append(name)
         return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def play(self, solution: Schedule) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
         return replay(self, solution)

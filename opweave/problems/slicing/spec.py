@@ -21,6 +21,7 @@ from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout,
 from opweave.problems.slicing.replay import memory_peaks, replay
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -268,6 +269,9 @@ class Slicing(Problem[Slices, SlicingDetails]):
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
         """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
         return memory_peaks(self, solution)
+
+    def play(self, solution: Slices) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
         return replay(self, solution)
