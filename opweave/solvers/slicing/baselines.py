@@ -28,7 +28,7 @@ TARGETS = ("cuts", "order_arcs")
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one device that is fastest alone (legal ones first); what may not run there where it is fastest."""
+    """Everything on the one device that is fastest alone, legal ones first; the rest where it is fastest."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
     length = np.take_along_axis(instance.length, mode[:, None], axis=1)
