@@ -1,4 +1,4 @@
-"""The referee at the end of a run: one look at a plan, within the time that was kept for it."""
+"""The referee at the end of a run: it judges plans within the time reserved for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SECONDS_PER_OPERATOR = {
     "pipeline": 20e-6,
     "slicing": 250e-6,
 }
-"""What a referee takes, about, on a core of 2024."""
+"""Approximate seconds that a referee takes for each operator, on a core of 2024."""
 
 UNKNOWN_SECONDS = 60e-6
 """The same for other problems."""
@@ -32,11 +32,11 @@ FIRST_SECONDS, FIRST_LOOKS = 0.2, 12.0
 more than that takes, loops that are loaded included: this is for what never ends."""
 
 SAFETY = 1.3
-"""Looks at later plans may take so many times as long as the first."""
+"""Later judgements may take this many times as long as the first."""
 
 
 class Referee:
-    """Judges the plans of one run, each once, and says how long that takes."""
+    """Judges the plans of one run, each once, and predicts how long that takes."""
 
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
@@ -52,11 +52,11 @@ class Referee:
         return self._run.allowance.undisturbed(0.0 if known else FIRST_SECONDS + FIRST_LOOKS * self._expected)
 
     def known(self, solution: Solution) -> Evaluation[Any] | None:
-        """What was said of a plan before, if anything."""
+        """The earlier judgement of a plan, if there is one."""
         return next((evaluation for known, evaluation in self._judged if known is solution), None)
 
     def judge(self, solution: Solution) -> Evaluation[Any]:
-        """Judge a plan, or repeat what was said of it."""
+        """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
             known = self._problem.evaluate(solution)
