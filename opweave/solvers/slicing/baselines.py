@@ -25,7 +25,7 @@ Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one fastest device. Operators that may not run there go to their own fastest device."""
+    """Everything on the one device that is fastest alone, legal ones first; the rest where it is fastest."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
     length = np.take_along_axis(instance.length, mode[:, None], axis=1)
