@@ -155,14 +155,16 @@ def _seconds_per_byte(bandwidth: FloatArray) -> FloatArray:
 
 def _clusters(problem: Placement) -> IntArray:
     """Number the groups of operators that Colocate ties together, singletons included."""
-    import networkx as nx
-
     index = problem.graph.operator_index
+    tied = [each for each in problem.constraints if means(each, Colocate)]
+    if not tied:
+        return np.arange(len(index), dtype=np.int64)
+    import networkx as nx  # a tenth of a second, which solves that need no groups do not wait for
+
     ties = nx.Graph()
     ties.add_nodes_from(range(len(index)))
-    for constraint in problem.constraints:
-        if means(constraint, Colocate):
-            nx.add_path(ties, [index[name] for name in constraint.ops])
+    for constraint in tied:
+        nx.add_path(ties, [index[name] for name in constraint.ops])
     cluster = np.zeros(len(index), dtype=np.int64)
     for number, members in enumerate(nx.connected_components(ties)):
         cluster[list(members)] = number

@@ -15,6 +15,7 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.placement.instance import NO_LIMIT
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import exceeds
 
 
 class BatchArrays(NamedTuple):
@@ -174,7 +175,7 @@ def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
 @inlined
 def overfull(arrays: BatchArrays, strings: Strings) -> bool:
     """Whether a device holds more than it may."""
-    return arrays.limited and bool((strings.used > arrays.capacity).any())
+    return arrays.limited and exceeds(strings.used, arrays.capacity)
 
 
 @inlined

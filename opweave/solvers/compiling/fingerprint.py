@@ -20,7 +20,7 @@ import numpy as np
 OWN = __name__.partition(".")[0]
 """The package whose functions are walked."""
 
-FORMAT = "2"
+FORMAT = "3"
 """Of the files; another one whenever :mod:`~opweave.solvers.compiling.build` makes something else of the same loop."""
 
 CONSTANTS = (int, float, str, tuple, type(None), np.generic)
