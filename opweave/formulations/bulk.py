@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opweave.formulations.formulation import InfeasibleError
-from opweave.problems.errors import LimitExceededError
-from opweave.problems.limits import Limits
+from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.rows import check_rows
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
     from pyomo.environ import ConcreteModel, Objective
+
+__all__ = ["Rows", "Terms", "check_rows", "linear_expression", "linear_objective"]
 
 ROWS_BETWEEN_CHECKS = 4096
 
@@ -155,18 +156,3 @@ def linear_objective(terms: Terms, constant: float, variables: Sequence[Any]) ->
     from pyomo.environ import Objective
 
     return Objective(expr=linear_expression(constant, terms, variables))
-
-
-def check_rows(count: int, formulation: str, limits: Limits) -> None:
-    """Refuse a model before it is written.
-
-    Raises
-    ------
-    LimitExceededError
-        When ``count`` rows are more than ``limits.model_rows``.
-    """
-    if count > limits.model_rows:
-        raise LimitExceededError(
-            f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} "
-            "are built (Limits.model_rows); use another solver or a smaller graph"
-        )

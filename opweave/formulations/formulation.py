@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.horizon import Waits, built_of, waits_of
+from opweave.formulations.modeling.handles import note_model
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -22,10 +28,6 @@ ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
-
-
-class InfeasibleError(Exception):
-    """Writing the problem down already showed that it has no solution; the message, if any, says why in its words."""
 
 
 class OutOfTimeError(Exception):
@@ -62,7 +64,7 @@ class BuildContext:
 
 
 class Formulation(ABC, Generic[ProblemT, SolutionT]):
-    """A translation of one problem into a Pyomo model and back.
+    """A translation of one problem into a model and back.
 
     Attributes
     ----------
@@ -70,6 +72,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The word that selects it in ``solve(..., formulation=name)``.
     problem_type
         The problem that it translates.
+    model_type
+        What ``build`` writes.
     targets
         Which expressions of side constraints it understands.
     built_in
@@ -85,6 +89,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     name: ClassVar[str]
     problem_type: ClassVar[type[Problem[Any, Any]]]
+    model_type: ClassVar[type[LinearModel]] = LinearModel
     supports: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
@@ -95,7 +100,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         self._built: Collection[int] = ()
 
     @abstractmethod
-    def build(self, problem: ProblemT) -> ConcreteModel:
+    def build(self, problem: ProblemT) -> Any:
         """Write the problem as a model.
 
         Raises
@@ -107,19 +112,17 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         InfeasibleError
             When no solution exists and that shows already here.
         OutOfTimeError
-            When the context do not let it go on.
+            When the context does not let it go on.
         """
 
-    @abstractmethod
-    def extract(self, model: ConcreteModel) -> SolutionT:
-        """Read the decision from the values of a solved model.
+    # Until all formulations are ported, older ones write ``extract(model)``, ``start(model, solution) -> None`` and
+    # ``separate(model) -> int`` on Pyomo models.
+    extract: Any
+    """``extract(model, values) -> Solution``: read the decision from values by column; the nearest one where the values
+    break rows that were left out."""
 
-        Where rows were left out (:meth:`separate`), the nearest solution is read from values that break them.
-        """
-
-    @abstractmethod
-    def start(self, model: ConcreteModel, solution: SolutionT) -> None:
-        """Set the values of every variable to those that a known solution implies."""
+    start: Any
+    """``start(model, solution) -> FloatArray``: values by column that a known solution implies; NaN where unknown."""
 
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
@@ -141,9 +144,9 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Say in the problem's words why an engine found no solution."""
         return "no solution satisfies all constraints"
 
-    def separate(self, model: ConcreteModel) -> int:
-        """Add the rows left out of ``build`` that the current values break, each once; returns how many they break."""
-        return 0
+    def separate(self, _model: Any, *values: Any) -> Any:
+        """``separate(model, values) -> Sequence[Row]``: the rows left out of ``build`` that the values break."""
+        return () if values else 0
 
     def times(self, model: Any) -> tuple[Collection[Any], float]:
         """Columns of times that have a horizon, or names of components of them; and seconds of their unit."""
@@ -164,7 +167,11 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         if not self.context.keep_going():
             raise OutOfTimeError
 
-    def add_constraints(self, model: ConcreteModel, problem: ProblemT) -> None:
+    def add_row(self, model: Any, row: Row) -> None:
+        """Add one row of a side constraint, such as ``model.end("a") <= 0.5 + model.on("b", "gpu")``."""
+        model.add(row)
+
+    def add_constraints(self, model: Any, problem: ProblemT) -> None:
         """Write down every side constraint that is registered for this formulation's own name.
 
         Raises
@@ -172,7 +179,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             When none of ``targets`` understands one of them.
         """
-        self._built = built_of(model)
+        self._built = () if isinstance(model, LinearModel) else built_of(model)
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(
@@ -182,6 +189,50 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             write = expression(type(constraint), self.name)
             if write is not None:
                 write(self, model, constraint)
+
+
+class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
+    """A formulation in plain Pyomo, for programs that are to be read beside a paper; engines get it as arrays, too.
+
+    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is given to it.
+
+    Attributes
+    ----------
+    timed
+        Names of the components that hold times with a horizon, in seconds.
+    """
+
+    timed: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def write(self, problem: ProblemT) -> ConcreteModel:
+        """Write the model, without side constraints. Raises as :meth:`build`."""
+
+    @abstractmethod
+    def read(self, model: ConcreteModel) -> SolutionT:
+        """Read the decision from the variables' values."""
+
+    @abstractmethod
+    def begin(self, model: ConcreteModel, solution: SolutionT) -> None:
+        """Set the variables to what a known solution implies."""
+
+    def build(self, problem: ProblemT) -> ConcreteModel:
+        """The written model, and rows for its side constraints."""
+        model = self.write(problem)
+        view = from_pyomo(model, self.timed)
+        model.opweave = view
+        self.add_constraints(model, problem)
+        return model
+
+    def extract(self, model: ConcreteModel, values: FloatArray) -> SolutionT:
+        """Read the decision from values by variable, in the order of the model's components."""
+        load_values(model.opweave.variables, values)
+        return self.read(model)
+
+    def start(self, model: ConcreteModel, solution: SolutionT) -> FloatArray:
+        """Values by variable that a known solution implies."""
+        self.begin(model, solution)
+        return values_of(model.opweave.variables)
 
 
 TOLERANCE = 1e-5
@@ -194,27 +245,35 @@ FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
     """Class decorator: make a formulation selectable. The first one registered for a problem is its default."""
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
+    note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
     return formulation
 
 
-def formulation_names(kind: str) -> tuple[str, ...]:
-    """Names of the formulations of a problem kind, the default first."""
-    return tuple(name for problem, name in _FORMULATIONS if problem == kind)
+def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tuple[str, ...]:
+    """Names of the formulations of a problem kind for engines that take a kind of model, the default first."""
+    return tuple(
+        name
+        for (problem, name), formulation in _FORMULATIONS.items()
+        if problem == kind and issubclass(formulation.model_type, IntervalModel) == issubclass(takes, IntervalModel)
+    )
 
 
-def find_formulation(problem: type[Problem[Any, Any]], name: str | None) -> type[Formulation[Any, Any]]:
-    """The named formulation of a class of problems, or its default.
+def find_formulation(
+    problem: type[Problem[Any, Any]], name: str | None, takes: type[LinearModel] = LinearModel
+) -> type[Formulation[Any, Any]]:
+    """The named formulation of a class of problems for engines that take a kind of model, or its default.
 
     Raises
     ------
     InvalidInputError
-        When the problem has no formulation of that name.
+        When the problem has no formulation of that name for them.
     """
-    names = formulation_names(problem.kind)
+    names = formulation_names(problem.kind, takes)
     chosen = name or next(iter(names), None)
     if chosen not in names:
+        of = " of whole numbers" if issubclass(takes, IntervalModel) else ""
         raise InvalidInputError(
-            f"{problem.__name__} has no formulation {chosen!r}; it has {', '.join(map(repr, names)) or 'none'}"
+            f"{problem.__name__} has no formulation {chosen!r}{of}; it has {', '.join(map(repr, names)) or 'none'}"
         )
     assert chosen is not None
     return _FORMULATIONS[problem.kind, chosen]

@@ -8,11 +8,14 @@ and the numbers in all rows added up. Rows of other shapes can ask for any lengt
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from opweave.formulations.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.model import LinearModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,32 @@ def waits_of(model: Any, built: Collection[int], times: Collection[Any], unit: f
         return None
     seconds = sum(row.rest / min(map(abs, row.times)) * unit for row in rows)
     return Waits(seconds, all(_compares(row.times) for row in rows))
+
+
+def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
+    """What added rows of a model ask for; None where none of them is about times.
+
+    Parameters
+    ----------
+    rows
+        In natural units; columns behind the model's own are a user's.
+    model
+        Knows which columns are times, and all bounds.
+    """
+    read = [row for row in (_read(row, model) for row in rows) if row.times]
+    if not read:
+        return None
+    seconds = sum(row.rest / min(map(abs, row.times)) * model.tick for row in read)
+    return Waits(seconds, all(_compares(row.times) for row in read))
+
+
+def _read(row: Row, model: LinearModel) -> _Row:
+    rest = max((abs(side) for side in (row.low, row.high) if math.isfinite(side)), default=0.0)
+    for column, factor in row.terms.items():
+        if column not in model.timed:
+            sides = (model.low[column], model.high[column]) if column < len(model) else ()
+            rest += abs(factor) * max((abs(side) for side in sides if math.isfinite(side)), default=1.0)
+    return _Row([factor for column, factor in row.terms.items() if column in model.timed], rest)
 
 
 def _compares(times: list[float]) -> bool:

@@ -1,4 +1,4 @@
-"""What the five problems share: problem, solution, evaluation, violation."""
+"""The base class of the five problems, and the type of any problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 
 class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
-    """What is to be decided, as pure data; ``evaluate`` is its definition.
+    """A decision problem as pure data; ``evaluate`` is its definition.
 
     Attributes
     ----------
@@ -36,17 +36,17 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
     constraints: Many[AnyConstraint] = ()
 
     def evaluate(self, solution: SolutionT) -> Evaluation[DetailsT]:
-        """Replay a solution from the spec alone and judge it.
+        """Replay a solution from the problem's data alone and judge it.
 
         Parameters
         ----------
         solution
-            Any solution of this problem's type, right or wrong.
+            A solution of this problem's type, valid or not.
 
         Returns
         -------
         Evaluation
-            Objective (None when the plan cannot be replayed), every violation found, and details.
+            Objective (None when the solution cannot be replayed), every violation found, and details.
 
         Raises
         ------
@@ -61,26 +61,26 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
     def play(self, solution: SolutionT) -> Timeline | None:
-        """Carry out a solution, right or wrong, and say what happens when.
+        """Carry out a solution, valid or not, and record what happens when.
 
         Returns
         -------
         Timeline or None
-            None where it cannot be carried out at all, as when an operator is missing.
+            None if the solution cannot be carried out at all, for example when an operator is missing.
         """
         return self.evaluate(solution).timeline
 
     @abstractmethod
-    def reading(self) -> str:
-        """The named choices that a figure holds for, in one line."""
+    def assumptions(self) -> str:
+        """The modelling choices that a figure depends on, in one line."""
 
     @abstractmethod
     def _replay(self, solution: SolutionT) -> Evaluation[DetailsT]:
-        """Judge everything but the side constraints."""
+        """Judge everything except the side constraints."""
 
 
 def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:
-    """Let every side constraint object to names that the problem does not know.
+    """Check every side constraint against the names that the problem has.
 
     Raises
     ------

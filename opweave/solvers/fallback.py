@@ -1,4 +1,4 @@
-"""A plan for runs that end before their solver has one: that of a baseline, as quick as can be."""
+"""A baseline's plan for runs that end before their solver has found one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ BASELINES = {
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
 }
-"""Solvers that find a plan at once, if they find one; tried in turn."""
+"""Solvers that find a plan quickly, if they find one; tried in this order."""
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Outcome:
-    """Report a baseline's plan where the time was up before there was any; returns how the run ended.
+    """Report a baseline's plan if the time was up before there was any plan; return how the run ended.
 
-    Nothing is tried where a user's function adds to the model: the plan might break what it adds.
+    It does nothing if a user's function adds to the model, because the baseline's plan might break the additions.
     """
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:

@@ -1,4 +1,4 @@
-"""The referee at the end of a run: one look at a plan, within the time that was kept for it."""
+"""The referee at the end of a run: it judges plans within the time reserved for it."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ SECONDS_PER_OPERATOR = {
     "pipeline": 20e-6,
     "slicing": 100e-6,
 }
-"""What a referee takes, about, on a core of 2024."""
+"""Approximate seconds that a referee takes for each operator, on a core of 2024."""
 
 UNKNOWN_SECONDS = 60e-6
 """The same for other problems."""
 
 WORTH_MEASURING = 0.1
-"""Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
-holds whatever becomes of the time."""
+"""Seconds of a judgement above which the first plan is judged at once. This measures the referee's speed, and provides
+a verified plan in any case."""
 
 MEASURED_SHARE = 0.2
-"""Most of the time that this may cost."""
+"""Largest share of the time that this may take."""
 
 SAFETY = 1.3
-"""Looks at later plans may take so many times as long as the first."""
+"""Later judgements may take this many times as long as the first."""
 
 
 class Referee:
-    """Judges the plans of one run, each once, and says how long that takes."""
+    """Judges the plans of one run, each once, and predicts how long that takes."""
 
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
@@ -45,11 +45,11 @@ class Referee:
             run.on_first = self._measure
 
     def known(self, solution: Solution) -> Evaluation[Any] | None:
-        """What was said of a plan before, if anything."""
+        """The earlier judgement of a plan, if there is one."""
         return next((evaluation for known, evaluation in self._judged if known is solution), None)
 
     def judge(self, solution: Solution) -> Evaluation[Any]:
-        """Judge a plan, or repeat what was said of it."""
+        """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
             known = self._problem.evaluate(solution)

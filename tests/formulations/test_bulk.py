@@ -7,7 +7,8 @@ import pytest
 from pyomo.environ import ConcreteModel, Var, value
 
 from opweave.formulations.bulk import ROWS_BETWEEN_CHECKS, Rows
-from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import OutOfTimeError
+from opweave.formulations.modeling.linear import InfeasibleError
 
 
 def _model() -> ConcreteModel:

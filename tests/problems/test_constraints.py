@@ -53,7 +53,7 @@ class Scattering(Problem[Scattered, MemoryProfile]):
         where = solution.devices_by_operator().values()
         return {device.name: 10 * sum(device.name in used for used in where) for device in self.cluster.devices}
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return ""
 
     def _replay(self, solution: Scattered) -> Evaluation[MemoryProfile]:

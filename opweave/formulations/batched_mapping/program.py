@@ -10,7 +10,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
 from opweave.formulations.bulk import Rows, Terms, linear_expression
 from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation, InfeasibleError
+from opweave.formulations.formulation import Formulation
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule

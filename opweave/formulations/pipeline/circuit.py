@@ -20,13 +20,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.bulk import check_rows
-from opweave.formulations.formulation import Formulation, InfeasibleError
-from opweave.formulations.intervals import Arc, Comparison, IntervalModel, Linear, whole_row
+from opweave.formulations.formulation import Formulation, register_formulation
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.shortage import rules_in_the_way
+from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.pipeline.shortage import rules_in_the_way
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 TICKS = 2**28
@@ -35,25 +39,29 @@ was not; from 2**30 down it did not in hundreds of runs."""
 
 
 @dataclass(eq=False)
-class PipelineCircuit(IntervalModel):
+class CircuitModel(IntervalModel):
     """The model and what it was written from.
 
     Attributes
     ----------
-    tick
-        Seconds.
-    begins, ends
+    slowest
+        Column of what is minimised, in ticks.
+    begins_at, ends_at
         Column of "the stage of device v begins (ends) at point b".
     arcs
         Column of every arc; node v + 1 is device v.
+    sent
+        Column of the ticks that each device sends, where they are summed.
     """
 
-    instance: PipelineInstance = None  # type: ignore[assignment]  # set by the formulation
-    tick: float = 1.0
-    begins: dict[tuple[int, int], int] = field(default_factory=dict)
-    ends: dict[tuple[int, int], int] = field(default_factory=dict)
+    instance: PipelineInstance
+    slowest: int = -1
+    begins_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    ends_at: dict[tuple[int, int], int] = field(default_factory=dict)
     arcs: dict[tuple[int, int], int] = field(default_factory=dict)
     sent: dict[int, int] = field(default_factory=dict)
+
+    more_words: ClassVar[tuple[str, ...]] = ("stages",)
 
     def ticks(self, seconds: float) -> int:
         """Whole ticks in a duration, rounded down; what is slower than any plan of use counts as just that."""
@@ -63,22 +71,24 @@ class PipelineCircuit(IntervalModel):
         """1 when operator ``op`` runs on ``device``, else 0: begun by then, and not ended."""
         place, position = self.instance.names.index(op), self.instance.position
         if device not in self.instance.devices:
-            return Linear(0.0, {})
+            return Linear()
         v = self.instance.devices.index(device)
-        terms = {column: 1.0 for (u, a), column in self.begins.items() if u == v and position[a] <= place}
-        terms |= {column: -1.0 for (u, b), column in self.ends.items() if u == v and position[b] <= place}
-        return Linear(0.0, terms)
+        begun = (column for (u, a), column in self.begins_at.items() if u == v and position[a] <= place)
+        ended = (column for (u, b), column in self.ends_at.items() if u == v and position[b] <= place)
+        return Linear.over(begun) - Linear.over(ended)
 
     def stages(self) -> Linear:
         """How many stages there are."""
-        return Linear(0.0, dict.fromkeys(self.begins.values(), 1.0))
+        return Linear.over(self.begins_at.values())
 
 
+@register_formulation
 class Circuit(Formulation[Pipeline, Stages]):
     """A pipeline as a circuit."""
 
     name: ClassVar[str] = "circuit"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
+    model_type: ClassVar[type[LinearModel]] = CircuitModel
     supports: ClassVar[tuple[str, ...]] = ("stages", "circuit")
     built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
 
@@ -87,7 +97,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         self._tick = 1.0
         self._devices = 0
 
-    def build(self, problem: Pipeline) -> Any:
+    def build(self, problem: Pipeline) -> CircuitModel:
         """Write the model."""
         try:
             instance = lower_unless_short(problem, self.context.ceiling)
@@ -98,9 +108,11 @@ class Circuit(Formulation[Pipeline, Stages]):
         links = int((instance.rate > 0).sum())
         windows = int((instance.reach - np.arange(points)).sum())
         check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.context.limits)
-        model = PipelineCircuit(instance=instance, tick=self._tick_of(instance))
-        self._tick = model.tick
-        model.objective = model.whole(0, 2 * TICKS)
+        self._tick = self._tick_of(instance)
+        model = CircuitModel(instance)
+        model.tick = self._tick
+        model.slowest = model.whole(0, 2 * TICKS, "slowest")
+        model.minimise(Linear.of(model.slowest), self._tick)
         if instance.last:
             self._windows(model)
             self._circuit(model)
@@ -120,112 +132,110 @@ class Circuit(Formulation[Pipeline, Stages]):
             horizon += (longest + float(instance.latency.max())) * instance.most
         return horizon / TICKS if horizon > 0 else 1.0
 
-    def _windows(self, model: PipelineCircuit) -> None:
+    def _windows(self, model: CircuitModel) -> None:
         """A stage begins once, ends once, and ends within the reach of where it begins."""
         instance = model.instance
         for v in range(len(instance.devices)):
             starts = [a for a in range(instance.last) if instance.reach[v, a] > a]
             for a in starts:
-                model.begins[v, a] = model.binary()
+                model.begins_at[v, a] = model.binary("begins", (instance.devices[v], a))
             within = {b for a in starts for b in range(a + 1, int(instance.reach[v, a]) + 1)}
             for b in sorted(within):
-                model.ends[v, b] = model.binary()
+                model.ends_at[v, b] = model.binary("ends", (instance.devices[v], b))
             for a in starts:
-                window = {model.ends[v, b]: 1 for b in range(a + 1, int(instance.reach[v, a]) + 1)}
-                model.row(window, 1, None, (model.begins[v, a],))
-            begun = {model.begins[v, a]: 1 for a in starts}
-            ended = {model.ends[v, b]: 1 for b in within}
+                window = {model.ends_at[v, b]: 1 for b in range(a + 1, int(instance.reach[v, a]) + 1)}
+                model.row(window, 1, None, (model.begins_at[v, a],))
+            begun = {model.begins_at[v, a]: 1 for a in starts}
+            ended = {model.ends_at[v, b]: 1 for b in within}
             model.row(begun, None, 1)
             model.row({**begun, **dict.fromkeys(ended, -1)}, 0, 0)
-        model.row({column: 1 for (_, a), column in model.begins.items() if a == 0}, 1, 1)
-        model.row({column: 1 for (_, b), column in model.ends.items() if b == instance.last}, 1, 1)
+        model.row({column: 1 for (_, a), column in model.begins_at.items() if a == 0}, 1, 1)
+        model.row({column: 1 for (_, b), column in model.ends_at.items() if b == instance.last}, 1, 1)
 
-    def _circuit(self, model: PipelineCircuit) -> None:
+    def _circuit(self, model: CircuitModel) -> None:
         """From the one end through the devices in use to the other; what follows begins where what is before ends."""
         instance = model.instance
         devices = range(len(instance.devices))
         for v in devices:
             loop, enter, leave = (model.binary() for _ in range(3))
             model.arcs |= {(v + 1, v + 1): loop, (0, v + 1): enter, (v + 1, 0): leave}
-            begun = {model.begins[u, a]: 1 for u, a in model.begins if u == v}
+            begun = {model.begins_at[u, a]: 1 for u, a in model.begins_at if u == v}
             model.row({**begun, loop: 1}, 1, 1)
-            for column, pair, there in ((enter, (v, 0), model.begins), (leave, (v, instance.last), model.ends)):
+            for column, pair, there in ((enter, (v, 0), model.begins_at), (leave, (v, instance.last), model.ends_at)):
                 model.row({column: 1, **({there[pair]: -1} if pair in there else {})}, 0, 0)
         for v, w in np.argwhere(instance.rate > 0).tolist():
             taken = model.arcs[v + 1, w + 1] = model.binary()
             for b in range(1, instance.last):
-                ends, begins = model.ends.get((v, b)), model.begins.get((w, b))
+                ends, begins = model.ends_at.get((v, b)), model.begins_at.get((w, b))
                 terms = {**({} if ends is None else {ends: 1}), **({} if begins is None else {begins: -1})}
                 if terms:
                     model.row(terms, 0, 0, (taken,))
         model.circuits.append([Arc(tail, head, column) for (tail, head), column in model.arcs.items()])
 
-    def _count(self, model: PipelineCircuit) -> None:
+    def _count(self, model: CircuitModel) -> None:
         """The number of stages is within its limits."""
         instance = model.instance
-        model.row(dict.fromkeys(model.begins.values(), 1), instance.least, instance.most)
+        model.row(dict.fromkeys(model.begins_at.values(), 1), instance.least, instance.most)
 
-    def _times(self, model: PipelineCircuit) -> None:
+    def _times(self, model: CircuitModel) -> None:
         """Equation (1), or a sum."""
         instance, goal = model.instance, model.instance.goal
         summed = goal != "bottleneck" or instance.shared_channel
         for v in range(len(instance.devices)):
             computing = self._computing(model, v)
             if goal == "bottleneck" and computing:
-                model.row({model.objective: 1, **{column: -value for column, value in computing.items()}}, 0, None)
+                model.row({model.slowest: 1, **{column: -value for column, value in computing.items()}}, 0, None)
             if summed:
-                model.sent[v] = model.whole(0, 2 * TICKS)
+                model.sent[v] = model.whole(0, 2 * TICKS, "sent", instance.devices[v])
+        model.timed.update(model.sent.values(), (model.slowest,))
         for (tail, head), taken in model.arcs.items():
             v, w = tail - 1, head - 1
             if v < 0 or w < 0 or v == w:
                 continue
             for b in range(1, instance.last):
-                if (v, b) in model.ends and (w, b) in model.begins:
-                    target = model.sent[v] if summed else model.objective
+                if (v, b) in model.ends_at and (w, b) in model.begins_at:
+                    target = model.sent[v] if summed else model.slowest
                     ticks = model.ticks(instance.send_seconds(b, v, w))
-                    model.row({target: 1}, ticks, None, (taken, model.ends[v, b]))
+                    model.row({target: 1}, ticks, None, (taken, model.ends_at[v, b]))
         if summed:
-            total = {model.objective: 1, **dict.fromkeys(model.sent.values(), -1)}
+            total = {model.slowest: 1, **dict.fromkeys(model.sent.values(), -1)}
             if goal == "latency":
                 for v in range(len(instance.devices)):
                     total |= {column: -value for column, value in self._computing(model, v).items()}
             model.row(total, 0, None)
 
-    def _computing(self, model: PipelineCircuit, v: int) -> dict[int, int]:
+    def _computing(self, model: CircuitModel, v: int) -> dict[int, int]:
         """Seconds of the stage of a device in ticks, rounded down, by column."""
         elapsed = model.instance.elapsed[v] / model.tick
-        terms = {column: math.floor(elapsed[b]) for (u, b), column in model.ends.items() if u == v}
-        terms |= {column: -math.ceil(elapsed[a]) for (u, a), column in model.begins.items() if u == v}
+        terms = {column: math.floor(elapsed[b]) for (u, b), column in model.ends_at.items() if u == v}
+        terms |= {column: -math.ceil(elapsed[a]) for (u, a), column in model.begins_at.items() if u == v}
         return {column: value for column, value in terms.items() if value}
 
-    def extract_values(self, model: PipelineCircuit, values: list[int]) -> Stages:
+    def extract(self, model: CircuitModel, values: FloatArray) -> Stages:
         """Follow the stages from point to point."""
-        begins = sorted((a, v) for (v, a), column in model.begins.items() if values[column])
+        begins = sorted((a, v) for (v, a), column in model.begins_at.items() if values[column])
         return model.instance.stages([a for a, _ in begins[1:]], [v for _, v in begins])
 
-    def extract(self, model: Any) -> Stages:
-        """Not used: engines of this kind return values, see :meth:`extract_values`."""
-        raise NotImplementedError
-
-    def start(self, model: Any, solution: Stages) -> None:
-        """Hint every column."""
-        instance: PipelineInstance = model.instance
-        hint = dict.fromkeys([*model.begins.values(), *model.ends.values(), *model.arcs.values()], 0)
+    def start(self, model: CircuitModel, solution: Stages) -> FloatArray:
+        """Every column of the plan's stages and arcs is 1, times in ticks."""
+        instance = model.instance
+        values = np.zeros(len(model))
         place = {position: point for point, position in enumerate(instance.position.tolist())}
         devices = [instance.devices.index(stage.device) for stage in solution.stages]
         points = [0, *(place[int(p)] for p in np.cumsum([len(stage.operators) for stage in solution.stages]))]
         nodes = [0, *(v + 1 for v in devices), 0] if devices else []
         for number, v in enumerate(devices):
-            hint[model.begins[v, points[number]]] = hint[model.ends[v, points[number + 1]]] = 1
+            values[[model.begins_at[v, points[number]], model.ends_at[v, points[number + 1]]]] = 1
         for tail, head in itertools.pairwise(nodes):
-            hint[model.arcs[tail, head]] = 1
+            values[model.arcs[tail, head]] = 1
         for v in range(len(instance.devices)):
-            if v not in devices:
-                hint[model.arcs[v + 1, v + 1]] = 1
-        hint |= self._hinted_times(model, devices, points)
-        model.hint = hint
+            if v not in devices and (v + 1, v + 1) in model.arcs:
+                values[model.arcs[v + 1, v + 1]] = 1
+        for column, ticks in self._hinted_times(model, devices, points).items():
+            values[column] = ticks
+        return values
 
-    def _hinted_times(self, model: PipelineCircuit, devices: list[int], points: list[int]) -> dict[int, int]:
+    def _hinted_times(self, model: CircuitModel, devices: list[int], points: list[int]) -> dict[int, int]:
         instance = model.instance
         sending = [
             model.ticks(instance.send_seconds(b, v, w))
@@ -234,14 +244,14 @@ class Circuit(Formulation[Pipeline, Stages]):
         computing = []
         for v, a, b in zip(devices, points[:-1], points[1:], strict=True):
             terms = self._computing(model, v)
-            computing.append(terms.get(model.ends[v, b], 0) + terms.get(model.begins[v, a], 0))
+            computing.append(terms.get(model.ends_at[v, b], 0) + terms.get(model.begins_at[v, a], 0))
         hint = dict.fromkeys(model.sent.values(), 0)
         hint |= {model.sent[v]: ticks for v, ticks in zip(devices[:-1], sending, strict=True) if model.sent}
         together = sum(sending) if model.sent else max(sending, default=0)
         if instance.goal == "latency":
             together += sum(computing)
         value = max([together, *computing]) if instance.goal == "bottleneck" else together
-        return {**hint, model.objective: max(0, value)}
+        return {**hint, model.slowest: max(0, value)}
 
     def resolution(self) -> float:
         """A tick for every stage and transfer, in seconds."""
@@ -254,8 +264,3 @@ class Circuit(Formulation[Pipeline, Stages]):
     def why_infeasible(self, problem: Pipeline) -> str:
         """Say what stands in the way."""
         return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
-
-    def add_row(self, model: Any, row: Any) -> None:
-        """Add one row of a side constraint, such as ``model.on("a", "gpu") <= model.on("b", "gpu")``."""
-        assert isinstance(row, Comparison)
-        model.rows.append(whole_row(model, row, model.tick, frozenset((*model.sent.values(), model.objective))))

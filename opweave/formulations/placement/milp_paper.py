@@ -15,7 +15,6 @@ import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.placement.memory_rows import memory_rows
 from opweave.formulations.placement.messages import Message, links
 from opweave.formulations.placement.program import (
@@ -28,6 +27,7 @@ from opweave.formulations.placement.program import (
     understand,
 )
 from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import BoolArray
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement, Schedule

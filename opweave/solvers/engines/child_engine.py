@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine, Task, Verdict
-from opweave.solvers.engines.matrix import MatrixModel
 from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"
@@ -90,12 +90,12 @@ class ChildEngine(Engine):
             self.function,
             work,
             ChildLimits(grace, memory_limit(task.run)),
-            hear=lambda news: _take(task, news),
+            hear=lambda news: take(task, news),
             should_stop=lambda: _asked_to_stop(task),
         )
         if answer is None:
             return Verdict.STOPPED
-        return _judge(self.name, task, answer)
+        return judge(self.name, task, answer)
 
 
 def memory_limit(run: Run) -> int | None:
@@ -114,14 +114,15 @@ def _asked_to_stop(task: Task) -> bool:
     return task.should_stop() and task.remaining() != 0.0
 
 
-def _take(task: Task, news: News) -> None:
+def take(task: Task, news: News) -> None:
+    """Report what a child sends on the way: a solution, a bound, or both."""
     if news.values is not None:
         task.incumbent(news.values)
     if news.bound is not None:
         task.bound(news.bound)
 
 
-def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
+def judge(engine: str, task: Task, answer: Answer) -> Verdict:
     """Check and report how an engine ended."""
     if answer.verdict == "failed":
         raise EngineError(f"{engine} ended with {answer.reason!r}")
@@ -131,7 +132,7 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
         if answer.values is None:
             raise EngineError(f"{engine} calls the model solved but has no solution")
         # An engine that names no bound has at least proved the gap that it was asked for.
-        objective = task.matrix.objective(answer.values)
+        objective = task.program.objective(answer.values)
         task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
         task.settled(answer.values)
         return Verdict.SOLVED

@@ -5,15 +5,19 @@ The parent checks every solution against the model, so a child that lies is foun
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import OutOfTimeError
 from opweave.formulations.horizon import Waits
-from opweave.formulations.intervals import IntervalModel
+from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
+from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
@@ -21,10 +25,13 @@ from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.child_engine import memory_limit, package_version
+from opweave.solvers.engines.child_engine import judge, memory_limit, package_version, take
 from opweave.solvers.engines.engine import (
     MOST_MODELS,
+    Engine,
     HeadStart,
+    Task,
+    Verdict,
     circumstances_of,
     first_knowledge,
     too_coarse,
@@ -48,10 +55,11 @@ GRACE, LEAST_GRACE = 0.05, 0.1
 """Of its time, and in seconds: how long the child may take to come to an end."""
 
 
-class CpSat:
-    """The engine, for formulations that write an :class:`~opweave.formulations.intervals.IntervalModel`."""
+class CpSat(Engine):
+    """The engine, for formulations that write an :class:`~opweave.formulations.modeling.intervals.IntervalModel`."""
 
     name: ClassVar[str] = "cp-sat"
+    takes: ClassVar[type[LinearModel]] = IntervalModel
     function: str = "opweave.solvers.engines.interval_child:solve"
 
     def missing(self) -> str | None:
@@ -61,6 +69,47 @@ class CpSat:
     def version(self) -> str | None:
         """Version of ortools."""
         return package_version("ortools")
+
+    def solve(self, task: Task) -> Verdict:
+        """Run the child; kill it when it overruns its time.
+
+        Raises
+        ------
+        EngineError
+            When the child crashes, fails, or returns what cannot be true.
+        """
+        assert isinstance(task.program, ExactProgram)
+        answer = self._answer(
+            task.program.hinted(task.start), task.problem.unit == "bytes", task.run, partial(take, task)
+        )
+        return Verdict.STOPPED if answer is None else judge(self.name, task, answer)
+
+    def _answer(
+        self,
+        program: WholeProgram,
+        whole: bool,
+        run: Run,
+        hear: Callable[[News], None],
+    ) -> Answer | None:
+        """What the child says at the end; None when it had to be killed."""
+        seconds = run.remaining()
+        work = IntervalWork(
+            program,
+            seconds,
+            run.gap if whole else max(run.gap, CLOSE_ENOUGH),
+            run.seed % LARGEST_SEED,
+            run.threads,
+            _workers(run),
+        )
+        answer: Answer | None = run_in_child(
+            self.name,
+            self.function,
+            work,
+            ChildLimits(None if seconds is None else seconds + _grace(run, seconds), memory_limit(run)),
+            hear=hear,
+            should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
+        )
+        return answer
 
     def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], head_start: HeadStart) -> Outcome:
         """Write a problem with intervals, have it solved, and report what is found.
@@ -108,23 +157,7 @@ class CpSat:
     def _solve(self, task: IntervalTask) -> Outcome:
         """Run the child; kill it when it overruns its time."""
         run = task.run
-        seconds = run.remaining()
-        work = IntervalWork(
-            plain(task.model),
-            seconds,
-            run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
-            run.seed % LARGEST_SEED,
-            run.threads,
-            _workers(run),
-        )
-        answer: Answer | None = run_in_child(
-            self.name,
-            self.function,
-            work,
-            ChildLimits(None if seconds is None else seconds + _grace(run, seconds), memory_limit(run)),
-            hear=task.hear,
-            should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
-        )
+        answer = self._answer(task.model.program(), task.problem.unit == "bytes", run, task.hear)
         if answer is None:
             return Outcome(_stopped(run))
         return task.judge(self.name, answer)
@@ -148,11 +181,6 @@ def _workers(run: Run) -> int:
     if workers < 1:
         raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it takes a whole number from 1")
     return workers
-
-
-def plain(model: IntervalModel) -> IntervalModel:
-    """The model without what its formulation keeps beside it."""
-    return IntervalModel(model.low, model.high, model.rows, model.apart, model.objective, model.hint, model.circuits)
 
 
 @dataclass(eq=False)

@@ -6,10 +6,11 @@ import logging
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -17,24 +18,27 @@ from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
-    InfeasibleError,
     OutOfTimeError,
+    PyomoFormulation,
     find_formulation,
     formulation_names,
 )
-from opweave.formulations.horizon import Waits
+from opweave.formulations.horizon import Waits, waits_in
+from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
+from opweave.formulations.modeling.linear import InfeasibleError, Row
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
+from opweave.formulations.modeling.rows import Block
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import means
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.matrix import Block, Compiled, MatrixModel, TriviallyInfeasibleError, compile_model
+from opweave.solvers.engines.matrix import compile_model
 from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.run import Outcome, Run
-
-if TYPE_CHECKING:
-    from pyomo.environ import ConcreteModel
 
 logger = logging.getLogger("opweave")
 
@@ -60,17 +64,20 @@ class Verdict(Enum):
 
 
 class Engine(ABC):
-    """Something that solves mixed-integer linear models.
+    """Something that solves models.
 
     Attributes
     ----------
     name
         As in ``solve(..., solver=name)``.
+    takes
+        The kind of model that it solves.
     separates
         Whether it asks :meth:`Task.missing_rows` and so can do with formulations that leave rows out.
     """
 
     name: ClassVar[str]
+    takes: ClassVar[type[LinearModel]] = LinearModel
     separates: ClassVar[bool] = False
 
     @abstractmethod
@@ -118,10 +125,12 @@ class Task:
 
     Attributes
     ----------
-    matrix
-        The model; never changed.
+    program
+        What the engine is given; never changed.
+    view
+        The Pyomo model that a user has extended; None where there is none.
     start
-        Values by column to begin from, NaN where unknown; None when there are none.
+        Values by the program's column to begin from, NaN where unknown; None when there are none.
     run
         Limits, seed, threads, options.
     """
@@ -129,73 +138,88 @@ class Task:
     engine: str
     problem: Problem[Any, Any]
     formulation: Formulation[Any, Any]
-    model: ConcreteModel
-    compiled: Compiled
+    model: Any
+    program: Program | ExactProgram
     run: Run
-    start: FloatArray | None
-    own_objective: bool
+    view: PyomoView | None = None
+    start: FloatArray | None = None
+    _known: set[object] = field(default_factory=set)
+    _late: list[Row] = field(default_factory=list)
 
     @property
     def matrix(self) -> MatrixModel:
-        """The model as arrays."""
-        return self.compiled.matrix
+        """The program of an engine for linear programs."""
+        assert isinstance(self.program, Program)
+        return self.program.matrix
 
     def incumbent(self, values: FloatArray) -> bool:
-        """Report a solution of the model; returns whether it obeys the rows that the formulation left out, too.
+        """Report a solution of the program; returns whether it obeys the rows that the formulation left out, too.
 
         Raises
         ------
         EngineError
-            When the values break the model.
+            When the values break the program.
         """
-        complaint = self.matrix.broken(values)
+        complaint = self.program.broken(values)
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
-        self.compiled.load(values)
-        if self.formulation.separate(self.model):
-            self.offer(self.formulation.extract(self.model))
-            return False
-        self._accept(values)
-        return True
+        solution, whole = self.read(values)
+        if whole:
+            self._accept(values, solution)
+        else:
+            self.offer(solution)
+        return whole
+
+    def read(self, values: FloatArray) -> tuple[Solution, bool]:
+        """The solution of an engine's values, and whether they obey the rows that were left out."""
+        known = self.program.model_values(values)
+        broken = self.formulation.separate(self.model, known)
+        self._late += [row for row in broken if row.key not in self._known]
+        self._known.update(row.key for row in broken)
+        return self.formulation.extract(self.model, known), not broken
+
+    def values_of(self, solution: Solution) -> FloatArray:
+        """The program's values that a solution implies, NaN where unknown."""
+        return self.program.engine_values(self.formulation.start(self.model, solution))
 
     def offer(self, solution: Solution) -> str | None:
         """Report a solution that did not come from the engine, if it obeys the whole model; returns what it breaks.
 
         The model decides, not the referee alone: only the model knows the rows that a user added.
         """
-        self.formulation.start(self.model, solution)
-        values = self.compiled.current()
+        values = self.values_of(solution)
         if np.isnan(values).any():
             self.start = values if self.start is None else self.start
             return None
-        complaint = self.matrix.broken(values)
+        complaint = self.program.broken(values)
         judged = self.problem.evaluate(solution)
         if complaint is None and judged.feasible and judged.objective is not None:
             better = self.run.found(solution, judged.objective)
             self.start = values if better or self.start is None else self.start
+        elif self.program.exact and self.start is None:
+            self.start = values  # a hint may be off by a tick
         return complaint
 
-    def _accept(self, values: FloatArray) -> None:
+    def _accept(self, values: FloatArray, solution: Solution) -> None:
         """Report the engine's solution, with the referee's objective unless the engine claims a better one."""
-        solution = self.formulation.extract(self.model)
         judged = self.problem.evaluate(solution)
-        real = judged.objective
-        if self.own_objective:
-            claim = self.formulation.objective_bound(self.problem, self.matrix.objective(values))
+        real = judged.objective if judged.feasible else None
+        if self.program.own_objective:
+            claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
             floor = self.formulation.context.floor
             claim = claim if floor is None else max(claim, floor)
             allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
-            if real is None or not judged.feasible or real > claim + allowance:
+            if real is None or (real > claim + allowance and not self.program.exact):
                 self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
                 return
-        if real is not None and judged.feasible and self.run.found(solution, real):
+        if real is not None and self.run.found(solution, real):
             self.start = values
 
     def bound(self, value: float) -> None:
-        """Report a lower bound of the model's objective."""
-        if self.own_objective and not self.formulation.restricts and np.isfinite(value):
+        """Report a lower bound of the program's objective."""
+        if self.program.own_objective and not self.formulation.restricts and np.isfinite(value):
             bound = self.formulation.objective_bound(self.problem, float(value))
-            coarse = self.formulation.resolution()
+            coarse = 0.0 if self.program.exact else self.formulation.resolution()
             self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
 
     def settled(self, values: FloatArray) -> None:
@@ -204,11 +228,19 @@ class Task:
         Engines stop once no better whole number is left, with a bound that may end just above the one below.
         """
         if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
-            self.bound(float(np.round(self.matrix.objective(values))))
+            self.bound(float(np.round(self.program.objective(values))))
 
     def missing_rows(self) -> Block:
         """Rows that reported solutions broke and the engine has not been given yet."""
-        return self.compiled.new_rows()
+        assert isinstance(self.program, Program)
+        late, self._late = self._late, []
+        return self.program.block(late)
+
+    def waits(self) -> Waits | None:
+        """How much longer added rows may make schedules; None where none of them is about times."""
+        if self.view is None:
+            return waits_in(self.model.added, self.model)
+        return waits_in([*self.view.source.added, *self.view.added()], self.view.source)
 
     def remaining(self) -> float | None:
         """Seconds left; None without a limit."""
@@ -240,11 +272,11 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start:
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         When the problem cannot be written as a model that the engine takes.
     """
-    written = find_formulation(type(problem), run.formulation or _expressive(problem))
+    written = find_formulation(type(problem), run.formulation or _expressive(problem, engine), engine.takes)
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, head_start)
-    if not run.closed() and "pyomo.environ" not in sys.modules and run.until_overdue() < LOADING_SECONDS:
+    if not run.closed() and _loads_pyomo(written, run) and run.until_overdue() < LOADING_SECONDS:
         return Outcome(Termination.TIME_LIMIT, reason="the time was up before the modelling language was loaded")
     outcome: Outcome | None = None
     for _ in range(MOST_MODELS):
@@ -297,10 +329,10 @@ def _solve_once(
         return _without_solution(formulation, formulation.why_infeasible(problem)), None
     if run.should_stop():
         return Outcome(run.termination()), None
-    run.enter(f"{engine.name}: {task.matrix.columns:,} variables, {len(task.matrix.rows):,} rows")
+    run.enter(f"{engine.name}: {task.program.size}")
     verdict = engine.solve(task)
     if verdict is Verdict.INFEASIBLE:
-        return _without_solution(formulation, formulation.why_infeasible(problem)), formulation.waits(task.model)
+        return _without_solution(formulation, formulation.why_infeasible(problem)), task.waits()
     termination = run.termination()
     if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
@@ -314,10 +346,21 @@ def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcom
     return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
 
 
-def _expressive(problem: Problem[Any, Any]) -> str | None:
+def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
+    """Whether the modelling language has to be loaded."""
+    return "pyomo.environ" not in sys.modules and _speaks_pyomo(written, run)
+
+
+def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
+    """Whether a Pyomo model is written: by the formulation itself, or because a user extends it."""
+    linear = not issubclass(written.model_type, IntervalModel)
+    return linear and (written.model_type is LinearModel or run.extend is not None)
+
+
+def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
     """The first formulation that can express every side constraint; None leaves the complaint to the default one."""
-    for name in formulation_names(problem.kind):
-        supports = find_formulation(type(problem), name).supports
+    for name in formulation_names(problem.kind, engine.takes):
+        supports = find_formulation(type(problem), name, engine.takes).supports
         if all(expressible(type(constraint), supports) for constraint in problem.constraints):
             return name
     return None
@@ -353,7 +396,6 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
     )
 
 
-@quiet_pyomo()
 def _task(
     problem: Problem[Any, Any],
     run: Run,
@@ -361,25 +403,82 @@ def _task(
     formulation: Formulation[Any, Any],
     known: Solution | None,
 ) -> Task:
-    """Build, extend and compile the model, and begin with the known solution."""
+    """Build, extend and lay out the model, and begin with the known solution."""
     run.enter(f"writing the {formulation.name} model")
     began = run.elapsed()
-    model = formulation.build(problem)
-    objective = _active_objective(model)
-    if run.extend is not None:
-        run.extend(model, problem)
-    compiled = compile_model(model)
-    own = _active_objective(model) == objective
-    task = Task(engine.name, problem, formulation, model, compiled, run, None, own)
-    if known is not None:
-        complaint = task.offer(known)
-        if complaint is not None and known is run.start:
-            raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+    with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
+        task = _written(problem, run, engine.name, formulation)
+        if known is not None:
+            complaint = task.offer(known)
+            if complaint is not None and known is run.start and not task.program.exact:
+                raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
     run.build_seconds += run.elapsed() - began
     return task
 
 
-def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
+def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any]) -> Task:
+    """The model as its engine is given it; through Pyomo only where a user extends it."""
+    model = formulation.build(problem)
+    if isinstance(formulation, PyomoFormulation):
+        if run.extend is not None:
+            run.extend(model, problem)
+        view: PyomoView = model.opweave
+        return Task(engine, problem, formulation, model, view.program(), run, view)
+    if not isinstance(model, LinearModel):
+        return older_task(engine, problem, formulation, model, run)
+    if isinstance(model, IntervalModel):
+        cost = model.cost
+        if run.extend is not None:
+            run.extend(model, problem)
+        return Task(engine, problem, formulation, model, ExactProgram(model.program(), model.cost is cost), run)
+    if run.extend is None:
+        return Task(engine, problem, formulation, model, to_arrays(model), run)
+    view = to_pyomo(model)
+    run.extend(view.concrete, problem)
+    return Task(engine, problem, formulation, model, view.program(), run, view)
+
+
+@dataclass(eq=False)
+class OlderTask(Task):
+    """A task of a formulation that writes Pyomo models itself and has not been ported yet."""
+
+    compiled: Any = None
+
+    def read(self, values: FloatArray) -> tuple[Solution, bool]:
+        """As :meth:`Task.read`, by way of the Pyomo variables."""
+        self.compiled.load(values)
+        broken = self.formulation.separate(self.model)
+        return self.formulation.extract(self.model), not broken
+
+    def values_of(self, solution: Solution) -> FloatArray:
+        """As :meth:`Task.values_of`."""
+        self.formulation.start(self.model, solution)
+        return np.asarray(self.compiled.current())
+
+    def missing_rows(self) -> Block:
+        """As :meth:`Task.missing_rows`."""
+        found: Block = self.compiled.new_rows()
+        return found
+
+    def waits(self) -> Waits | None:
+        """As :meth:`Task.waits`."""
+        return self.formulation.waits(self.model)
+
+
+def older_task(
+    engine: str, problem: Problem[Any, Any], formulation: Formulation[Any, Any], model: Any, run: Run
+) -> OlderTask:
+    """Extend and compile an older formulation's model."""
+    objective = _active_objective(model)
+    if run.extend is not None:
+        run.extend(model, problem)
+    compiled = compile_model(model)
+    nothing = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
+    program = Program(compiled.matrix, *nothing, own_objective=_active_objective(model) == objective)
+    return OlderTask(engine, problem, formulation, model, program, run, compiled=compiled)
+
+
+def _active_objective(model: Any) -> list[tuple[int, int]]:
     """What tells the formulation's objective from one that a user put in its place."""
     from pyomo.environ import Objective
 

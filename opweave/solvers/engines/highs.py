@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer, News
@@ -28,7 +29,6 @@ from opweave.solvers.engines.engine import Engine, Task, Verdict
 from opweave.solvers.engines.highs_child import HighsInChild
 from opweave.solvers.engines.highs_model import add_block, checked, load_highs, option, set_options
 from opweave.solvers.engines.highs_start import begin, whole_start
-from opweave.solvers.engines.matrix import MatrixModel
 
 if TYPE_CHECKING:
     import highspy

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import ClassVar
 
+from opweave.formulations.modeling.arrays import Program
 from opweave.solvers.engines.child_engine import ChildEngine
 from opweave.solvers.engines.engine import Task, Verdict
 
@@ -37,5 +38,6 @@ class HighsInChild(ChildEngine):
                 return verdict
             if task.should_stop():
                 return Verdict.STOPPED
+            assert isinstance(task.program, Program)
             whole = replace(task.matrix, rows=task.matrix.rows.joined(missing))
-            task = replace(task, compiled=replace(task.compiled, matrix=whole))
+            task = replace(task, program=replace(task.program, matrix=whole))

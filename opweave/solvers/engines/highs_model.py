@@ -9,8 +9,9 @@ from opweave.problems.errors import EngineError
 if TYPE_CHECKING:
     import highspy
 
+    from opweave.formulations.modeling.arrays import MatrixModel
+    from opweave.formulations.modeling.rows import Block
     from opweave.solvers.engines.child_engine import Work
-    from opweave.solvers.engines.matrix import Block, MatrixModel
     from opweave.solvers.run import Run
 
 LARGEST_SEED = 2**31 - 1

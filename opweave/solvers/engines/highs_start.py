@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.apart import Worker
 from opweave.solvers.engines.highs_model import load_highs, option, set_options
-from opweave.solvers.engines.matrix import MatrixModel
 from opweave.solvers.patience import wait_for
 
 if TYPE_CHECKING:

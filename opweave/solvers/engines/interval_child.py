@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.intervals import IntervalModel
+from opweave.formulations.modeling.whole import WholeProgram
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.deadline import Deadline
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class IntervalWork:
     """What the child is given; the seconds run from ``began`` on, so that its start and its imports count, too."""
 
-    model: IntervalModel
+    model: WholeProgram
     seconds: float | None
     gap: float
     seed: int
@@ -112,7 +112,7 @@ def _keep_to(cores: int) -> bool:
     return True
 
 
-def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
+def write(data: WholeProgram) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
     """The data as a model of CP-SAT; returns its variables by column."""
     from ortools.sat.python import cp_model
 
@@ -132,7 +132,7 @@ def write(data: IntervalModel) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]
         model.add_circuit([(arc.tail, arc.head, columns[arc.taken]) for arc in arcs])
     for column, value in data.hint.items():
         model.add_hint(columns[column], value)
-    model.minimize(columns[data.objective])
+    model.minimize(columns[data.goal])
     return model, columns
 
 

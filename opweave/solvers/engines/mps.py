@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opweave.solvers.engines.matrix import MatrixModel
+from opweave.formulations.modeling.arrays import MatrixModel
 
 
 def write_mps(matrix: MatrixModel, path: Path) -> None:

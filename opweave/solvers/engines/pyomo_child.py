@@ -1,4 +1,4 @@
-"""Engines that Pyomo drives, in a child process: GLPK, Gurobi, CPLEX, Xpress.
+"""Engines that Pyomo drives, in a child process: GLPK, CPLEX, Xpress.
 
 Pyomo's own ``solve`` captures file descriptors and can hang in threads, and most of these engines are programs of their
 own; in a child with a process group both are harmless. They report when they end, not on the way.
@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from opweave.formulations.bulk import linear_objective
+from opweave.formulations.modeling.arrays import MatrixModel, of_arrays
+from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.matrix import MatrixModel
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -74,13 +74,6 @@ def _glpk(work: Work, seconds: float | None) -> Options:
     return options
 
 
-def _gurobi(work: Work, seconds: float | None) -> Options:
-    options: Options = {"MIPGap": work.gap, "MIPGapAbs": 0.0, "Seed": work.seed % 2**31, "Threads": work.threads}
-    if seconds is not None:
-        options["TimeLimit"] = seconds
-    return options
-
-
 def _cplex(work: Work, seconds: float | None) -> Options:
     options: Options = {
         "mip_tolerances_mipgap": work.gap,
@@ -107,7 +100,6 @@ def _xpress(work: Work, seconds: float | None) -> Options:
 
 DIALECTS = {
     "glpk": Dialect("glpk", _glpk, starts=False),
-    "gurobi": Dialect("gurobi_direct", _gurobi, starts=True),
     "cplex": Dialect("cplex_direct", _cplex, starts=True),
     "xpress": Dialect("xpress_direct", _xpress, starts=True),
 }
@@ -171,17 +163,6 @@ class _Packaged(PyomoEngine):
         return package_version(self.package)
 
 
-class Gurobi(_Packaged):
-    """Gurobi; a small licence for small models comes with the package."""
-
-    name: ClassVar[str] = "gurobi"
-    package: ClassVar[str] = "gurobipy"
-
-    def install(self) -> str:
-        """The pip line."""
-        return "pip install 'opweave[gurobi]'"
-
-
 class Cplex(_Packaged):
     """CPLEX; a small licence for small models comes with the package."""
 
@@ -214,42 +195,13 @@ def solve(work: Work, _: Send) -> Answer:
 
 
 def rebuild(matrix: MatrixModel, start: FloatArray | None) -> ConcreteModel:
-    """Write the arrays as a Pyomo model again: variables ``x``, rows ``rows``, one objective."""
-    from pyomo.common.gc_manager import PauseGC
-    from pyomo.core.expr.numeric_expr import LinearExpression
-    from pyomo.environ import ConcreteModel, Constraint, Integers, Reals, Var
-
-    lower = [None if low == -np.inf else low for low in matrix.lower.tolist()]
-    upper = [None if high == np.inf else high for high in matrix.upper.tolist()]
-    whole = matrix.whole.tolist()
-    rows = matrix.rows
-    first, index, value = rows.start.tolist(), rows.index.tolist(), rows.value.tolist()
-    sides = list(zip(rows.lower.tolist(), rows.upper.tolist(), strict=True))
-    model = ConcreteModel()
-    with PauseGC():
-        model.x = Var(
-            range(matrix.columns),
-            domain=lambda _, k: Integers if whole[k] else Reals,
-            bounds=lambda _, k: (lower[k], upper[k]),
-        )
-        variables = list(model.x.values())
-
-        def row(_: object, r: int) -> tuple[float | None, object, float | None]:
-            begin, end = first[r], first[r + 1]
-            body = LinearExpression(
-                constant=0.0, linear_coefs=value[begin:end], linear_vars=[variables[k] for k in index[begin:end]]
-            )
-            low, high = sides[r]
-            return (None if low == -np.inf else low, body, None if high == np.inf else high)
-
-        model.rows = Constraint(range(len(rows)), rule=row)
-    costs = {k: cost for k, cost in enumerate(matrix.cost.tolist()) if cost}
-    model.objective = linear_objective(costs, matrix.offset, variables)
+    """Write the arrays as a Pyomo model: variables ``x``, rows ``rows``, one objective."""
+    view = to_pyomo(of_arrays(matrix))
     if start is not None:
-        for variable, known in zip(variables, start.tolist(), strict=True):
+        for variable, known in zip(view.variables, start.tolist(), strict=True):
             if not np.isnan(known):
                 variable.set_value(known, skip_validation=True)
-    return model
+    return view.concrete
 
 
 def _answer(model: ConcreteModel, results: SolverResults) -> Answer:

@@ -6,13 +6,15 @@ from functools import partial
 from typing import Any
 
 from opweave.formulations.formulation import Formulation, find_formulation, formulation_names
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
 from opweave.solvers.engines.cp_sat import WORKERS_OPTION, CpSat
 from opweave.solvers.engines.engine import Engine, HeadStart, run_engine
+from opweave.solvers.engines.gurobi import Gurobi
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Gurobi, Xpress
+from opweave.solvers.engines.pyomo_child import Cplex, Glpk, Xpress
 from opweave.solvers.engines.scip import Scip
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -88,7 +90,9 @@ def register_cp_sat(
             name=engine.name,
             problem=problem.kind,
             kind="engine",
-            run=partial(_solve_with_intervals, engine, formulation, head_start),
+            run=partial(_solve, engine, head_start)
+            if issubclass(formulation.model_type, IntervalModel)
+            else partial(_solve_with_intervals, engine, formulation, head_start),
             about=f"CP-SAT in a child process: {model}",
             proves="optimum",
             features=THREADED,

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.matrix import MatrixModel
 
 if TYPE_CHECKING:
     import pyscipopt

@@ -8,22 +8,16 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds
-from opweave.solvers.placement.cpop import cpop
-from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.baselines import best_list_schedule
+from opweave.solvers.placement.bounds.best import bound, quick_bounds
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
-from opweave.solvers.placement.one_device import one_device
-from opweave.solvers.placement.peft import peft
-from opweave.solvers.placement.plans import Plan, fits, solution_of
 from opweave.solvers.run import Run
-
-RULES = (one_device, heft, cpop, peft)
+from opweave.solvers.scheduling.best_bound import Best
 
 WORTH_SEARCHING = 12
 """Operators from which on local search and bounds come first; smaller problems are solved before those are done."""
@@ -78,30 +72,6 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
         if problem.evaluate(candidate.solution).feasible:
             return candidate.solution
     return best_list_schedule(problem)  # those of the search broke a constraint that it does not know
-
-
-def best_list_schedule(problem: Placement) -> Schedule | None:
-    """The best of the list schedules that obeys the whole problem; None when none does."""
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    arrays = arrays_of(instance, problem)
-    plans = [plan for rule in RULES if (plan := _attempt(rule, instance, arrays)) is not None]
-    for plan in sorted(plans, key=lambda plan: plan.makespan):
-        schedule = solution_of(instance, arrays, plan)
-        if problem.evaluate(schedule).feasible:
-            return schedule
-    return None
-
-
-def _attempt(rule: object, instance: PlacementInstance, arrays: PlacementArrays) -> Plan | None:
-    assert callable(rule)
-    try:
-        plan: Plan = rule(instance, arrays)
-    except NoPlanError:
-        return None
-    return plan if plan.makespan < math.inf and fits(arrays, plan.device) else None
 
 
 def floor(problem: Placement, seconds: float = SECONDS) -> float | None:

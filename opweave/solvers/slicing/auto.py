@@ -6,12 +6,12 @@ It contains every floor, so it is never worse than any of them. Of tiny problems
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
+from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Feature, Solver, find_solver, register, solvers
+from opweave.solvers.registry import Feature, Solver, find_solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import is_limited
-from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, local_search
@@ -40,7 +40,7 @@ BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
 
 def solve_auto(problem: Slicing, run: Run) -> Outcome:
     """Put the solvers of slicing together."""
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
     search.floors()
@@ -68,8 +68,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
 
 def _engine(problem: Slicing, cuts: int) -> str:
     """The engine that is faster for so many cuts, of those that can run here."""
-    cp_sat = next(row for row in solvers(problem) if row.name == "cp-sat")
-    return "cp-sat" if cuts <= CP_CUTS and cp_sat.available else ENGINE
+    return "cp-sat" if cuts <= CP_CUTS and is_available(problem, "cp-sat") else ENGINE
 
 
 def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
@@ -98,6 +97,6 @@ register(
         about="floors, bounds, annealing and the integer program, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*TARGETS, "cut_program"),
+        supports=(*SUPPORTS, "cut_program"),
     )
 )

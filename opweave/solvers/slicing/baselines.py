@@ -11,20 +11,17 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, lower_unless_short
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.rule import rulings
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Solver, register
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, build, judged, report, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
-
-TARGETS = ("cuts", "order_arcs")
-"""Expressions of side constraints that searches over cuts take in."""
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
@@ -98,29 +95,28 @@ RULES: dict[str, tuple[Rule, str]] = {
     "all_channels": (all_channels, "parts by speed along the channels"),
     "by_memory": (by_memory, "parts by memory along the channels"),
 }
-"""The floors, by name."""
+"""The plans without any search, by name."""
+
+BASELINES = ("one_device", "uniform", "proportional", "all_rows")
+"""Those that every answer is compared with."""
 
 
-def solve_by(rule: Rule, problem: Slicing, run: Run) -> Outcome:
-    """Report the plan that a rule builds."""
+def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
+    """Report the plan that a rule builds.
+
+    Raises
+    ------
+    NoPlanError
+        When it may not be carried out.
+    """
     instance = lower_unless_short(problem, running_order(problem, run))
     plan = rule(problem, instance, arrays_of(instance))
-    report(instance, plan, run)
     if not np.isfinite(plan.seconds):
-        return Outcome(reason="the rule would use a device that may not run an operator")
+        raise NoPlanError("the rule would use a device that may not run an operator")
     if plan.excess:
-        return Outcome(reason=f"the plan is over memory or parts by {plan.excess:,.0f} bytes")
-    return Outcome(run.termination())
+        raise NoPlanError(f"the plan is over memory or parts by {plan.excess:,.0f} bytes")
+    report(instance, plan, run)
 
 
 for _name, (_rule, _about) in RULES.items():
-    register(
-        Solver(
-            name=_name,
-            problem=Slicing.kind,
-            kind="algorithm",
-            run=partial(solve_by, _rule),
-            about=_about,
-            supports=TARGETS,
-        )
-    )
+    register_rule(Slicing, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_name in BASELINES)

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, SlicingInstance
+from opweave.formulations.slicing.instance import CHANNELS, SUPPORTS, SlicingInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import Judged, SlicingArrays, is_limited, judge
-from opweave.solvers.slicing.baselines import TARGETS, ruled_modes
+from opweave.solvers.slicing.baselines import ruled_modes
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
@@ -269,7 +269,7 @@ register(
         run=solve_genetic,
         about="genetic search with pymoo's operators on whole populations, seeded with the floors",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
         options=OPTIONS | {"chromosome"},
     )
 )

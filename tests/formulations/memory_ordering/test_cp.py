@@ -7,9 +7,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError
+from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.cp import PairSteps
 from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.modeling.linear import InfeasibleError
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
 

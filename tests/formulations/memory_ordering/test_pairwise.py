@@ -13,10 +13,11 @@ from pyomo.environ import Constraint as Row
 from pyomo.environ import value
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.matrix import compile_model
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches

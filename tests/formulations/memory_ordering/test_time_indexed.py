@@ -9,8 +9,9 @@ from pyomo.environ import Constraint as Row
 from pyomo.environ import value
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError
+from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.errors import LimitExceededError
 from opweave.solvers.engines.matrix import compile_model
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches

@@ -11,14 +11,16 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError
-from opweave.formulations.intervals import Arc, IntervalModel
+from opweave.formulations.formulation import BuildContext
+from opweave.formulations.modeling.arrays import to_arrays
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.cp_sat import plain
 from opweave.solvers.engines.interval_child import IntervalWork
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
@@ -56,7 +58,7 @@ def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
             continue
         written.append((problem, formulation, model))
         optima.append(optimum)
-    works = [IntervalWork(plain(model), 30.0, 0.0, 0, 1, 1) for _, _, model in written]
+    works = [IntervalWork(model.program(), 30.0, 0.0, 0, 1, 1) for _, _, model in written]
     answers = run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
     for (problem, formulation, model), optimum, answer in zip(written, optima, answers, strict=True):
         if optimum is None:
@@ -65,7 +67,7 @@ def test_the_circuit_agrees_with_brute_force(problems: list[Pipeline]) -> None:
         assert answer.verdict == "solved"
         values = [int(value) for value in answer.values]
         assert model.broken(values) is None
-        judged = problem.evaluate(formulation.extract_values(model, values))
+        judged = problem.evaluate(formulation.extract(model, values))
         assert judged.feasible
         assert math.isclose(judged.objective, optimum, rel_tol=2e-6, abs_tol=1e-12)
         assert formulation.objective_bound(problem, answer.bound) <= optimum * (1 + 1e-12)
@@ -78,28 +80,24 @@ def test_a_start_obeys_the_circuit_and_comes_back(planned: tuple[Pipeline, Stage
     value = problem.evaluate(plan).objective
     formulation = Circuit(BuildContext(ceiling=value))
     model = formulation.build(problem)
-    formulation.start(model, plan)
-    values = [model.hint[column] for column in range(len(model.low))]
+    values = [int(value) for value in formulation.start(model, plan)]
     assert model.broken(values) is None
-    assert formulation.extract_values(model, values) == plan
-    assert formulation.objective_bound(problem, values[model.objective]) <= value * (1 + 1e-9)
+    assert formulation.extract(model, values) == plan
+    assert formulation.objective_bound(problem, values[model.goal]) <= value * (1 + 1e-9)
 
 
 @settings(max_examples=25)
 @given(planned=planned_pipelines())
 def test_a_start_obeys_the_flow_and_comes_back(planned: tuple[Pipeline, Stages]) -> None:
-    from opweave.solvers.engines.matrix import compile_model
-
     problem, plan = planned
     value = problem.evaluate(plan).objective
     formulation = Flow(BuildContext(ceiling=value))
     model = formulation.build(problem)
-    compiled = compile_model(model)
-    formulation.start(model, plan)
-    values = compiled.current()
-    assert compiled.matrix.broken(values) is None
-    assert formulation.extract(model) == plan
-    bound = formulation.objective_bound(problem, compiled.matrix.objective(values))
+    program = to_arrays(model)
+    values = formulation.start(model, plan)
+    assert program.broken(values) is None
+    assert formulation.extract(model, values) == plan
+    bound = formulation.objective_bound(problem, program.objective(values))
     assert math.isclose(bound, value, rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -109,13 +107,7 @@ def test_rows_of_ones_own(solver: str) -> None:
         pytest.importorskip("ortools")
 
     def extend(model: object, problem: Pipeline) -> None:
-        row = model.on("Q", "b") >= 1  # type: ignore[attr-defined]
-        if solver == "highs":
-            from pyomo.environ import Constraint
-
-            model.add_component("mine", Constraint(expr=row))  # type: ignore[attr-defined]
-        else:
-            Circuit().add_row(model, row)
+        model.add(model.on("Q", "b") >= 1)  # type: ignore[attr-defined]
 
     free = ow.solve(four(), solver=solver)
     bound = ow.solve(four(), solver=solver, extend=extend)
@@ -130,7 +122,7 @@ def test_a_circuit_is_one_round() -> None:
     model = IntervalModel()
     columns = {pair: model.binary() for pair in pairs}
     model.circuits.append([Arc(*pair, column) for pair, column in columns.items()])
-    model.objective = model.whole(0, 1)
+    model.minimise(Linear.of(model.whole(0, 1)))
 
     def values(*taken: tuple[int, int]) -> list[int]:
         return [int(pair in taken) for pair in pairs] + [0]

@@ -9,12 +9,12 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError
+from opweave.formulations.formulation import BuildContext
 from opweave.formulations.intervals import Interval, IntervalModel, Linear, whole_row
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.cp_sat import plain
 from opweave.solvers.engines.interval_child import IntervalWork
 from tests.formulations.placement.instances import Inexpressible, fork
 from tests.oracles.placement import best_placement
@@ -29,7 +29,7 @@ TOLERANCE = 2e-6
 
 def solve_all(models: list[IntervalModel]) -> list:
     pytest.importorskip("ortools")
-    works = [IntervalWork(plain(model), 30.0, 0.0, seed=0, threads=1, workers=1) for model in models]
+    works = [IntervalWork(model.program(), 30.0, 0.0, seed=0, threads=1, workers=1) for model in models]
     return run_in_child("cp-sat", "tests.formulations.placement.batch:solve_all", works, ChildLimits(120.0))
 
 

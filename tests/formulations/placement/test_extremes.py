@@ -9,7 +9,8 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.bulk import Rows
-from opweave.formulations.formulation import BuildContext, InfeasibleError, OutOfTimeError
+from opweave.formulations.formulation import BuildContext, OutOfTimeError
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows

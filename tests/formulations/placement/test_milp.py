@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from pyomo.environ import Constraint, value
 
 import opweave as ow
-from opweave.formulations.formulation import BuildContext, InfeasibleError
+from opweave.formulations.formulation import BuildContext
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.formulations.placement.milp_paper import Moirai
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError, UnsupportedFeatureError

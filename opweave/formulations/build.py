@@ -1,0 +1,97 @@
+"""Models for users: a problem as a Pyomo model, and a solved Pyomo model as a solution of the problem."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.formulations.formulation import BuildContext, find_formulation
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo, values_of
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+
+def load_formulations(kind: str) -> None:
+    """Import the formulations of a kind of problem: each registers itself."""
+    try:
+        home = importlib.import_module(f"opweave.formulations.{kind}")
+    except ModuleNotFoundError:
+        return  # a problem of a user's own, with formulations of its own
+    for module in pkgutil.iter_modules(home.__path__):
+        importlib.import_module(f"{home.__name__}.{module.name}")
+
+
+def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel:
+    """Write a problem as a Pyomo model, with components indexed by the names of operators and devices.
+
+    The model leaves nothing out: rows of your own may be added, and any solver may solve it. Its handles
+    (``model.on(op, device)``, ``model.start(op)``, ...) are Pyomo expressions in seconds, bytes and counts,
+    ``model.add(row)`` adds a row, ``model.objective`` is in seconds or bytes.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    formulation
+        Which way of writing it; the default one if None.
+
+    Raises
+    ------
+    InvalidInputError
+        When the problem has no such formulation.
+    InfeasibleError
+        When writing it down already shows that it has no solution.
+    UnsupportedConstraintError, LimitExceededError
+        When it cannot be written.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> graph = ow.OpGraph(
+    ...     tensors=[ow.Tensor(id="x", bytes=4)],
+    ...     operators=[ow.Operator(id="make", outputs=["x"]), ow.Operator(id="use", inputs=["x"])],
+    ... )
+    >>> devices = [ow.Device(name="a"), ow.Device(name="b")]
+    >>> cluster = ow.Cluster(devices=devices, bandwidth=[[0, 1e9], [1e9, 0]])
+    >>> costs = ow.Costs.from_table({"make": {"a": 1.0, "b": 2.0}, "use": {"a": 2.0, "b": 1.0}})
+    >>> model = build_model(ow.Pipeline(graph=graph, cluster=cluster, costs=costs))
+    >>> model.add(model.on("use", "b") == 1)
+    >>> str(model.z["b", 1, 2])
+    'z[b,1,2]'
+    """
+    load_formulations(problem.kind)
+    written = find_formulation(type(problem), formulation)
+    made = (written.whole or written)(BuildContext(extended=True))
+    model = made.build(problem)
+    assert isinstance(model, LinearModel)
+    view = to_pyomo(model)
+    view.concrete.formulation = made
+    return view.concrete
+
+
+def read_solution(model: ConcreteModel) -> Solution:
+    """The solution that the values of a solved model of :func:`build_model` say.
+
+    The problem's referee has the last word on it: ``problem.evaluate(solution)``.
+
+    Raises
+    ------
+    InvalidInputError
+        When the model comes from elsewhere or has no values.
+    """
+    view: PyomoView | None = getattr(model, "opweave", None)
+    if view is None:
+        raise InvalidInputError("the model was not written by build_model")
+    values = values_of(view.variables)
+    if len(values) and np.isnan(values).all():
+        raise InvalidInputError("the model's variables have no values: solve it first")
+    solution: Solution = model.formulation.extract(view.source, np.nan_to_num(values))  # solvers may leave out zeros
+    return solution

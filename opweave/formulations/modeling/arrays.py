@@ -1,0 +1,274 @@
+"""A linear program as plain arrays: what engines are given, and what their answers are checked against."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.model import ColumnNames, LinearModel, RowNames
+from opweave.formulations.modeling.rows import (
+    CONSTANT_TOLERANCE,
+    FEASIBILITY,
+    INFINITE,
+    LARGEST_COEFFICIENT,
+    Block,
+    Rows,
+    join_blocks,
+    refuse,
+)
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.errors import InvalidInputError
+
+WHOLE_TOLERANCE = 1e-9
+"""How far below a whole number a bound may lie and still mean it."""
+
+
+class TriviallyInfeasibleError(Exception):
+    """A row without variables can never hold, or the bounds of a variable leave nothing between them."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixModel:
+    """Minimise ``offset + cost x`` over ``rows``, ``lower <= x <= upper``, some columns whole.
+
+    Attributes
+    ----------
+    cost, lower, upper
+        Shape (columns,).
+    whole
+        Columns that take whole numbers only.
+    names
+        A name of every column, for messages.
+    """
+
+    cost: FloatArray
+    offset: float
+    lower: FloatArray
+    upper: FloatArray
+    whole: BoolArray
+    rows: Block
+    names: Sequence[str]
+
+    @property
+    def columns(self) -> int:
+        """Number of columns."""
+        return len(self.cost)
+
+    def check(self) -> None:
+        """Refuse numbers that engines would drop or misread.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the row or variable.
+        """
+        each = np.arange(self.columns)
+        bad_cost = ~np.isfinite(self.cost) | (np.abs(self.cost) >= LARGEST_COEFFICIENT)
+        refuse(bad_cost, self.names, each, "has an objective coefficient that is not finite or too large")
+        refuse(np.isnan(self.lower) | np.isnan(self.upper), self.names, each, "has a bound that is not a number")
+        wrong = (self.lower >= INFINITE) | (self.upper <= -INFINITE)
+        refuse(wrong, self.names, each, "has a bound that is infinite the wrong way")
+        if not np.isfinite(self.offset):
+            raise InvalidInputError("the model's objective has a constant that is not a finite number")
+        self.rows.check()
+
+    def broken(self, values: FloatArray) -> str | None:
+        """What is wrong with ``values`` as a solution: not finite, outside a bound, fractional, or a broken row."""
+        if values.shape != (self.columns,) or not np.isfinite(values).all():
+            return "values that are missing or not finite"
+        slack = FEASIBILITY * np.maximum(1.0, np.abs(values))
+        outside = (values < self.lower - slack) | (values > self.upper + slack)
+        if outside.any():
+            return f"{self.names[int(np.argmax(outside))]} outside its bounds"
+        split = self.whole & (np.abs(values - np.round(values)) > slack)
+        if split.any():
+            return f"a fraction for {self.names[int(np.argmax(split))]}"
+        row = self.rows.broken(values)
+        return None if row is None else f"values that break row {row}"
+
+    def objective(self, values: FloatArray) -> float:
+        """Objective of ``values``."""
+        return float(self.offset + self.cost @ values)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """What an engine is given, and how its columns and the model's belong together.
+
+    Attributes
+    ----------
+    matrix
+        The program.
+    column
+        Its column for each of the model's; -1 for one that a user fixed. Shape (model's columns,).
+    fixed
+        Values of those that are fixed. Shape (model's columns,).
+    spare
+        Values of the program's columns where the model knows none, NaN for none. Shape (program's columns,).
+    own_objective
+        Whether it minimises what the formulation wrote, not what a user put in its place.
+    """
+
+    matrix: MatrixModel
+    column: IntArray
+    fixed: FloatArray
+    spare: FloatArray
+    own_objective: bool = True
+
+    exact: ClassVar[bool] = False
+
+    @property
+    def size(self) -> str:
+        """How large it is, in words."""
+        return f"{self.matrix.columns:,} variables, {len(self.matrix.rows):,} rows"
+
+    def broken(self, values: FloatArray) -> str | None:
+        """What is wrong with an engine's values; None when nothing is."""
+        return self.matrix.broken(values)
+
+    def objective(self, values: FloatArray) -> float:
+        """Cost of an engine's values, in the model's units."""
+        return self.matrix.objective(values)
+
+    def model_values(self, values: FloatArray) -> FloatArray:
+        """An engine's values by column of the model, whole ones rounded."""
+        clean = np.where(self.matrix.whole, np.round(values), values)
+        return np.where(self.column >= 0, clean[self.column], self.fixed) if len(clean) else self.fixed.copy()
+
+    def engine_values(self, values: FloatArray) -> FloatArray:
+        """A model's values by column of the program."""
+        result = self.spare.copy()
+        there = self.column >= 0
+        result[self.column[there]] = values[: len(there)][there]
+        return result
+
+    def block(self, rows: Sequence[Row]) -> Block:
+        """Rows over the model's columns as rows of the program."""
+        collected = Rows()
+        for row in rows:
+            terms: dict[int, float] = {}
+            shift = 0.0
+            for column, value in row.terms.items():
+                if self.column[column] >= 0:
+                    terms[int(self.column[column])] = value
+                else:
+                    shift += value * float(self.fixed[column])
+            collected.add(Row(terms, row.low - shift, row.high - shift))
+        found = collected.block()
+        block = join_blocks([found], RowNames({"late": len(found)}))
+        block.check()
+        return block
+
+
+def to_arrays(model: LinearModel) -> Program:
+    """Write a model as arrays and check every number in it.
+
+    Raises
+    ------
+    InvalidInputError
+        For NaN, infinite or extreme numbers; names the row or variable.
+    TriviallyInfeasibleError
+        When a row without variables can never hold, or a variable has no value left.
+    """
+    count = len(model)
+    low, high = np.asarray(model.low, dtype=np.float64), np.asarray(model.high, dtype=np.float64)
+    whole = np.asarray(model.integral, dtype=bool)
+    names: Any = ColumnNames(model)
+    lower, upper = whole_bounds(low, high, whole)
+    if (lower > upper).any():
+        raise TriviallyInfeasibleError(f"variable {names[int(np.argmax(lower > upper))]} has no value left")
+    matrix = MatrixModel(
+        cost=cost_of(model.cost, count),
+        offset=float(model.cost.constant),
+        lower=lower,
+        upper=upper,
+        whole=whole,
+        rows=rows_of(model),
+        names=names,
+    )
+    matrix.check()
+    return Program(matrix, np.arange(count, dtype=np.int64), np.zeros(count), np.full(count, np.nan))
+
+
+def of_arrays(matrix: MatrixModel) -> LinearModel:
+    """Arrays as a model again: columns ``x``, continuous or whole, and rows ``rows``, by number."""
+    model = LinearModel()
+    model.columns("x", range(matrix.columns), matrix.lower, matrix.upper, matrix.whole)
+    model.rows("rows").extend(matrix.rows)
+    model.minimise(Linear(matrix.offset, {k: cost for k, cost in enumerate(matrix.cost.tolist()) if cost}))
+    return model
+
+
+def rows_of(model: LinearModel) -> Block:
+    """All rows of a model without coefficients of 0.
+
+    Raises
+    ------
+    TriviallyInfeasibleError
+        When a row without variables can never hold.
+    """
+    blocks = {name: rows.block() for name, rows in model.row_families.items()}
+    names = RowNames({name: len(block) for name, block in blocks.items()})
+    return without_zeros(join_blocks(list(blocks.values()), names))
+
+
+def without_zeros(block: Block) -> Block:
+    """The rows without coefficients of 0 and without those that always hold.
+
+    Raises
+    ------
+    TriviallyInfeasibleError
+        When a row has nothing left and does not hold.
+    """
+    kept = block.value != 0.0
+    lengths = np.diff(block.start)
+    owner = np.repeat(np.arange(len(block)), lengths)
+    left = lengths if kept.all() else np.bincount(owner[kept], minlength=len(block))
+    idle = left == 0
+    wrong = idle & ((block.lower > CONSTANT_TOLERANCE) | (block.upper < -CONSTANT_TOLERANCE))
+    if wrong.any():
+        raise TriviallyInfeasibleError(f"row {block.names[int(np.argmax(wrong))]} can never hold")
+    endless = ~idle & (block.lower == -np.inf) & (block.upper == np.inf)
+    if kept.all() and not (idle | endless).any():
+        return block
+    stays = ~(idle | endless)
+    kept &= stays[owner]
+    start = np.zeros(int(stays.sum()) + 1, dtype=np.int32)
+    np.cumsum(left[stays], out=start[1:])
+    names = _Chosen(block.names, np.flatnonzero(stays))
+    return Block(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
+
+
+class _Chosen(Sequence[str]):
+    """Some of a sequence of names."""
+
+    def __init__(self, names: Sequence[str], chosen: IntArray) -> None:
+        self._names, self._chosen = names, chosen
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
+        return self._names[int(self._chosen[index])]
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
+        return (tuple, ())
+
+
+def cost_of(cost: Linear, count: int) -> FloatArray:
+    """Coefficients of a linear expression by column. Shape (count,)."""
+    result = np.zeros(count)
+    result[list(cost.terms)] = list(cost.terms.values())
+    return result
+
+
+def whole_bounds(low: FloatArray, high: FloatArray, whole: BoolArray) -> tuple[FloatArray, FloatArray]:
+    """Bounds of whole columns are whole, as some engines refuse others."""
+    return (
+        np.where(whole, np.ceil(low - WHOLE_TOLERANCE), low),
+        np.where(whole, np.floor(high + WHOLE_TOLERANCE), high),
+    )

@@ -1,0 +1,89 @@
+"""Handles: the words in which rows of one's own are written, the same for every formulation and engine."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NoReturn
+
+from opweave.formulations.modeling.linear import Linear
+from opweave.problems.errors import UnsupportedFeatureError
+
+WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", "held")
+"""The handles that are functions; ``objective`` is the one that is not."""
+
+OLDER_WORDS = ("starts", "ends")
+
+_MODELS: list[tuple[str, str, type[Handles]]] = []
+
+
+class Handles:
+    """What rows of one's own are written with; a model overrides those that it has.
+
+    Attributes
+    ----------
+    more_words
+        Handles that a model has beside :data:`WORDS`.
+    """
+
+    more_words: ClassVar[tuple[str, ...]] = ()
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 when operator ``op`` runs on ``device``, else 0."""
+        self._lack("on")
+
+    def start(self, op: str) -> Linear:
+        """When operator ``op`` starts, in seconds."""
+        self._lack("start")
+
+    def end(self, op: str) -> Linear:
+        """When operator ``op`` ends, in seconds."""
+        self._lack("end")
+
+    def before(self, first: str, second: str) -> Linear:
+        """1 when operator ``first`` runs before ``second``, else 0."""
+        self._lack("before")
+
+    def position(self, op: str) -> Linear:
+        """The step in which operator ``op`` runs, from 0."""
+        self._lack("position")
+
+    def batch(self, op: str, device: str) -> Linear:
+        """How many inputs operator ``op`` works through on ``device``."""
+        self._lack("batch")
+
+    def stage(self, op: str) -> Linear:
+        """The stage that operator ``op`` is part of, from 0."""
+        self._lack("stage")
+
+    def share(self, op: str, device: str) -> Linear:
+        """The part of operator ``op`` that ``device`` works on, from 0 to 1."""
+        self._lack("share")
+
+    def held(self, device: str) -> Linear:
+        """Bytes that ``device`` holds."""
+        self._lack("held")
+
+    def starts(self, *of: str) -> Linear:
+        """The older word for :meth:`start`."""
+        return self.start(*of)
+
+    def ends(self, *of: str) -> Linear:
+        """The older word for :meth:`end`."""
+        return self.end(*of)
+
+    @classmethod
+    def words(cls) -> tuple[str, ...]:
+        """The handles that this kind of model has."""
+        return (*(word for word in WORDS if getattr(cls, word) is not getattr(Handles, word)), *cls.more_words)
+
+    def _lack(self, word: str) -> NoReturn:
+        kinds = {kind for kind, _, model in _MODELS if model is type(self)}
+        having = [name for kind, name, model in _MODELS if kind in kinds and word in model.words()]
+        others = f"formulations that have it: {', '.join(map(repr, having))}" if having else "no formulation has it"
+        raise UnsupportedFeatureError(
+            f"this formulation has no handle {word!r} (it has {', '.join(map(repr, self.words())) or 'none'}); {others}"
+        )
+
+
+def note_model(kind: str, formulation: str, model: type[Any]) -> None:
+    """Remember which model a formulation of a problem writes, for messages."""
+    _MODELS.append((kind, formulation, model))

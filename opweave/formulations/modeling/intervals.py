@@ -1,0 +1,164 @@
+"""Constraint programs: whole columns, rows that hold under conditions, intervals and circuits, and the same handles."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.model import ADDED, Key, LinearModel
+from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import UnsupportedFeatureError
+
+FINEST = 1_000_000
+"""Fractions in rows are rounded to parts of this, to the side that keeps every solution."""
+
+LARGEST_FACTOR = 1e9
+"""Largest factor that makes the numbers of a row whole."""
+
+
+@dataclass(eq=False)
+class IntervalModel(LinearModel):
+    """Minimise one column over rows of whole numbers, intervals that must not overlap, and circuits.
+
+    Attributes
+    ----------
+    whole_rows
+        The rows; they take the place of families of rows.
+    apart, circuits
+        As in :class:`~opweave.formulations.modeling.whole.WholeProgram`.
+    timed, tick
+        Columns that count ticks, rounded down, and seconds of a tick.
+
+    Examples
+    --------
+    >>> model = IntervalModel()
+    >>> end, there = model.whole(0, 9, "end"), model.binary()
+    >>> model.row({end: 1}, 4, None, only_if=[there])
+    >>> model.minimise(Linear.of(end))
+    >>> model.broken([3, 1]), model.broken([3, 0])
+    ('values that break row 0', None)
+    """
+
+    whole_rows: list[WholeRow] = field(init=False, default_factory=list)
+    apart: list[list[Interval]] = field(init=False, default_factory=list)
+    circuits: list[list[Arc]] = field(init=False, default_factory=list)
+
+    def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
+        """Add a column of whole numbers; without a name it has a number."""
+        return int(self.wholes(name, (len(self) if name == "n" else key,), low, high)[0])
+
+    def binary(self, name: str = "n", key: Key = None) -> int:
+        """Add a 0/1 column."""
+        return self.whole(0, 1, name, key)
+
+    def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
+        """Add a row with whole coefficients, which holds where all columns of ``only_if`` are 1."""
+        self.whole_rows.append(WholeRow.of(terms, low, high, only_if))
+
+    def add(self, row: Row, name: str = ADDED) -> None:
+        """Add a row in seconds, bytes and counts; where it is rounded, it lets a little more through."""
+        self.whole_rows.append(self.rounded(row))
+        self.added.append(row)
+
+    @property
+    def goal(self) -> int:
+        """The column to minimise.
+
+        Raises
+        ------
+        UnsupportedFeatureError
+            When the cost is anything else.
+        """
+        (column,) = self.cost.terms or (None,)
+        if column is None or len(self.cost.terms) != 1 or self.cost.terms[column] != 1.0:
+            raise UnsupportedFeatureError("constraint programs minimise one column")
+        return column
+
+    def lowest(self, column: int) -> int:
+        """The lower bound of a column."""
+        return int(self.low[column])
+
+    def highest(self, column: int) -> int:
+        """The upper bound of a column."""
+        return int(self.high[column])
+
+    def program(self) -> WholeProgram:
+        """The model as plain data."""
+        low, high = [int(value) for value in self.low], [int(value) for value in self.high]
+        return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
+
+    def broken(self, values: Sequence[int]) -> str | None:
+        """What is wrong with ``values`` as a solution; None when nothing is."""
+        return self.program().broken(values)
+
+    def rounded(self, row: Row) -> WholeRow:
+        """A row in whole numbers; rounding only ever lets a little more through.
+
+        Columns of :attr:`timed` are rounded down to ticks: they may be almost two off.
+        """
+        terms = {column: value for column, value in row.terms.items() if value}
+        scale = 1.0 / self.tick if any(column in self.timed for column in terms) else 1.0
+        terms = {column: value * scale for column, value in terms.items()}
+        exact = all(abs(value - round(value)) <= 1e-12 * abs(value) for value in terms.values())
+        factor = 1.0 if exact else min(LARGEST_FACTOR, max(1.0, FINEST / max(map(abs, terms.values()), default=1.0)))
+        loose = sum(2.0 * abs(value) * factor for column, value in terms.items() if column in self.timed)
+        for column, value in terms.items():
+            farthest = max(abs(self.low[column]), abs(self.high[column]))
+            loose += abs(value * factor - round(value * factor)) * farthest
+        sides = [
+            None if math.isinf(side) else rounding(side * scale * factor + sign * (loose + 1e-9))
+            for side, sign, rounding in ((row.low, -1, math.ceil), (row.high, 1, math.floor))
+        ]
+        return WholeRow(tuple(terms), tuple(round(value * factor) for value in terms.values()), sides[0], sides[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ExactProgram:
+    """What a constraint-programming engine is given; its columns are the model's.
+
+    Attributes
+    ----------
+    data
+        The program.
+    own_objective
+        Whether it minimises what the formulation wrote, not what a user put in its place.
+    """
+
+    data: WholeProgram
+    own_objective: bool = True
+
+    exact: ClassVar[bool] = True
+
+    def hinted(self, start: FloatArray | None) -> WholeProgram:
+        """The data with the values to begin from, as far as they are known."""
+        known = {} if start is None else {c: round(v) for c, v in enumerate(start.tolist()) if not math.isnan(v)}
+        return replace(self.data, hint=known)
+
+    @property
+    def size(self) -> str:
+        """How large it is, in words."""
+        return f"{len(self.data.low):,} variables, {len(self.data.rows):,} rows"
+
+    def broken(self, values: FloatArray) -> str | None:
+        """What is wrong with an engine's values; None when nothing is."""
+        if not (np.isfinite(values).all() and (values == np.round(values)).all()):
+            return "values that are not whole numbers"
+        return self.data.broken([int(value) for value in values])
+
+    def objective(self, values: FloatArray) -> float:
+        """Cost of an engine's values, in the model's units."""
+        return float(values[self.data.goal])
+
+    def model_values(self, values: FloatArray) -> FloatArray:
+        """The values themselves."""
+        return values
+
+    def engine_values(self, values: FloatArray) -> FloatArray:
+        """The values themselves."""
+        return values

@@ -1,0 +1,115 @@
+"""Linear expressions and rows: the one dialect of terms that is written one at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+
+class InfeasibleError(Exception):
+    """Writing the problem down already showed that it has no solution; the message, if any, says why in its words."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Linear:
+    """``constant + sum of coefficient * column``; comparing it with another one or a number gives a row.
+
+    Examples
+    --------
+    >>> row = 2 * Linear(0.0, {0: 1.0}) + 1 <= Linear(0.0, {1: 1.0})
+    >>> row.terms, row.low, row.high
+    ({0: 2.0, 1: -1.0}, -inf, -1.0)
+    """
+
+    constant: float = 0.0
+    terms: Mapping[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, column: int, coefficient: float = 1.0) -> Linear:
+        """One column, ``coefficient`` times."""
+        return cls(0.0, {column: coefficient})
+
+    @classmethod
+    def over(cls, columns: Iterable[int], coefficient: float = 1.0) -> Linear:
+        """The sum of several columns, each ``coefficient`` times; one that comes twice counts twice."""
+        terms: dict[int, float] = {}
+        for column in columns:
+            terms[column] = terms.get(column, 0.0) + coefficient
+        return cls(0.0, terms)
+
+    def __add__(self, other: Linear | float) -> Linear:
+        if not isinstance(other, Linear):
+            return Linear(self.constant + other, self.terms)
+        return total((self, other))
+
+    def __mul__(self, factor: float) -> Linear:
+        return Linear(self.constant * factor, {column: value * factor for column, value in self.terms.items()})
+
+    def __truediv__(self, divisor: float) -> Linear:
+        return self * (1.0 / divisor)
+
+    def __neg__(self) -> Linear:
+        return Linear(-self.constant, {column: -value for column, value in self.terms.items()})
+
+    def __sub__(self, other: Linear | float) -> Linear:
+        return self + -other
+
+    def __rsub__(self, other: float) -> Linear:
+        return -self + other
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+    def __le__(self, other: Linear | float) -> Row:
+        difference = self - other
+        return Row(difference.terms, -math.inf, -difference.constant)
+
+    def __ge__(self, other: Linear | float) -> Row:
+        difference = self - other
+        return Row(difference.terms, -difference.constant, math.inf)
+
+    def __eq__(self, other: object) -> Row:  # type: ignore[override]  # rows are written like this
+        assert isinstance(other, Linear | float | int)
+        difference = self - other
+        return Row(difference.terms, -difference.constant, -difference.constant)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def at(self, values: Mapping[int, float] | list[float]) -> float:
+        """Its value where columns have ``values``."""
+        return self.constant + sum(value * values[column] for column, value in self.terms.items())
+
+
+ZERO = Linear()
+
+
+def total(parts: Iterable[Linear]) -> Linear:
+    """The sum of many expressions, in time that grows with their terms only.
+
+    Examples
+    --------
+    >>> total([Linear.of(0), Linear.of(1, 2.0), Linear.of(0, 3.0) + 5])
+    Linear(constant=5.0, terms={0: 4.0, 1: 2.0})
+    """
+    constant = 0.0
+    terms: dict[int, float] = {}
+    for part in parts:
+        constant += part.constant
+        for column, coefficient in part.terms.items():
+            terms[column] = terms.get(column, 0.0) + coefficient
+    return Linear(constant, terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """``low <= sum of coefficient * column <= high``."""
+
+    terms: Mapping[int, float]
+    low: float
+    high: float
+
+    @property
+    def key(self) -> tuple[frozenset[tuple[int, float]], float, float]:
+        """Equal for equal rows."""
+        return frozenset(self.terms.items()), self.low, self.high

@@ -1,0 +1,197 @@
+"""A mixed-integer linear program: named columns, rows by family, an objective, and handles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.rows import Rows
+from opweave.problems.arrays import FloatArray, IntArray
+
+Key = str | int | tuple[str | int, ...] | None
+"""What tells the columns of a family apart: names of operators and devices; None where there is one only."""
+
+ADDED = "added"
+"""Family of the rows that side constraints and users add."""
+
+
+@dataclass(slots=True)
+class Family:
+    """Columns of one name, by key."""
+
+    keys: list[Key]
+    columns: list[int]
+
+
+@dataclass(eq=False)
+class LinearModel(Handles):
+    """Minimise a linear cost over rows; formulations derive a class that says what it was written from.
+
+    Attributes
+    ----------
+    low, high, integral
+        Bounds of every column, and whether it takes whole numbers only.
+    families
+        Columns by the name of their family; ``c[key]`` in messages and in Pyomo models.
+    row_families
+        Rows by the name of their family.
+    added
+        Rows of side constraints and users, in natural units; they stand in the family ``added``, too.
+    cost, unit
+        What is minimised, in units of ``unit`` seconds or bytes.
+    timed, tick
+        Columns that hold times, in units of ``tick`` seconds.
+    check_time
+        Called now and then while rows are added; may raise.
+
+    Examples
+    --------
+    >>> model = LinearModel()
+    >>> x = model.binaries("x", [("conv", "gpu"), ("conv", "cpu")])
+    >>> model.rows("one_device").add(Linear.over(x) == 1)
+    >>> model.minimise(Linear(0.0, {x[0]: 3.0, x[1]: 5.0}), unit=0.001)
+    >>> len(model), model.column("x", ("conv", "cpu")), model.name_of(1)
+    (2, 1, 'x[conv,cpu]')
+    """
+
+    low: list[float] = field(init=False, default_factory=list)
+    high: list[float] = field(init=False, default_factory=list)
+    integral: list[bool] = field(init=False, default_factory=list)
+    families: dict[str, Family] = field(init=False, default_factory=dict)
+    row_families: dict[str, Rows] = field(init=False, default_factory=dict)
+    added: list[Row] = field(init=False, default_factory=list)
+    cost: Linear = field(init=False, default_factory=Linear)
+    unit: float = field(init=False, default=1.0)
+    timed: set[int] = field(init=False, default_factory=set)
+    tick: float = field(init=False, default=1.0)
+    check_time: Callable[[], None] = field(init=False, default_factory=lambda: _never)
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+    def binaries(self, name: str, keys: Iterable[Key]) -> IntArray:
+        """Add 0/1 columns, one for each key. Shape (keys,)."""
+        return self.columns(name, keys, 0.0, 1.0, True)
+
+    def wholes(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
+        """Add columns of whole numbers; bounds are broadcast. Shape (keys,)."""
+        return self.columns(name, keys, low, high, True)
+
+    def reals(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
+        """Add continuous columns; bounds are broadcast. Shape (keys,)."""
+        return self.columns(name, keys, low, high, False)
+
+    def real(self, name: str, low: float = 0.0, high: float = np.inf) -> int:
+        """Add one continuous column."""
+        return int(self.reals(name, (None,), low, high)[0])
+
+    def columns(self, name: str, keys: Iterable[Key], low: ArrayLike, high: ArrayLike, whole: ArrayLike) -> IntArray:
+        """Add columns, one for each key; bounds and whether they are whole are broadcast. Shape (keys,)."""
+        family = self.families.setdefault(name, Family([], []))
+        first, before = len(self.low), len(family.keys)
+        family.keys.extend(keys)
+        count = len(family.keys) - before
+        self.low.extend(np.broadcast_to(np.asarray(low, np.float64), (count,)).tolist())
+        self.high.extend(np.broadcast_to(np.asarray(high, np.float64), (count,)).tolist())
+        self.integral.extend(np.broadcast_to(np.asarray(whole, np.bool_), (count,)).tolist())
+        family.columns.extend(range(first, first + count))
+        return np.arange(first, first + count, dtype=np.int64)
+
+    def column(self, name: str, key: Key) -> int:
+        """The column of a family with a key."""
+        family = self.families[name]
+        return family.columns[family.keys.index(key)]
+
+    def rows(self, name: str) -> Rows:
+        """The family of rows of that name, made when it is asked for first."""
+        if name not in self.row_families:
+            self.row_families[name] = Rows(self.check_time)
+        return self.row_families[name]
+
+    def add(self, row: Row, name: str = ADDED) -> None:
+        """Add a row of a side constraint or of a user, written with handles in seconds, bytes and counts."""
+        self.rows(name).add(row)
+        self.added.append(row)
+
+    def minimise(self, cost: Linear, unit: float = 1.0) -> None:
+        """Set the objective, in units of so many seconds or bytes."""
+        self.cost, self.unit = cost, unit
+
+    @property
+    def objective(self) -> Linear:
+        """What is minimised, in seconds or bytes."""
+        return self.cost * self.unit
+
+    def filled(self, known: Mapping[int, float]) -> FloatArray:
+        """Values by column, NaN where none is known."""
+        values = np.full(len(self), np.nan)
+        values[list(known)] = list(known.values())
+        return values
+
+    def name_of(self, column: int) -> str:
+        """Family and key of a column."""
+        for name, family in self.families.items():
+            if column in family.columns:
+                return component_name(name, family.keys[family.columns.index(column)])
+        return f"column {column}"
+
+
+def _never() -> None:
+    """No clock runs."""
+
+
+def component_name(family: str, key: Key) -> str:
+    """As Pyomo writes it: ``x[conv1,gpu]``.
+
+    Examples
+    --------
+    >>> component_name("x", ("conv1", "gpu")), component_name("peak", None)
+    ('x[conv1,gpu]', 'peak')
+    """
+    if key is None:
+        return family
+    return f"{family}[{','.join(map(str, key)) if isinstance(key, tuple) else key}]"
+
+
+class ColumnNames(Sequence[str]):
+    """Names of a model's columns, made when somebody asks: composing all of them takes longer than solving."""
+
+    def __init__(self, model: LinearModel | None) -> None:
+        self._model = model
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
+        assert self._model is not None
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self._model.name_of(index % len(self))
+
+    def __len__(self) -> int:
+        return 0 if self._model is None else len(self._model)
+
+    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
+        return (tuple, ())  # models stay at home: whoever computes elsewhere needs no names
+
+
+class RowNames(Sequence[str]):
+    """Names of the rows of families that stand one after the other, made when somebody asks."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self._sizes = sizes
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
+        for name, size in self._sizes.items():
+            if 0 <= index < size:
+                return f"{name}[{index}]"
+            index -= size
+        raise IndexError(index)
+
+    def __len__(self) -> int:
+        return sum(self._sizes.values())
+
+    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
+        return (tuple, ())

@@ -1,0 +1,420 @@
+"""Linear programs as Pyomo models, and Pyomo models as arrays.
+
+A model of ours becomes a Pyomo model with components indexed by the names of operators and devices. Its handles return
+Pyomo expressions in seconds, bytes and counts; ``model.add(row)`` adds a row. Whatever a user changes in it, rows and
+variables of her own included, counts when it is read back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from opweave.formulations.modeling.arrays import (
+    MatrixModel,
+    Program,
+    TriviallyInfeasibleError,
+    cost_of,
+    whole_bounds,
+)
+from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS
+from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.model import Key, LinearModel
+from opweave.formulations.modeling.rows import Block
+from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+
+if TYPE_CHECKING:
+    from pyomo.core.expr.numeric_expr import LinearExpression
+    from pyomo.core.expr.relational_expr import RelationalExpression
+    from pyomo.environ import ConcreteModel, Var
+
+ROWS_BETWEEN_CHECKS = 4096
+OWN_ROWS = "own_rows"
+"""Component of the rows that ``model.add`` adds to a Pyomo model."""
+
+
+@dataclass(eq=False)
+class PyomoView:
+    """A Pyomo model that says what one of ours says; it keeps up with columns and rows that handles add.
+
+    Attributes
+    ----------
+    source
+        Our model.
+    concrete
+        The Pyomo model.
+    variables
+        Pyomo variables of our columns.
+    built
+        Identities of the components with our rows.
+    written
+        Whether the formulation wrote the Pyomo model, so that ours only knows its columns.
+    """
+
+    source: LinearModel
+    concrete: ConcreteModel
+    variables: list[Any] = field(default_factory=list)
+    built: set[int] = field(default_factory=set)
+    written: bool = False
+    _keys: dict[str, int] = field(default_factory=dict)
+    _rows: dict[str, int] = field(default_factory=dict)
+
+    def catch_up(self) -> None:
+        """Write the columns and rows that are new in the source."""
+        from pyomo.common.gc_manager import PauseGC
+
+        if self.written:
+            return
+
+        if len(self.variables) < len(self.source):
+            self.variables.extend([None] * (len(self.source) - len(self.variables)))
+        with PauseGC():
+            for name, family in self.source.families.items():
+                done = self._keys.get(name, 0)
+                if done < len(family.keys) or name not in self._keys:
+                    self._write_columns(name, family.keys[done:], family.columns[done:])
+                    self._keys[name] = len(family.keys)
+            for name, rows in self.source.row_families.items():
+                done = self._rows.get(name, 0)
+                if done < len(rows) or name not in self._rows:
+                    self._write_rows(name, rows.block(), done)
+                    self._rows[name] = len(rows)
+
+    def _write_columns(self, name: str, keys: Sequence[Key], columns: Sequence[int]) -> None:
+        from pyomo.environ import Var
+
+        low, high, whole = self.source.low, self.source.high, self.source.integral
+        bounds = [(_side(low[c]), _side(high[c])) for c in columns]
+        domains = [_domain(whole[c], low[c], high[c]) for c in columns]
+        if list(keys) == [None]:
+            variable: Var = Var(domain=domains[0], bounds=bounds[0])
+            self._put(name, variable)
+        else:
+            variable = Var(list(keys), domain=domains[0] if domains else None, dense=False)
+            self._put(name, variable)
+            for key, bound, domain in zip(keys, bounds, domains, strict=True):
+                made = variable.add(key)
+                if domain is not domains[0]:
+                    made.domain = domain
+                if bound != (0, 1) or not whole[columns[0]]:
+                    made.lower, made.upper = bound
+        for column, key in zip(columns, keys, strict=True):
+            self.variables[column] = variable[key]
+
+    def _write_rows(self, name: str, block: Block, done: int) -> None:
+        from pyomo.core.expr.numeric_expr import LinearExpression
+        from pyomo.environ import Constraint
+
+        start, value = block.start.tolist(), block.value.tolist()
+        members = [self.variables[column] for column in block.index.tolist()]
+        rows = Constraint(range(done, len(block)))
+        self._put(name, rows)
+        self.built.add(id(rows))
+        # row by row and not by a rule: Pyomo prints an error when a rule raises
+        for index, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
+            if index < done:
+                continue
+            if index % ROWS_BETWEEN_CHECKS == 0:
+                self.source.check_time()
+            begin, end = start[index], start[index + 1]
+            body = LinearExpression(constant=0.0, linear_coefs=value[begin:end], linear_vars=members[begin:end])
+            rows.add(index, (_side(low), body, _side(high)))
+
+    def _put(self, name: str, component: Any) -> None:
+        """Add a component; one that continues another has a number behind its name."""
+        free, number = name, 1
+        while self.concrete.component(free) is not None:
+            free, number = f"{name}_{number}", number + 1
+        self.concrete.add_component(free, component)
+
+    def expression(self, linear: Linear) -> LinearExpression:
+        """A linear expression over our columns as one of Pyomo's, even where it is only a constant."""
+        from pyomo.core.expr.numeric_expr import LinearExpression
+
+        self.catch_up()
+        return LinearExpression(
+            constant=linear.constant,
+            linear_coefs=list(linear.terms.values()),
+            linear_vars=[self.variables[column] for column in linear.terms],
+        )
+
+    def handle(self, word: str) -> Callable[..., LinearExpression]:
+        """A handle of ours that returns Pyomo expressions."""
+        return lambda *arguments: self.expression(getattr(self.source, word)(*arguments))
+
+    def add(self, row: RelationalExpression, name: str | None = None) -> None:
+        """Add one row, such as ``model.start("a") >= 0.5 + model.on("b", "gpu")``."""
+        from pyomo.environ import Any as AnyKey
+        from pyomo.environ import Constraint
+
+        rows = self.concrete.component(OWN_ROWS)
+        if rows is None:
+            rows = Constraint(AnyKey)
+            self.concrete.add_component(OWN_ROWS, rows)
+        rows[len(rows) if name is None else name] = row
+
+    def added(self) -> Iterator[Row]:
+        """The rows that are not ours; columns that are not ours are numbered behind ours."""
+        from pyomo.environ import Constraint
+
+        column = {id(variable): k for k, variable in enumerate(self.variables)}
+        for component in self.concrete.component_objects(Constraint, active=True):
+            for row in () if id(component) in self.built else component.values():
+                yield row_of(row, lambda v: column.setdefault(id(v), len(column)))
+
+    def program(self) -> Program:
+        """The Pyomo model as it is now, as arrays.
+
+        Raises
+        ------
+        InvalidInputError, UnsupportedFeatureError, TriviallyInfeasibleError
+            As :func:`read_arrays`.
+        """
+        self.catch_up()
+        matrix, variables = read_arrays(self.concrete)
+        own = _active_objective(self.concrete) == self._objective
+        program = program_of(matrix, variables, self.variables, own_objective=own)
+        if self.written or not own:
+            return program
+        cost = cost_of(self.source.cost, len(self.source))  # in the model's units: engines' tolerances are absolute
+        by_column, there = np.zeros(matrix.columns), program.column >= 0
+        by_column[program.column[there]] = cost[there]
+        offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
+        return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
+
+    def note_objective(self) -> None:
+        """Remember the objective as ours."""
+        self._objective = _active_objective(self.concrete)
+
+
+def to_pyomo(model: LinearModel) -> PyomoView:
+    """Write a model as a Pyomo model with the same handles; the objective is in seconds or bytes."""
+    from pyomo.environ import ConcreteModel, Objective
+
+    concrete = ConcreteModel()
+    view = PyomoView(model, concrete)
+    view.catch_up()
+    if concrete.component("objective") is None:
+        concrete.objective = Objective(expr=view.expression(model.objective))
+    view.note_objective()
+    for word in (*WORDS, *model.more_words, *OLDER_WORDS):
+        if concrete.component(word) is None:
+            setattr(concrete, word, view.handle(word))
+    concrete.add, concrete.opweave = view.add, view
+    return view
+
+
+def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float = 1.0) -> PyomoView:
+    """A Pyomo model that a formulation has written itself, with columns by variable in the order of its components.
+
+    Parameters
+    ----------
+    timed
+        Names of the components that hold times with a horizon.
+    tick
+        Seconds of their unit.
+    """
+    from pyomo.environ import Constraint, Var
+
+    source = LinearModel()
+    view = PyomoView(source, concrete, variables_of(concrete))
+    view.built = {id(component) for component in concrete.component_objects(Constraint)}
+    for component in concrete.component_objects(Var):
+        members = list(component.values())
+        bounds = [_bounds_of(member) for member in members]
+        low, high = [low for low, _ in bounds], [high for _, high in bounds]
+        columns = source.reals(component.name, range(len(members)), low, high)
+        if component.name in timed:
+            source.timed.update(columns.tolist())
+    source.tick = tick
+    view.written = True
+    view.note_objective()
+    concrete.add = view.add
+    return view
+
+
+def program_of(
+    matrix: MatrixModel, variables: Sequence[Any], columns: Sequence[Any], *, own_objective: bool
+) -> Program:
+    """What an engine is given of a Pyomo model with ``columns``, of which ``variables`` have become arrays."""
+    place = {id(variable): k for k, variable in enumerate(variables)}
+    column = np.asarray([place.get(id(variable), -1) for variable in columns], dtype=np.int64)
+    fixed = np.asarray(
+        [
+            0.0 if k >= 0 or variable.value is None else float(variable.value)
+            for k, variable in zip(column.tolist(), columns, strict=True)
+        ]
+    )
+    return Program(matrix, column, fixed, values_of(variables), own_objective)
+
+
+def values_of(variables: Sequence[Any]) -> FloatArray:
+    """The Pyomo variables' values, NaN where there is none."""
+    return np.asarray([variable.value for variable in variables], dtype=np.float64)
+
+
+def load_values(variables: Sequence[Any], values: FloatArray) -> None:
+    """Write values into Pyomo variables."""
+    for variable, value in zip(variables, values.tolist(), strict=True):
+        variable.set_value(value, skip_validation=True)
+
+
+def variables_of(model: ConcreteModel) -> list[Any]:
+    """The variables of a Pyomo model, in the order of its components: its columns."""
+    from pyomo.environ import Var
+
+    return list(model.component_data_objects(Var))
+
+
+def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
+    """Read a linear Pyomo model with one objective into arrays and check every number in it.
+
+    Returns
+    -------
+    MatrixModel, list
+        The arrays, and the Pyomo variable of every column.
+
+    Raises
+    ------
+    InvalidInputError
+        For NaN, infinite or extreme numbers, or not exactly one objective; names the row or variable.
+    UnsupportedFeatureError
+        For anything but linear rows and a linear objective.
+    TriviallyInfeasibleError
+        When a row without variables can never hold, or a variable has no value left.
+    """
+    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidExpressionError
+    from pyomo.environ import Objective
+    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
+
+    objectives = list(model.component_data_objects(Objective, active=True))
+    if len(objectives) != 1:
+        raise InvalidInputError(f"the model has {len(objectives)} active objectives; it needs exactly one")
+    try:
+        form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=1)
+    except InfeasibleConstraintException as error:
+        raise TriviallyInfeasibleError(str(error)) from error
+    except (InvalidConstraintError, InvalidExpressionError) as error:
+        raise UnsupportedFeatureError(f"engines take linear models only: {error}") from error
+    except ValueError as error:
+        raise _not_compiled(error) from error
+    used = {id(variable) for variable in form.columns}
+    spare = [v for v in variables_of(model) if not v.fixed and id(v) not in used]  # later rows may use them
+    variables = [*form.columns, *spare]
+    # Rows with two different sides come out twice; rows with none, or that hold trivially, not at all.
+    side = np.asarray([entry.bound_type for entry in form.rows], dtype=np.int64)
+    rhs = np.asarray(form.rhs, dtype=np.float64)
+    sparse = form.A.tocsr()
+    sparse.eliminate_zeros()
+    rows = Block(
+        start=sparse.indptr.astype(np.int32),
+        index=sparse.indices.astype(np.int32),
+        value=sparse.data.astype(np.float64),
+        lower=np.where(side <= 0, rhs, -np.inf),
+        upper=np.where(side >= 0, rhs, np.inf),
+        names=Names([entry.constraint for entry in form.rows]),
+    )
+    whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
+    lower, upper = _bounds(variables, whole)
+    if (lower > upper).any():
+        raise TriviallyInfeasibleError(f"variable {variables[int(np.argmax(lower > upper))].name} has no value left")
+    matrix = MatrixModel(
+        cost=np.concatenate([form.c.toarray()[0], np.zeros(len(spare))]),
+        offset=float(form.c_offset[0]),
+        lower=lower,
+        upper=upper,
+        whole=whole,
+        rows=rows,
+        names=Names(variables),
+    )
+    matrix.check()
+    return matrix, variables
+
+
+def _not_compiled(error: ValueError) -> Exception:
+    """Tell a component that is not linear from a number that is not one; both are ValueErrors to Pyomo."""
+    if "does not know how to process" in " ".join(str(error).split()):
+        return UnsupportedFeatureError(f"engines take linear models only: {error}")
+    return InvalidInputError(f"the model cannot be read: {error}")
+
+
+def _bounds(variables: Sequence[Any], whole: BoolArray) -> tuple[FloatArray, FloatArray]:
+    try:
+        bounds = [_bounds_of(variable) for variable in variables]
+    except ValueError as error:
+        raise InvalidInputError(f"the model cannot be read: {error}") from error
+    lower, upper = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
+    return whole_bounds(lower, upper, whole)
+
+
+def _bounds_of(variable: Any) -> tuple[float, float]:
+    low, high = variable.bounds
+    return -np.inf if low is None else low, np.inf if high is None else high
+
+
+def row_of(row: Any, column: Callable[[Any], int]) -> Row:
+    """One Pyomo constraint as a row.
+
+    Raises
+    ------
+    UnsupportedFeatureError
+        When it is not linear.
+    """
+    from pyomo.environ import value
+    from pyomo.repn import generate_standard_repn
+
+    low, body, high = row.to_bounded_expression()
+    repn = generate_standard_repn(body)
+    if not repn.is_linear():
+        raise UnsupportedFeatureError(f"engines take linear models only, and row {row.name} is not")
+    terms = {column(v): float(c) for v, c in zip(repn.linear_vars, repn.linear_coefs, strict=True)}
+    return Row(
+        terms,
+        -np.inf if low is None else value(low) - repn.constant,
+        np.inf if high is None else value(high) - repn.constant,
+    )
+
+
+def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
+    """What tells the formulation's objective from one that a user put in its place."""
+    from pyomo.environ import Objective
+
+    return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]
+
+
+def _side(value: float) -> float | None:
+    return None if np.isinf(value) else value
+
+
+def _domain(whole: bool, low: float, high: float) -> Any:
+    from pyomo.environ import Binary, Integers, Reals
+
+    if not whole:
+        return Reals
+    return Binary if (low, high) == (0.0, 1.0) else Integers
+
+
+class Names(Sequence[str]):
+    """Names of Pyomo components, made when somebody asks: composing all of them takes longer than solving."""
+
+    def __init__(self, components: Sequence[Any] = ()) -> None:
+        self._components = components
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[str]: ...
+    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
+        if isinstance(index, slice):
+            return [component.name for component in self._components[index]]
+        return str(self._components[index].name)
+
+    def __len__(self) -> int:
+        return len(self._components)
+
+    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
+        return (tuple, ())  # components stay at home: whoever computes elsewhere needs no names

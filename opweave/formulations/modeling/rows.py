@@ -1,0 +1,260 @@
+"""Rows by family, collected as flat lists and arrays: what is written one by one and what is written in bulk."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opweave.formulations.modeling.linear import InfeasibleError, Row
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.errors import InvalidInputError, LimitExceededError
+from opweave.problems.limits import Limits
+
+ROWS_BETWEEN_CHECKS = 4096
+
+CONSTANT_TOLERANCE = 1e-8
+"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
+
+LARGEST_COEFFICIENT = 1e15
+SMALLEST_COEFFICIENT = 1e-9
+"""Engines drop coefficients beyond these without a word and solve another model."""
+
+INFINITE = 1e20
+"""Bounds from here on mean "none"."""
+
+FEASIBILITY = 1e-5
+"""How far a returned value may lie outside a row or bound, relative to the row's largest term."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Block:
+    """Rows ``lower <= A x <= upper`` in compressed sparse rows.
+
+    Attributes
+    ----------
+    start, index, value
+        Row r holds columns ``index[start[r]:start[r + 1]]`` with coefficients ``value``.
+    lower, upper
+        Shape (rows,); +-inf where there is none.
+    names
+        A name of every row, for messages.
+    """
+
+    start: NDArray[np.int32]
+    index: NDArray[np.int32]
+    value: FloatArray
+    lower: FloatArray
+    upper: FloatArray
+    names: Sequence[str]
+
+    def __len__(self) -> int:
+        return len(self.lower)
+
+    def joined(self, other: Block) -> Block:
+        """These rows and then those of another block of the same model."""
+        return Block(
+            start=np.concatenate([self.start, self.start[-1] + other.start[1:]]).astype(np.int32),
+            index=np.concatenate([self.index, other.index]),
+            value=np.concatenate([self.value, other.value]),
+            lower=np.concatenate([self.lower, other.lower]),
+            upper=np.concatenate([self.upper, other.upper]),
+            names=[*self.names, *other.names],
+        )
+
+    def check(self) -> None:
+        """Refuse numbers that engines would drop or misread.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the row.
+        """
+        row = np.repeat(np.arange(len(self)), np.diff(self.start))
+        size = np.abs(self.value)
+        refuse(~np.isfinite(self.value), self.names, row, "has a coefficient that is not a finite number")
+        refuse(size >= LARGEST_COEFFICIENT, self.names, row, f"has a coefficient of {LARGEST_COEFFICIENT:g} or more")
+        tiny = (size > 0) & (size <= SMALLEST_COEFFICIENT)
+        refuse(tiny, self.names, row, f"has a coefficient of {SMALLEST_COEFFICIENT:g} or less")
+        each = np.arange(len(self))
+        refuse(np.isnan(self.lower) | np.isnan(self.upper), self.names, each, "has a side that is not a number")
+        wrong = (self.lower >= INFINITE) | (self.upper <= -INFINITE)
+        refuse(wrong, self.names, each, "can never hold: a side is infinite the wrong way")
+
+    def broken(self, values: FloatArray) -> str | None:
+        """Name of a row that ``values`` break, or None."""
+        if len(self) == 0:
+            return None
+        terms = self.value * values[self.index]
+        filled = np.diff(self.start) > 0
+        activity, largest = np.zeros(len(self)), np.zeros(len(self))
+        begin = self.start[:-1][filled]
+        activity[filled] = np.add.reduceat(terms, begin)
+        largest[filled] = np.maximum.reduceat(np.abs(terms), begin)
+        slack = FEASIBILITY * np.maximum(1.0, largest)
+        bad = (activity < self.lower - slack) | (activity > self.upper + slack)
+        return self.names[int(np.argmax(bad))] if bad.any() else None
+
+
+def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> None:
+    """Raise for the first bad number, with the name of its owner.
+
+    Raises
+    ------
+    InvalidInputError
+        When any is bad.
+    """
+    if bad.any():
+        raise InvalidInputError(f"{names[int(owner[int(np.argmax(bad))])]} of the model {what}")
+
+
+class Rows:
+    """One family of rows; one with two different sides becomes two.
+
+    A row whose columns have cancelled out is decided here, for all programs alike: it is dropped where it holds, and
+    the problem has no solution where it does not.
+
+    Examples
+    --------
+    >>> from opweave.formulations.modeling.linear import Linear
+    >>> rows = Rows()
+    >>> rows.add(Linear.of(0) <= Linear.of(1))
+    >>> rows.at_most_each(np.array([[0, 2], [1, 2]]), (1.0, 1.0), 1.0)
+    >>> len(rows)
+    3
+    """
+
+    def __init__(self, check_time: Callable[[], None] = lambda: None) -> None:
+        self._check_time = check_time
+        self._count = 0
+        self._lengths: list[int] = []
+        self._columns: list[Iterable[int]] = []
+        self._coefficients: list[Iterable[float]] = []
+        self._low: list[float] = []
+        self._high: list[float] = []
+        self._finished: list[Block] = []
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, row: Row) -> None:
+        """Add one row.
+
+        Raises
+        ------
+        InfeasibleError
+            When it has no columns and does not hold.
+        """
+        if not row.terms:
+            if row.low > CONSTANT_TOLERANCE or row.high < -CONSTANT_TOLERANCE:
+                raise InfeasibleError
+            return
+        if row.low < row.high and math.isfinite(row.low) and math.isfinite(row.high):
+            self.add(Row(row.terms, row.low, math.inf))  # engines' files know one side of a row
+            row = Row(row.terms, -math.inf, row.high)
+        if self._count % ROWS_BETWEEN_CHECKS == 0:
+            self._check_time()
+        self._lengths.append(len(row.terms))
+        self._columns.append(row.terms.keys())
+        self._coefficients.append(row.terms.values())
+        self._low.append(row.low)
+        self._high.append(row.high)
+        self._count += 1
+
+    def extend(self, block: Block) -> None:
+        """Add all rows of a block."""
+        self._finish()
+        self._finished.append(block)
+        self._count += len(block)
+
+    def at_most_each(self, columns: IntArray, coefficients: ArrayLike, upper: ArrayLike) -> None:
+        """Add many rows ``sum <= upper`` of one length: columns (rows, terms), broadcast coefficients and upper."""
+        count, width = columns.shape
+        if not count:
+            return
+        self._check_time()
+        values = np.broadcast_to(np.asarray(coefficients, np.float64), columns.shape).ravel()
+        self.extend(
+            Block(
+                start=np.arange(count + 1, dtype=np.int32) * np.int32(width),
+                index=columns.ravel().astype(np.int32),
+                value=values,
+                lower=np.full(count, -np.inf),
+                upper=np.broadcast_to(np.asarray(upper, np.float64), (count,)),
+                names=(),
+            )
+        )
+
+    def _finish(self) -> None:
+        """Turn the rows that were written one by one into arrays."""
+        if not self._lengths:
+            return
+        start = np.zeros(len(self._lengths) + 1, dtype=np.int32)
+        np.cumsum(self._lengths, out=start[1:])
+        entries = int(start[-1])
+        self._finished.append(
+            Block(
+                start=start,
+                index=np.fromiter(chain.from_iterable(self._columns), np.int32, entries),
+                value=np.fromiter(chain.from_iterable(self._coefficients), np.float64, entries),
+                lower=np.asarray(self._low, dtype=np.float64),
+                upper=np.asarray(self._high, dtype=np.float64),
+                names=(),
+            )
+        )
+        for collected in (self._lengths, self._columns, self._coefficients, self._low, self._high):
+            collected.clear()
+
+    def block(self) -> Block:
+        """All rows so far, without names."""
+        self._finish()
+        self._finished = [join_blocks(self._finished)]
+        return self._finished[0]
+
+    def each(self) -> Iterator[Row]:
+        """Every row so far."""
+        block = self.block()
+        start, index, value = block.start.tolist(), block.index.tolist(), block.value.tolist()
+        for number, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
+            held = slice(start[number], start[number + 1])
+            yield Row(dict(zip(index[held], value[held], strict=True)), low, high)
+
+
+def join_blocks(blocks: Sequence[Block], names: Sequence[str] = ()) -> Block:
+    """All rows of several blocks of one model."""
+    if len(blocks) == 1:
+        only = blocks[0]
+        return Block(only.start, only.index, only.value, only.lower, only.upper, names)
+    starts = [np.zeros(1, dtype=np.int64)]
+    used = 0
+    for block in blocks:
+        starts.append(block.start[1:].astype(np.int64) + used)
+        used += len(block.index)
+    empty = np.zeros(0)
+    return Block(
+        start=np.concatenate(starts).astype(np.int32),
+        index=np.concatenate([empty.astype(np.int32), *(block.index for block in blocks)]),
+        value=np.concatenate([empty, *(block.value for block in blocks)]),
+        lower=np.concatenate([empty, *(block.lower for block in blocks)]),
+        upper=np.concatenate([empty, *(block.upper for block in blocks)]),
+        names=names,
+    )
+
+
+def check_rows(count: int, formulation: str, limits: Limits) -> None:
+    """Refuse a model before it is written.
+
+    Raises
+    ------
+    LimitExceededError
+        When ``count`` rows are more than ``limits.model_rows``.
+    """
+    if count > limits.model_rows:
+        raise LimitExceededError(
+            f"formulation {formulation!r} would need {count:,} rows for this problem; at most {limits.model_rows:,} "
+            "are built (Limits.model_rows); use another solver or a smaller graph"
+        )

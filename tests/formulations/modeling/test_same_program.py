@@ -1,0 +1,115 @@
+"""A model as arrays and the same model through Pyomo are one program, for every formulation."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import opweave as ow
+from opweave.formulations.build import load_formulations
+from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names
+from opweave.formulations.modeling.arrays import MatrixModel, Program, to_arrays
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.pyomo import to_pyomo
+from tests.tiny import PROBLEMS
+
+for _kind in PROBLEMS:
+    load_formulations(_kind)
+CASES = [(kind, name) for kind in PROBLEMS for name in formulation_names(kind)]
+NEEDS = {"moirai": {"transfers": "one_port_edge"}}
+"""What formulations need that do not know every reading."""
+
+
+def written(kind: str, name: str, context: BuildContext) -> LinearModel:
+    problem = PROBLEMS[kind].model_copy(update=NEEDS.get(name, {}))
+    model = find_formulation(type(problem), name)(context).build(problem)
+    if not isinstance(model, LinearModel):
+        pytest.skip("writes Pyomo itself")
+    return model
+
+
+def columns_of(matrix: MatrixModel) -> dict[str, tuple[float, float, float, bool]]:
+    names = [matrix.names[k] for k in range(matrix.columns)]
+    facts = zip(matrix.cost.tolist(), matrix.lower.tolist(), matrix.upper.tolist(), matrix.whole.tolist(), strict=True)
+    return dict(zip(names, facts, strict=True))
+
+
+def rows_of(matrix: MatrixModel) -> Counter[tuple[frozenset[tuple[str, float]], float, float]]:
+    rows = matrix.rows
+    found: Counter[tuple[frozenset[tuple[str, float]], float, float]] = Counter()
+    for r in range(len(rows)):
+        entries = range(rows.start[r], rows.start[r + 1])
+        terms = frozenset((matrix.names[rows.index[e]], float(rows.value[e])) for e in entries)
+        found[terms, float(rows.lower[r]), float(rows.upper[r])] += 1
+    return found
+
+
+def assert_same(first: Program, second: Program) -> None:
+    assert columns_of(first.matrix) == columns_of(second.matrix)
+    assert rows_of(first.matrix) == rows_of(second.matrix)
+    assert first.matrix.offset == second.matrix.offset
+
+
+@pytest.mark.parametrize("extended", [False, True])
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_arrays_and_pyomo_say_the_same(kind: str, name: str, extended: bool) -> None:
+    model = written(kind, name, BuildContext(extended=extended))
+    direct, view = to_arrays(model), to_pyomo(model)
+    through = view.program()
+    assert through.own_objective
+    assert_same(direct, through)
+    values = np.arange(float(len(model)))
+    assert np.array_equal(direct.model_values(direct.engine_values(values)), values)
+    assert np.array_equal(through.model_values(through.engine_values(values)), values)
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+def test_a_model_that_users_solve_themselves_has_the_optimum(kind: str, name: str) -> None:
+    problem = PROBLEMS[kind].model_copy(update=NEEDS.get(name, {}))
+    written(kind, name, BuildContext(extended=True))
+    from pyomo.contrib.appsi.solvers import Highs
+
+    from opweave.formulations.build import build_model, read_solution
+
+    model = build_model(problem, name)
+    with pytest.raises(ow.InvalidInputError, match="solve it first"):
+        read_solution(model)
+    Highs().solve(model)
+    judged = problem.evaluate(read_solution(model))
+    best = ow.solve(problem)
+    assert judged.feasible
+    assert math.isclose(judged.objective, best.objective, rel_tol=1e-6)
+
+
+def test_what_a_user_changes_counts() -> None:
+    import pyomo.environ as pyo
+
+    model = LinearModel()
+    x = model.wholes("x", [("a", "d"), ("a", "e"), ("b", "d")], high=9.0)
+    model.rows("most").add(Linear.over(x.tolist()) >= 4)
+    model.minimise(Linear.over(x.tolist()), unit=0.5)
+    view = to_pyomo(model)
+    concrete = view.concrete
+    concrete.x["a", "d"].fix(3)
+    concrete.spare = pyo.Var(bounds=(0, 1))
+    concrete.row = pyo.Constraint(expr=concrete.x["a", "e"] + concrete.spare >= 2)
+    concrete.add(concrete.x["b", "d"] <= 5, name="mine")
+    program = view.program()
+    assert (program.matrix.columns, program.matrix.offset) == (3, 3.0)
+    assert program.own_objective
+    assert sorted(columns_of(program.matrix)) == ["spare", "x[a,e]", "x[b,d]"]
+    assert len(program.matrix.rows) == 3
+    values = program.engine_values(np.array([3.0, 1.0, 2.0]))
+    assert np.isnan(values).sum() == 1
+    values[np.isnan(values)] = 1.0
+    assert program.broken(values) is None
+    assert program.model_values(values).tolist() == [3.0, 1.0, 2.0]
+    late = program.block([Linear.over(x.tolist()) >= 6])
+    assert (late.lower.tolist(), len(late.index)) == ([3.0], 2)
+    concrete.objective.deactivate()
+    concrete.other = pyo.Objective(expr=-concrete.x["a", "e"])
+    assert not view.program().own_objective
