@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from opweave.formulations.memory_ordering.precedence import ancestors
 
 import opweave as ow
 from benchmarks.placement import CLUSTERS, REACHED, on_cluster
 from benchmarks.tables import milliseconds, percent, show, timed
 from benchmarks.transformers import TABLE_IV, transformer
-from opweave.formulations.memory_ordering.precedence import ancestors
 from opweave.formulations.placement.coarsening import coarsen
 from opweave.formulations.placement.instance import lower
 

@@ -1,6 +1,6 @@
-"""opweave plans how a deep-learning model runs on limited hardware, and says how far from the best the plan is.
+"""opweave plans how a deep-learning model runs on limited hardware, and bounds how far from optimal the plan is.
 
-Everything a user needs is here: load a model, build a problem, solve it, read the result.
+This module exports everything a user needs to load a model, build a problem, solve it and read the result.
 
 Examples
 --------
@@ -191,7 +191,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use what would make ``import opweave`` heavy."""
+    """Import heavy names on first use, so that ``import opweave`` stays fast."""
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front
 

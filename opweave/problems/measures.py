@@ -1,4 +1,4 @@
-"""Figures read from a timeline, by name: the objective of a problem is one of them, its tables show the others."""
+"""Figures read from a timeline, by name. A problem's objective is one of them; its tables show the others."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ def makespan(timeline: Timeline) -> float | None:
 
 
 def bottleneck(timeline: Timeline) -> float | None:
-    """Seconds between two results where inputs follow each other; None elsewhere."""
+    """Seconds between two results when inputs follow each other; None otherwise."""
     return timeline.period
 
 
 def throughput(timeline: Timeline) -> float | None:
-    """Inputs per second: one in each period, or the largest number that runs together over the makespan.
+    """Inputs per second.
 
-    None where that takes no time, or where there are no seconds.
+    With a period this is one input for each period; otherwise it is the largest number of inputs that run together,
+    divided by the makespan. None if that takes no time, or if the timeline is not in seconds.
     """
     if timeline.unit != "seconds":
         return None
@@ -36,7 +37,7 @@ def throughput(timeline: Timeline) -> float | None:
 
 
 def latency(timeline: Timeline) -> float | None:
-    """Seconds from the first start to the result of the first input; None where there are no seconds."""
+    """Seconds from the first start to the result of the first input; None if the timeline is not in seconds."""
     if timeline.unit != "seconds":
         return None
     acts = timeline.activities
@@ -45,7 +46,7 @@ def latency(timeline: Timeline) -> float | None:
 
 
 def busy_seconds(timeline: Timeline) -> FloatArray:
-    """How long every resource is at work, what overlaps counted twice. Shape (resources,)."""
+    """Seconds that every resource is busy; overlapping activities count separately. Shape (resources,)."""
     acts = timeline.activities
     seconds = np.zeros(len(timeline.resources))
     np.add.at(seconds, acts.resource, acts.end - acts.start)
@@ -70,7 +71,7 @@ def _busy_once(timeline: Timeline) -> FloatArray:
 
 
 def moved_bytes(timeline: Timeline) -> tuple[int, ...]:
-    """Bytes that pass every resource, as exact whole numbers. Shape (resources,)."""
+    """Bytes that pass every resource, as exact integers. Shape (resources,)."""
     acts = timeline.activities
     moved = [0] * len(timeline.resources)
     sent = acts.kind != ActivityKind.RUN
@@ -90,7 +91,7 @@ def traffic(timeline: Timeline) -> int:
 def bytes_held(timeline: Timeline) -> IntArray:
     """The most bytes that every resource holds at a time. Shape (resources,).
 
-    What ends at a moment makes room for what begins then, so that what lasts no time takes nothing.
+    Storage that ends at a moment makes space for storage that begins then, so a lifetime of zero length takes nothing.
     """
     lives = timeline.lifetimes
     peaks = np.zeros(len(timeline.resources), dtype=np.int64)
@@ -148,7 +149,7 @@ def peak_bytes(timeline: Timeline) -> int:
 
 
 def total_bytes(timeline: Timeline) -> int | None:
-    """The sum over all steps of the bytes held while each runs; None where there are no steps."""
+    """Sum over all steps of the bytes held while each runs; None if the timeline has no steps."""
     if timeline.unit != "steps":
         return None
     lives, steps = timeline.lifetimes, len(timeline.activities)
@@ -184,4 +185,4 @@ MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
     "traffic": traffic,
     "energy": energy,
 }
-"""Single figures by name, in seconds, inputs per second, bytes or joules; None where one has no meaning."""
+"""Single figures by name, in seconds, inputs per second, bytes or joules; None where a figure has no meaning."""

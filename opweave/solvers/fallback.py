@@ -1,4 +1,4 @@
-"""A plan for runs that end before their solver has one: that of a baseline, as quick as can be."""
+"""A baseline's plan for runs that end before their solver has found one."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
+from opweave.solvers.referee import Referee
 from opweave.solvers.registry import find_solver, registered
 from opweave.solvers.run import Outcome, Run
 
@@ -24,8 +25,10 @@ BASELINES = {
 """Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
-def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Outcome:
+def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
     """Report a baseline's plan where the time was up before there was any; returns how the run ended.
+
+    A baseline has as much time as it may need: what is too large for its limit has a plan a little later.
 
     Nothing is tried where a user's function adds to the model: the plan might break what it adds.
     """
@@ -38,7 +41,7 @@ def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Out
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
-            with run.at_work(), Interrupter(run.until_fallback_ends):
+            with run.at_work(), referee.first_plan(), Interrupter(run.allowance.until_overdue):
                 solver.run(problem, run)
         except (OverdueError, ContradictionError, OpweaveError):
             continue

@@ -116,7 +116,7 @@ def _verify_stages(
 
 
 def _whole(run: Runnable, flat: list[object]) -> list[object]:
-    """The program as PyTorch runs it."""
+    """Run the program as PyTorch runs it."""
     import torch
     from torch.fx import Interpreter
     from torch.utils._pytree import tree_leaves
@@ -148,7 +148,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 
 
 def _made_up(run: Runnable, seed: int) -> list[object]:
-    """Inputs by shape and type: normal numbers, zeros and ones for whole numbers."""
+    """Generate inputs by shape and type: normal numbers; zeros and ones for integers."""
     import torch
 
     random = torch.Generator().manual_seed(seed)
@@ -165,7 +165,7 @@ def _made_up(run: Runnable, seed: int) -> list[object]:
 
 
 def _copies(flat: Sequence[object]) -> list[object]:
-    """Inputs of a run's own, which it may change and free."""
+    """Copies of the inputs, which a run may change and free."""
     import torch
 
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]

@@ -18,8 +18,8 @@ from opweave.formulations.bulk import check_rows
 from opweave.formulations.intervals import Comparison, IntervalModel, Linear, whole_row
 from opweave.formulations.memory_ordering.loads import Affine, Literal01
 from opweave.formulations.memory_ordering.pairwise import PairModel, Pairwise
-from opweave.formulations.memory_ordering.precedence import check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak
+from opweave.formulations.precedence import check_closure, reduced_arcs
 from opweave.problems.errors import LimitExceededError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -37,9 +37,9 @@ from opweave.formulations.memory_ordering.groups import Groups, contract, single
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.loads import Affine, Excess, Footprints, Literal01, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
 from opweave.formulations.memory_ordering.scale import Scale
+from opweave.formulations.precedence import ancestors, check_closure, reduced_arcs
 from opweave.problems.arrays import BoolArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

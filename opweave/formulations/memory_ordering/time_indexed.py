@@ -20,9 +20,9 @@ from opweave.formulations.bulk import Rows, check_rows, linear_expression, linea
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
 from opweave.formulations.memory_ordering.scale import Scale
+from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from opweave.formulations.bulk import check_rows
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of
 from opweave.formulations.placement.program import NEGLIGIBLE
 from opweave.formulations.placement.windows import Windows
-from opweave.problems.arrays import BoolArray
+from opweave.formulations.precedence import ancestors, check_closure
+from opweave.problems.arrays import NO_LIMIT, BoolArray
 from opweave.problems.limits import Limits
 from opweave.problems.placement.spec import Placement
 

@@ -1,4 +1,4 @@
-"""Memory ordering: in which order to run the operators so that little memory is live at once.
+"""Memory ordering: choose the order of the operators so that little memory is live at once.
 
 Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization" (peak);
 "MemoriaNova", section 3.2 (total).
@@ -23,7 +23,7 @@ from opweave.problems.timeline import Timeline
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
 LARGEST_TOTAL = 2**62
-"""Largest sum of footprints that may come up: solvers count in whole numbers of 64 bits."""
+"""Largest sum of footprints that is accepted; solvers count in 64-bit integers."""
 
 InPlace = Literal["none", "first", "any"]
 
@@ -42,8 +42,8 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
     """Find a topological order with the smallest peak, or the smallest total, of live bytes.
 
     A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
-    included; a graph input from the beginning; a graph output to the end. A result nobody reads is live in its
-    producer's step only.
+    included. A graph input is live from the beginning, and a graph output until the end. A result that no operator
+    reads is live only in its producer's step.
 
     Attributes
     ----------
@@ -51,10 +51,10 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
         ``"peak"``: the largest stable footprint, or the bytes live before the first step if those are more.
         ``"total"``: the sum of the stable footprints over the steps.
     in_place
-        Which inputs an operator with ``inplace_ok`` may overwrite, if they have its output's size and die in its step:
-        ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
+        Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
+        die in its step: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
     limit_bytes
-        Orders that need more than this are infeasible; None for no limit.
+        Orders that need more bytes than this are infeasible; None for no limit.
     inputs
         ``"freed"``: a graph input is freed after its last reader (the papers). ``"kept"``: it stays to the end.
         ``"excluded"``: it is the caller's memory and does not count.
@@ -121,7 +121,7 @@ def given_order(problem: MemoryOrdering) -> Ordering:
 
 
 def _check_total(graph: OpGraph) -> None:
-    """Refuse sums that whole numbers of 64 bits, in which solvers count, could not hold."""
+    """Refuse sums that 64-bit integers, in which solvers count, could not hold."""
     held = sum(graph.owned_bytes.values()) + max((op.workspace_bytes for op in graph.operators), default=0)
     if len(graph.operators) * held > LARGEST_TOTAL:
         raise ValueError(

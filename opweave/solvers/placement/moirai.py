@@ -18,7 +18,8 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
-from opweave.solvers.placement.head_start import best_list_schedule, head_start_within
+from opweave.solvers.placement.baselines import best_list_schedule
+from opweave.solvers.placement.head_start import head_start_within
 from opweave.solvers.reduced import reducing, solve_reduced
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

@@ -63,7 +63,7 @@ def test_only_models_that_can_run_are_taken(tmp_path: Path) -> None:
     order = ow.Ordering(order=["a"])
     with pytest.raises(InvalidInputError, match=r"net\.json: verify runs the model itself"):
         ow.verify(tmp_path / "net.json", order)
-    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; what can: ordering, schedule, stages"):
+    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; these can: ordering, schedule, stages"):
         ow.verify(tmp_path / "net.onnx", Solution())
     nothing = Result[ow.Ordering](
         problem="memory_ordering", status=Status.UNKNOWN, termination=Termination.TIME_LIMIT, solver="x"
@@ -141,7 +141,7 @@ class TestOnnx:
         assert found.pieces == 3
 
     def test_a_runtime_that_goes_its_own_way_is_caught(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from opweave.adapters.verify.verify import onnx as verify_onnx
+        from opweave.adapters.verify import onnx as verify_onnx
         from tests.adapters.onnx.nets import random_order
 
         monkeypatch.setattr(verify_onnx, "onnx_session_options", verify_onnx.default_options)

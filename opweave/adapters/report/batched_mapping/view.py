@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from opweave.adapters.report.units import precise_seconds, readable_rate
 from opweave.adapters.report.views import Row, View
-from opweave.problems.batched_mapping.shortage import shortage
+from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.timeline import ActivityKind

@@ -12,7 +12,7 @@ from opweave.adapters.report.units import precise_seconds, readable_bytes, reada
 from opweave.adapters.report.views import Row, Section, View
 from opweave.adapters.report.wording import SAME, memory_binds, proof_sentence
 from opweave.adapters.runtimes.pipeline_exports import exports_of
-from opweave.problems.pipeline.shortage import shortage
+from opweave.formulations.pipeline.shortage import shortage
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 from opweave.problems.result import Status
 from opweave.problems.words import counted

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from opweave.adapters.report.views import View
 from opweave.adapters.runtimes.device_map import device_map
-from opweave.problems.placement.shortage import shortage
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, Schedule
 
 

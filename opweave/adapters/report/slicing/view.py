@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, ClassVar
 from opweave.adapters.report.replayed import details_of
 from opweave.adapters.report.units import precise_seconds, readable_share
 from opweave.adapters.report.views import Row, View
+from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
 

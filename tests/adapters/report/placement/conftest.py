@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.solvers import registry
@@ -106,7 +106,7 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
         Solver(name, "placement", "plan", _solve_auto, "the first device", supports=("any",), baseline=name != "auto")
         for name in ("auto", "one_device")
     ]
-    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {("placement", fake.name): fake for fake in fakes})
     monkeypatch.setattr(registry, "expressible", lambda *_: True)
 
