@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):
+# the two bases differ until the other program of placement is on the linear layer, too
+class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):  # type: ignore[misc]
     """Adds the variables to a model, sets them, and reads them; the rows are the subclass's."""
 
     timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
@@ -100,7 +101,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         release = start if self.context.extended else None
         return retimed(data.problem, data.instance, data.messages, self._places(model), start, sent, release)
 
-    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:
+    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:  # type: ignore[override]  # as above
         """(5) Operators that overfill a device by less than engines see do not all run there."""
         load_values(model.opweave.variables, *values)
         names, devices = model.data.instance.names, model.data.instance.devices
