@@ -4,6 +4,8 @@ Counted are the files of ``opweave/solvers`` and ``opweave/formulations`` that `
 imports, itself included, directly or through other files of the package. Imports count wherever they stand, inside
 functions too, except under ``TYPE_CHECKING``: hints need no running code. ``from package import name`` is the module
 ``package.name`` where there is one. Packages that a module lies in count only where they hold more than a docstring.
+Solvers that a plan runs by their registered names do not count, as they come and go without it: engines, and the
+solvers of another problem that a problem is reduced to.
 
     python benchmarks/import_closure.py            # a line for each problem; exit status 1 where a limit is passed
     python benchmarks/import_closure.py placement  # the files, and who imports each
@@ -18,8 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
-AT_MOST = {"memory_ordering": 42, "placement": 52}
-"""Files that the closure of a problem's ``auto`` may hold."""
+AT_MOST = {"memory_ordering": 42, "placement": 74, "batched_mapping": 66, "pipeline": 38, "slicing": 44}
+"""Files that the closure of a problem's ``auto`` may hold. Lower them with every file that it can do without."""
 
 
 def modules() -> dict[str, Path]:
