@@ -1,10 +1,10 @@
-"""Pipelines over edge devices, measured: the paper's figures re-run, next to its numbers and the true optimum.
+"""Benchmarks of pipelines over edge devices: the paper's figures next to our numbers and the true optimum.
 
 Run ``python -m benchmarks.pipeline`` for everything, or name parts: ``points classes baselines ratios proofs``;
-``--smoke`` takes a few runs only. Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural
-Networks on Distributed Edge Devices to Maximize Inference Throughput" (2022), with the ten shipped graphs of Keras in
-place of all 66. A run whose model fits on one device has a bottleneck of 0 and needs no method: such runs are counted
-apart and are in no average.
+``--smoke`` uses only a few runs. Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural
+Networks on Distributed Edge Devices to Maximize Inference Throughput" (2022), with the ten Keras graphs of the
+repository instead of all 66. A run whose model fits on one device has a bottleneck of 0 and needs no method; such runs
+are counted separately and are in no average.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CAPACITIES = (64, 128, 256, 512)
 
 
 def warm_up() -> None:
-    """Load or compile every loop, so that the tables show solving only."""
+    """Load or compile every loop, so that the tables show only solve times."""
     problem = as_in_the_paper("InceptionResNetV2", 20, 64, 0)
     for solver in ("kpath", "greedy", "random", "auto"):
         ow.solve(problem, solver=solver, time_limit=30)
@@ -42,12 +42,12 @@ def warm_up() -> None:
 
 
 def value(problem: ow.Pipeline, solver: str, seed: int = 0, **options: int) -> float | None:
-    """The bottleneck that a solver reaches; None for no plan."""
+    """The bottleneck that a solver reaches; None without a plan."""
     return ow.solve(problem, solver=solver, seed=seed, time_limit=10, options=options).objective
 
 
 def mean(values: Sequence[float]) -> str:
-    """Average of seconds."""
+    """Mean of several seconds."""
     return f"{fmean(values):.3f}" if values else "-"
 
 
@@ -57,7 +57,7 @@ def largest_piece(problem: ow.Pipeline) -> float:
 
 
 def point_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Figure 3, and what fits."""
+    """Figure 3, and which models fit."""
     for model in MODELS[: 3 if smoke else None]:
         dominators = as_in_the_paper(model, 50, 64, 0)
         prefix = as_in_the_paper(model, 50, 64, 0, cuts="prefix")
@@ -131,7 +131,7 @@ def classes(*, smoke: bool) -> None:
 
 
 def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Figures 8 and 9: how many times the optimum each method needs."""
+    """Figures 8 and 9: the bottleneck of each method as a multiple of the optimum."""
     runs = 2 if smoke else 50
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
         for nodes in NODES[-1:] if smoke else NODES:
@@ -166,7 +166,7 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def baselines(*, smoke: bool) -> None:
-    """Figures 8 and 9: against random and greedy."""
+    """Figures 8 and 9: comparison with random and greedy."""
     show(
         "Bottleneck as a multiple of the optimum at 64 MB (figures 8 and 9); in brackets the runs that gave a plan",
         (
@@ -246,7 +246,7 @@ def ratios(*, smoke: bool) -> None:
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     parts = {"points": points, "classes": classes, "baselines": baselines, "ratios": ratios, "proofs": proofs}
     run_parts(__doc__, parts, warm_up)
 

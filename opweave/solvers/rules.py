@@ -1,4 +1,4 @@
-"""Rules: plain ways to build one plan without a search, registered by name on the same terms for every problem."""
+"""Rules: plain methods that build one plan without a search, registered by name in the same form for every problem."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ CarryOut = Callable[[Any, Run], None]
 
 
 class NoPlanError(Exception):
-    """A rule found no plan; the message says where it got stuck."""
+    """A rule found no plan; the message says where it failed."""
 
 
 def solve_by(carry_out: CarryOut, problem: Problem[Any, Any], run: Run) -> Outcome:
-    """Report the plan that a rule builds; where it builds none, the outcome says why."""
+    """Report the plan that a rule builds; if it builds none, the outcome says why."""
     try:
         carry_out(problem, run)
     except NoPlanError as error:
@@ -39,12 +39,12 @@ def register_rule(
     options: Iterable[str] = (),
     baseline: bool = False,
 ) -> None:
-    """Make a rule selectable by name.
+    """Make a rule available by name.
 
     Parameters
     ----------
     problem
-        The class of problems that it is for.
+        The class of problems that it supports.
     name, about, supports, options, baseline
         As in :class:`~opweave.solvers.registry.Solver`.
     carry_out
@@ -65,7 +65,7 @@ def register_rule(
 
 
 def plans_of(builders: Iterable[Callable[[], PlanT]]) -> Iterator[PlanT]:
-    """The plans of those builders that find one, each built when it is asked for."""
+    """The plans of the builders that find one; each is built when it is requested."""
     for build in builders:
         try:
             yield build()

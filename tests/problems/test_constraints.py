@@ -56,6 +56,9 @@ class Scattering(Problem[Scattered, MemoryProfile]):
     def assumptions(self) -> str:
         return ""
 
+    def play(self, solution: Scattered) -> None:
+        return None
+
     def _replay(self, solution: Scattered) -> Evaluation[MemoryProfile]:
         return Evaluation(objective=0)
 

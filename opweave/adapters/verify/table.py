@@ -18,7 +18,7 @@ SHOWN_OPERATORS = 10
 
 
 def verification_tables(found: Verification) -> Sequence[Table]:
-    """Show the verdict with what it rests on, and the slowest operators."""
+    """Show the verdict with its reasons, and the slowest operators."""
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

@@ -45,8 +45,9 @@ def one_device(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     raise NoPlanError(f"no single device is enough: {'; '.join(reasons)}")
 
 
-FIRST: tuple[Rule, ...] = (one_device, heft, cpop, peft, etf, fill, fill_even)
-"""Those that come before everything else, so that there is a plan whatever the time."""
+FIRST: tuple[Rule, ...] = (one_device, fill, heft, cpop, peft, etf, fill_even)
+"""Those that come before everything else, so that there is a plan whatever the time; the cheapest lead, which are what
+a run ends with where its time is up before it has begun."""
 
 OTHERS: tuple[Rule, ...] = (msct, getf)
 """Those that solve a linear program first."""

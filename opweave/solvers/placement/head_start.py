@@ -30,8 +30,12 @@ SHARE = 0.3
 
 ROUNDS = 2
 
-BRIEF_SECONDS, OPERATOR_SECONDS = 0.1, 0.01
-"""Most that local search may take before constraint programming: so much, and so much for each operator."""
+LISTED = 40
+"""Operators up to which constraint programming begins from list schedules: it passes those sooner than local search
+does, and its proofs come no later for it."""
+
+OPERATOR_SECONDS = 0.01
+"""Most that local search may take before constraint programming on larger problems, for each operator."""
 
 
 def head_start_within(run: Run) -> HeadStart:
@@ -47,12 +51,14 @@ def head_start_within(run: Run) -> HeadStart:
 def brief_head_start_within(run: Run) -> HeadStart:
     """As :func:`head_start_within`, but brief: constraint programming proves small problems at once."""
 
-    def seconds(problem: Placement) -> float:
-        wanted = min(SECONDS, BRIEF_SECONDS + OPERATOR_SECONDS * len(problem.graph.operators))
-        left = run.remaining()
-        return wanted if left is None else min(wanted, SHARE * left)
+    def initial(problem: Placement) -> Schedule | None:
+        operators = len(problem.graph.operators)
+        if operators <= LISTED:
+            return best_list_schedule(problem)
+        wanted, left = min(SECONDS, OPERATOR_SECONDS * operators), run.remaining()
+        return good_schedule(problem, wanted if left is None else min(wanted, SHARE * left))
 
-    return HeadStart(lambda problem: good_schedule(problem, seconds(problem)), quick_floor)
+    return HeadStart(initial, quick_floor)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:

@@ -25,22 +25,16 @@ Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one device that is fastest alone (legal ones first)."""
+    """Everything on the one fastest device. Operators that may not run there go to their own fastest device."""
     del problem
+    mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
+    length = np.take_along_axis(instance.length, mode[:, None], axis=1)
+    fastest = (instance.intercept + instance.slope).argmin(axis=1)
     plans = []
     for k in range(len(instance.devices)):
-        shares = np.zeros((instance.operators, len(instance.devices)))
-        shares[:, k] = 1.0
-        mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
-        alone = build(instance, arrays, mode, shares)
-        if np.isfinite(instance.intercept[instance.whole, k]).all():
-            cuts = alone.cuts.copy()
-            added = np.ones(instance.operators, dtype=bool)
-            added[instance.first : instance.first + len(instance.names)] = False
-            for v in np.flatnonzero(instance.whole & ~added).tolist():
-                cuts[v], cuts[v, k + 1 :] = 0, 1
-            alone = judged(arrays, alone.mode, cuts)
-        plans.append(alone)
+        device = np.where(np.isfinite(instance.intercept[:, k]), k, fastest)
+        cuts = length * (np.arange(len(instance.devices) + 1) > device[:, None])
+        plans.append(judged(arrays, mode, cuts))
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 

@@ -1,7 +1,7 @@
 """GenEFlow's genetic search, with pymoo's operators in a generation loop of its own.
 
 Source: "MemoriaNova", section 3.3.4: elitist, constraint violations first, latency as fitness. Ours are chromosomes
-that cannot break the cut-point constraints (:mod:`.genes`), a first population that holds the floors (``seeded``;
+that cannot break the cut-point constraints (:mod:`.genes`), a first population that holds the baselines (``seeded``;
 without them the search ends behind a plan without search), and a loop over arrays: a generation is crossed by pymoo's
 ``cross_sbx``, mutated by its ``mut_pm`` and judged as one array, without an object for each individual.
 
@@ -234,7 +234,7 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
 
 
 def _floors(search: LocalSearch) -> list[Plan]:
-    """The floors, reported, and the user's start: what the first population is seeded with."""
+    """The baselines, reported, and the user's start: what the first population is seeded with."""
     plans = search.floors()
     return [search.best, *plans] if search.best is not None else plans
 
@@ -267,7 +267,7 @@ register(
         problem=Slicing.kind,
         kind="algorithm",
         run=solve_genetic,
-        about="genetic search with pymoo's operators on whole populations, seeded with the floors",
+        about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=SUPPORTS,
         options=OPTIONS | {"chromosome"},

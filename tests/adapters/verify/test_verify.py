@@ -63,7 +63,7 @@ def test_only_models_that_can_run_are_taken(tmp_path: Path) -> None:
     order = ow.Ordering(order=["a"])
     with pytest.raises(InvalidInputError, match=r"net\.json: verify runs the model itself"):
         ow.verify(tmp_path / "net.json", order)
-    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; what can: ordering, schedule, stages"):
+    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; these can: ordering, schedule, stages"):
         ow.verify(tmp_path / "net.onnx", Solution())
     nothing = Result[ow.Ordering](
         problem="memory_ordering", status=Status.UNKNOWN, termination=Termination.TIME_LIMIT, solver="x"

@@ -101,10 +101,13 @@ def _solve_auto(problem: Placement, run: Run) -> Outcome:
 
 @pytest.fixture
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this solver: everything on its first device or where it is pinned."""
-    fake = Solver("auto", "placement", "plan", _solve_auto, "the first device", supports=("any",))
+    """Only this solver by two names: everything on its first device or where it is pinned."""
+    fakes = [
+        Solver(name, "placement", "plan", _solve_auto, "the first device", supports=("any",), baseline=name != "auto")
+        for name in ("auto", "one_device")
+    ]
     monkeypatch.setattr(registry, "_KINDS", ())
-    monkeypatch.setattr(registry, "_SOLVERS", {("placement", "auto"): fake})
+    monkeypatch.setattr(registry, "_SOLVERS", {("placement", fake.name): fake for fake in fakes})
     monkeypatch.setattr(registry, "expressible", lambda *_: True)
 
 
