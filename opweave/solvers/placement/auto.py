@@ -15,7 +15,6 @@ from opweave.solvers.placement.baselines import FIRST, OTHERS
 from opweave.solvers.placement.bounds.best import quick_bounds
 from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
-from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -153,7 +152,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     timed = run.time_limit is not None and not small
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            plan_units(search.problem, search.instance, search.arrays, run)
+            go_on_with(search.problem, "units", run)
         _take_best(search)
     whole = is_whole(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
