@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from opweave.problems.arrays import FloatArray
 
+CONSTANT_TOLERANCE = 1e-8
+"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
+
 
 class InfeasibleError(Exception):
     """Writing the problem down already showed that it has no solution; the message, if any, says why in its words."""
@@ -112,6 +115,18 @@ class Row:
     terms: Mapping[int, float]
     low: float
     high: float
+
+    def decided(self) -> bool:
+        """Whether it has no columns, as they have cancelled out, and holds.
+
+        Raises
+        ------
+        InfeasibleError
+            When it has no columns and does not hold.
+        """
+        if not self.terms and (self.low > CONSTANT_TOLERANCE or self.high < -CONSTANT_TOLERANCE):
+            raise InfeasibleError
+        return not self.terms
 
     @property
     def key(self) -> tuple[frozenset[tuple[int, float]], float, float]:
