@@ -1,1 +1,1 @@
-"""Runs that print tables: papers reproduced, peers side by side, scaling. ``python -m benchmarks.memory_ordering``."""
+"""Benchmarks that print tables: papers, peers, scaling. For example ``python -m benchmarks.memory_ordering``."""

@@ -1,9 +1,9 @@
-"""Batched mapping, measured: Tables I, III, IV, V and Figure 7 of "DiviML", with synthetic costs, beside its numbers.
+"""Benchmarks of batched mapping: Tables I, III, IV, V and Figure 7 of "DiviML", with synthetic costs.
 
 Run ``python -m benchmarks.batched_mapping`` for everything, or name parts: ``latency speed throughput wires servers
-symmetry sizes decoder progress``; ``--smoke`` takes small networks and short limits. The paper's graphs and profiles
-are not public, so absolute values differ; ratios are what can be compared. Seconds are wall time of the solve with the
-referee's check; loops are compiled before.
+symmetry sizes decoder progress``; ``--smoke`` uses small networks and short limits. The tables show the paper's numbers
+beside ours. The paper's graphs and profiles are not public, so absolute values differ; only ratios can be compared.
+Seconds are wall time of the solve with the referee's check; loops are compiled before.
 """
 
 from __future__ import annotations
@@ -50,14 +50,14 @@ SEARCHES = ("ea", "anneal")
 
 
 def small(stack: Stack, *, smoke: bool) -> Stack:
-    """The stack, or a small one of its kind."""
+    """The stack, or a small stack of its kind."""
     if not smoke:
         return stack
     return Stack(2, stack.channels, stack.dependency, stack.wires, 4, stack.seed)
 
 
 def warm_up() -> None:
-    """Load or compile every loop, so that the tables show solving only."""
+    """Load or compile every loop, so that the tables show only solve times."""
     for batch in (1, 8):
         problem = stacked(Stack(modules=2, nodes=8), batch)
         for name in (*LISTS, *SEARCHES, "local", "auto"):
@@ -65,7 +65,7 @@ def warm_up() -> None:
 
 
 def lower_bound_of(problem: ow.BatchedMapping, channels: int) -> float:
-    """DiviML's LBound, modules solved exactly where one input runs."""
+    """DiviML's LBound; modules are solved exactly when there is one input."""
     from opweave.formulations.batched_mapping.instance import lower
     from opweave.solvers.batched_mapping.bounds.best import nothing_known, searched
     from opweave.solvers.batched_mapping.bounds.modules import lbound
@@ -78,7 +78,7 @@ def lower_bound_of(problem: ow.BatchedMapping, channels: int) -> float:
 
 
 def value(problem: ow.BatchedMapping, solver: str, seconds: float | None = None, **options: object) -> float | None:
-    """Objective of one solver."""
+    """The objective of one solver."""
     return ow.solve(problem, solver=solver, time_limit=seconds, **options).objective
 
 
@@ -150,7 +150,7 @@ def speed(*, smoke: bool) -> None:
 
 
 def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Sixteen inputs: inputs a second of every baseline, split and whole, of the plan, and what no plan exceeds."""
+    """Sixteen inputs: inputs per second of the baselines, SPLIT, the whole program and the plan; the upper bound."""
     limit = 1.0 if smoke else 60.0
     for stack in rows:
         problem = stacked(small(stack, smoke=smoke), 16, growth)
@@ -158,7 +158,7 @@ def throughput_rows(growth: str, rows: tuple[Stack, ...], *, smoke: bool) -> Ite
         cells += [value(problem, name, limit / 12) for name in SEARCHES]
         result = ow.solve(problem, time_limit=limit)
         assert result.bound is not None
-        contained = cells[: -len(SEARCHES)] if smoke else cells  # one second is too little to beat every search
+        contained = cells[: -len(SEARCHES)] if smoke else cells  # one second is too short to beat every search
         assert all(cell is None or result.objective <= cell * (1 + 1e-9) for cell in contained)
         rates = ["-" if cell is None else f"{16 / cell:.1f}" for cell in (*cells, result.objective, result.bound)]
         name = (
@@ -237,7 +237,7 @@ def servers(*, smoke: bool) -> None:
 
 
 def symmetry(*, smoke: bool) -> None:
-    """Section VI: orders of identical devices in the program, time to the proof."""
+    """Section VI: orders of identical devices in the program, and the time to the proof."""
     names = ("identities", "tasks", "batches", "busy", "first_use")
     problem = on_servers(1, 2, 2, 2)
     limit = 1.0 if smoke else 60.0
@@ -269,7 +269,7 @@ def sizes(*, smoke: bool) -> None:
 
 
 def decoder(*, smoke: bool) -> None:
-    """Plans a second that the decoder judges."""
+    """Number of plans per second that the decoder evaluates."""
     from opweave.formulations.batched_mapping.instance import lower
     from opweave.solvers.batched_mapping.arrays import arrays_of, decode_many, natural_order
 
@@ -314,7 +314,7 @@ def progress(*, smoke: bool) -> None:
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     parts = {
         "latency": latency,
         "speed": speed,

@@ -1,6 +1,6 @@
-"""How well a calibrated roofline predicts operators that it has not seen: four models, their times measured beside it.
+"""How well a calibrated roofline predicts new operators: predicted and measured times of four models.
 
-Run ``python -m benchmarks.calibration`` on a machine that does nothing else; it takes about two minutes.
+Run ``python -m benchmarks.calibration`` on an otherwise idle machine; it takes about two minutes.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SMOKE = ("squeezenet1_1",)
 def main() -> None:
     """Print one row for each model, and one for all operators together."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="one model and few samples: does it run at all?")
+    parser.add_argument("--smoke", action="store_true", help="one model and few samples, as a quick check")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--kinds", action="store_true", help="also what each kind reaches, and its error")
+    parser.add_argument("--kinds", action="store_true", help="also the rates and the error of each kind")
     given = parser.parse_args()
     began = time.perf_counter()
     calibration = calibrate(threads=given.threads, **({"each": 2, "repeats": 2} if given.smoke else {}))

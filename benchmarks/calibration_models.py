@@ -1,7 +1,7 @@
-"""Four ONNX models with random weights, made here after published architectures: what calibration is measured on.
+"""Four ONNX models with random weights, built here from published architectures, for measuring calibration.
 
 ResNet-50 (He et al., 2016), MobileNetV2 (Sandler et al., 2018), SqueezeNet 1.1 (Iandola et al., 2016) and GPT-2 small
-(Radford et al., 2019), at batch 1. Only operators and their sizes matter, so all weights are drawn from one generator.
+(Radford et al., 2019), at batch 1. Only operators and their sizes matter, so one generator draws all weights.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def squeezenet() -> ModelProto:
 
 
 def gpt2_small(steps: int = 256, layers: int = 12) -> ModelProto:
-    """Attention written out as products, additions and Softmax, and the head over all words."""
+    """Attention written as products, additions and Softmax, and a head over the whole vocabulary."""
     width, heads, words = 768, 12, 50257
     build = Builder("gpt2_small", (1, steps), kind=7)
     x = build.node("Gather", build.constant(np.ones((words, width), np.float32)), "x")

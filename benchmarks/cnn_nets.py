@@ -1,7 +1,7 @@
 """Four convolutional networks with the geometry of every operator: VGG16, ResNet50, MobileNetV2, Inception-v3.
 
-Batch normalisation and activations are part of their convolutions, as inference runs them; the input is one image of
-single precision. Layers are those of the original papers as Keras and torchvision build them.
+Batch normalisation and activations are part of their convolutions, as in inference. The input is one image in single
+precision. Layers are those of the original papers as built by Keras and torchvision.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Side = int | tuple[int, int]
 
 
 class Net:
-    """Writes operators down one after another; every method returns the name of the tensor that it made."""
+    """Records operators one after another; every method returns the name of the tensor that it made."""
 
     def __init__(self, name: str, side: int) -> None:
         self._name = name
@@ -51,7 +51,7 @@ class Net:
     def conv(
         self, x: str, channels: int, kernel: Side = 3, stride: int = 1, *, padding: Side | None = None, groups: int = 1
     ) -> str:
-        """Convolution with its bias and activation; "same" padding unless given."""
+        """Convolution with bias and activation; "same" padding by default."""
         high, wide = (kernel, kernel) if isinstance(kernel, int) else kernel
         given = (padding, padding) if isinstance(padding, int) else padding
         pads = (high // 2, wide // 2) if given is None else given
@@ -65,7 +65,7 @@ class Net:
         return self._add(kind, [x], shape, flops, weights=weights + channels, geometry=geometry)
 
     def pool(self, x: str, kernel: int, stride: int, padding: int = 0) -> str:
-        """Largest or mean of a window."""
+        """Maximum or mean of a window."""
         channels, rows, columns = self._shapes[x]
         shape = (channels, (rows + 2 * padding - kernel) // stride + 1, (columns + 2 * padding - kernel) // stride + 1)
         geometry = ow.Geometry(kernel=kernel, stride=stride, padding=padding, channels="own")
@@ -128,7 +128,7 @@ def resnet50() -> Net:
 
 
 def resnet(depths: tuple[int, int, int, int]) -> Net:
-    """He et al., 224 x 224, version 1, by blocks of each stage: the stride is in a block's first convolution."""
+    """He et al., 224 x 224, version 1, by blocks of each stage; a block's first convolution has the stride."""
     net = Net(f"ResNet{3 * sum(depths) + 2}", 224)
     x = net.pool(net.conv("image", 64, 7, 2, padding=3), 3, 2, 1)
     for stage, (channels, depth) in enumerate(zip((64, 128, 256, 512), depths, strict=True)):

@@ -1,7 +1,7 @@
-"""What compiling the solvers' loops costs: CPU seconds to compile each, and to load it from disk.
+"""The cost of compiling the solvers' loops: CPU seconds to compile each loop, and to load it from disk.
 
 Run ``python -m benchmarks.compiling [--smoke] [NAME ...]``; names choose loops by a part of their name. Each loop is
-compiled in this process, so what it shares with others counts for the first that needs it.
+compiled in this process, so code that several loops share counts for the first loop that needs it.
 """
 
 from __future__ import annotations

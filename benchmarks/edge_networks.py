@@ -1,8 +1,8 @@
-"""Devices around a Wi-Fi router, as the paper on edge pipelines draws them, and pipelines on them.
+"""Devices around a Wi-Fi router, drawn as in the paper on edge pipelines, and pipelines on them.
 
 Source: Parthasarathy and Krishnamachari (2022), section IV, equation (12): positions uniform in (-150, -1) and (1, 150)
-squared, a device's rate log2(1 + a / (x^2 + y^2)) Mbit/s with a = 283230. The text does not say how the rate of a pair
-follows; here it is the smaller of the two, since what is sent passes the router.
+squared, a device's rate log2(1 + a / (x^2 + y^2)) Mbit/s with a = 283230. The text does not state the rate of a pair;
+here it is the smaller of the two rates, because data passes the router.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MODELS = tuple(sorted(path.name.removesuffix(".json.gz") for path in (GRAPHS / "
 
 @cache
 def keras(name: str) -> ow.OpGraph:
-    """A shipped graph of Keras."""
+    """A Keras graph from the repository."""
     return ow.load(GRAPHS / "keras" / f"{name}.json.gz")
 
 
 def rates(devices: int, seed: int) -> list[float]:
-    """Bytes per second of every device's connection to the router: equation (12)."""
+    """Bytes per second of every device's connection to the router, by equation (12)."""
     rng = random.Random(seed)
 
     def coordinate() -> float:
@@ -42,23 +42,23 @@ def rates(devices: int, seed: int) -> list[float]:
 
 
 def wireless(devices: int, memory_bytes: int, seed: int) -> ow.Cluster:
-    """Devices of one memory size around a router."""
+    """Devices with equal memory around a router."""
     machines = [ow.Device(name=f"d{index}", memory_bytes=memory_bytes) for index in range(devices)]
     return ow.Cluster(devices=machines, rates=rates(devices, seed)) if devices > 1 else ow.Cluster(devices=machines)
 
 
 def as_in_the_paper(model: str, devices: int, megabytes: float, seed: int, **fields: object) -> ow.Pipeline:
-    """A pipeline as the paper reads it: no computing, transfers compressed, everyone's memory the same."""
+    """A pipeline under the paper's assumptions: no computing, compressed transfers, equal memory on all devices."""
     cluster = wireless(devices, int(megabytes * MEGABYTE), seed)
     return ow.Pipeline(
         graph=keras(model), cluster=cluster, include_compute=False, compression=PAPER_COMPRESSION, **fields
     )
 
 
-def unlike(
+def heterogeneous(
     graph: ow.OpGraph, devices: int, memory_bytes: float, seed: int, *, computing: bool, matrix: bool
 ) -> ow.Pipeline:
-    """Devices of 0.5 to 1.5 times a memory size; with ``computing`` of 1 to 20 GFLOP/s; links as such or at random."""
+    """Devices with 0.5 to 1.5 times a memory size, optionally 1 to 20 GFLOP/s, and given or random links."""
     rng = random.Random(seed)
     machines = [
         ow.Device(
@@ -81,7 +81,7 @@ def unlike(
 
 
 def random_chain(operators: int, seed: int) -> ow.OpGraph:
-    """Layers one after the other: tensors of 20 KB to 2 MB, weights of 0.2 to 3 MB, FLOPs in proportion to both."""
+    """Layers in sequence: tensors of 20 KB to 2 MB, weights of 0.2 to 3 MB, FLOPs in proportion to both."""
     rng = random.Random(seed)
     sizes = [int(20e3 * 100 ** rng.random()) for _ in range(operators + 1)]
     weights = [int(2e5 * 15 ** rng.random()) for _ in range(operators)]

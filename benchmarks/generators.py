@@ -1,4 +1,4 @@
-"""Graphs made by rule, for scaling runs."""
+"""Generated graphs for scaling runs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ class Builder:
         return tensor
 
     def run(self, operator: str, inputs: list[str], size: int) -> str:
-        """Add an operator; returns its output, which bears its name."""
+        """Add an operator; return its output, which has the operator's name."""
         self.tensors.append(Tensor(id=operator, bytes=size))
         self.operators.append(Operator(id=operator, inputs=inputs, outputs=[operator]))
         return operator
 
     def graph(self, outputs: list[str]) -> OpGraph:
-        """Everything added so far as a graph."""
+        """The graph of everything added so far."""
         return OpGraph(name=self.name, operators=self.operators, tensors=self.tensors, outputs=outputs)
 
 
 def chain(operators: int) -> OpGraph:
-    """One operator after the other, all results of one size."""
+    """Operators in sequence; all results have the same size."""
     build = Builder(f"chain of {operators:,}")
     last = build.input("x", 1024)
     for index in range(operators):
@@ -42,7 +42,7 @@ def chain(operators: int) -> OpGraph:
 
 
 def layered_dag(operators: int, width: int, seed: int) -> OpGraph:
-    """Random layers of ``width`` operators, each reading one to three results of the two layers before."""
+    """Random layers of ``width`` operators, each of which reads one to three results of the two previous layers."""
     rng = random.Random(seed)
     build = Builder(f"random, {operators:,} operators, width {width}")
     recent = [build.input("x", 4096)]
@@ -56,9 +56,9 @@ def layered_dag(operators: int, width: int, seed: int) -> OpGraph:
 
 
 def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> OpGraph:
-    """Forward and backward pass of a transformer with its attention heads apart (12 x heads + 22 operators a layer).
+    """Forward and backward pass of a transformer with separate attention heads (12 x heads + 22 operators per layer).
 
-    Every backward operator reads the activation that its forward operator left behind; weight gradients are outputs.
+    Every backward operator reads the activation of its forward operator; weight gradients are outputs.
     """
     build = Builder(f"transformer training, {layers} layers, {heads} heads")
     wide, head, square = 4 * tokens * hidden, 4 * tokens * hidden // heads, 4 * tokens * tokens
@@ -104,9 +104,9 @@ def transformer_training(layers: int, heads: int, hidden: int, tokens: int) -> O
 def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pixels: int = 56) -> OpGraph:
     """A randomly wired network (Xie et al., 2019): Watts-Strogatz stages of separable convolutions.
 
-    Each stage is WS(nodes, 4, 0.75) with its edges turned from smaller to larger number; it halves the image and
-    doubles the channels. A node adds up what it reads (weights left out) and convolves; sources read the stage before,
-    and the stage's result is the mean of its sinks.
+    Each stage is WS(nodes, 4, 0.75) with edges directed from smaller to larger numbers; it halves the image and doubles
+    the channels. A node adds its inputs (without weights) and convolves the sum. Sources read the previous stage, and
+    the stage's result is the mean of its sinks.
     """
     import networkx as nx
 
@@ -149,7 +149,7 @@ def randomly_wired(stages: int, nodes: int, seed: int, *, channels: int = 78, pi
 
 
 def scattered(operators: int, devices: int, seed: int) -> Placement:
-    """Random layers of six on unlike devices: operators of 1 to 20 ms, links of 0.5 to 2 MB/s, tensors of 1 to 8 KB."""
+    """Random layers of six; the devices differ: operators of 1 to 20 ms, links 0.5 to 2 MB/s, tensors 1 to 8 KB."""
     rng = random.Random(seed)
     shape = layered_dag(operators, 6, seed)
     tensors = [Tensor(id=tensor.id, bytes=1024 * rng.randint(1, 8)) for tensor in shape.tensors]

@@ -1,13 +1,13 @@
-"""No bound is false, however far the numbers lie apart: ``python -m benchmarks.hostile_bounds [--smoke]``.
+"""Check that no bound is false under extreme numbers: ``python -m benchmarks.hostile_bounds [--smoke]``.
 
-Three kinds of witness against a bound: brute force on small hostile instances (:mod:`benchmarks.hostile_instances`);
-plans of other solvers on graphs too large for that; and for a real network, what is known without a device that is no
-help. Such a device, a thousand seconds an operator behind links of a thousand bytes a second, changes no optimum, so no
-bound with it may lie above a plan found without it.
+Three kinds of witness can refute a bound: brute force on small hostile instances (:mod:`benchmarks.hostile_instances`);
+plans of other solvers on graphs too large for brute force; and, for real networks, plans found without a useless
+device. Such a device takes a thousand seconds for each operator and has links of a thousand bytes per second. It
+changes no optimum, so no bound with it may be above a plan found without it.
 
-Prints, for each problem and solver, how many instances there were and the largest (bound - optimum) / optimum, which
-is rounding or below 0. Ends with status 1 if any bound is false, any ``reason`` speaks of one, or any plan beats an
-oracle.
+The script prints, for each problem and solver, the number of instances and the largest (bound - optimum) / optimum,
+which is rounding or below 0. It ends with status 1 if any bound is false, any ``reason`` mentions a false bound, or any
+plan beats an oracle.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from tests.oracles.placement import best_placement
 from tests.oracles.slicing import best_slicing
 
 ROUNDED = 2e-6
-"""How far above an optimum a bound in seconds may lie: what ``solve`` takes for equal, of both."""
+"""How far above an optimum a bound in seconds may be: the tolerance of ``solve``, for both values."""
 
 LARGE = {"placement": (12, 40), "pipeline": (12, 40), "memory_ordering": (14, 40)}
-"""Fewest and most operators of instances whose witnesses are plans."""
+"""Smallest and largest number of operators of instances whose witnesses are plans."""
 
 LARGE_SECONDS = 1.5
 NETWORK_SECONDS = 10.0
@@ -57,15 +57,15 @@ SOLVERS = {
     "slicing": ("auto", "bound", "highs", "scip"),
 }
 QUICK = {"auto", "decompose", "exact", "btsearch", "mincut", "bound", "highs", "split"}
-"""Solvers of the smoke test: those without a process of their own for every solve."""
+"""Solvers of the smoke test: those that do not start a process for every solve."""
 
 FIRST_OPERATORS = 80
-"""Of ResNet50, for the smoke test."""
+"""Number of operators of ResNet50 in the smoke test."""
 
 
 @dataclass
 class Line:
-    """What is known of one solver on one problem."""
+    """The findings about one solver on one problem."""
 
     instances: int = 0
     bounds: int = 0
@@ -98,7 +98,7 @@ class Book:
             line.false.append(f"{name}: called infeasible, the optimum is {optimum!r}")
 
     def rows(self) -> Iterator[tuple[object, ...]]:
-        """One for each problem and solver."""
+        """One row for each problem and solver."""
         for (problem, solver), line in sorted(self.lines.items()):
             worst = "-" if line.worst == -np.inf else f"{line.worst:.1e}"
             yield problem, solver, line.instances, line.bounds, worst, len(line.false)
@@ -119,7 +119,7 @@ def small(seed: int) -> Iterator[tuple[str, ow.Problem[Any, Any], float | int | 
 
 
 def solved(problem: ow.Problem[Any, Any], names: Iterator[str], **arguments: Any) -> Iterator[ow.Result[Any]]:
-    """What the solvers of these names say, as far as they are there and take the problem."""
+    """Results of the named solvers that are available and support the problem."""
     available = {row.name for row in ow.solvers(problem) if row.available}
     for name in names:
         if name in available:
@@ -140,7 +140,7 @@ def against_oracles(book: Book, *, seeds: range, smoke: bool) -> None:
 
 
 def against_plans(book: Book, *, seeds: range, smoke: bool) -> None:
-    """Larger instances: no bound of any solver lies above any plan of any."""
+    """Larger instances: no bound of any solver may be above a plan of any solver."""
     for seed in seeds:
         rng = np.random.default_rng(seed)
         for kind, (least, most) in LARGE.items():
@@ -155,7 +155,7 @@ def against_plans(book: Book, *, seeds: range, smoke: bool) -> None:
 
 
 def network(graph: ow.OpGraph, *, slow: bool, transfers: Any) -> ow.Placement:
-    """A network on two devices; with ``slow``, a third one is there that is no help to anybody."""
+    """A network on two devices; with ``slow``, there is a third device that does not help."""
     table = {}
     for op in graph.operators:
         seconds = 1e-5 + 1e-5 * len(op.inputs) + 2e-5 * (sum(map(ord, op.kind)) % 7)
@@ -168,7 +168,7 @@ def network(graph: ow.OpGraph, *, slow: bool, transfers: Any) -> ow.Placement:
 
 
 def first_part(graph: ow.OpGraph, operators: int) -> ow.OpGraph:
-    """The first so many operators of a network."""
+    """The first ``operators`` operators of a network."""
     chosen = graph.operators[:operators]
     used = {name for op in chosen for name in (*op.inputs, *op.outputs)}
     held = {name for op in chosen for name in op.parameters}
@@ -193,7 +193,7 @@ def networks(*, smoke: bool) -> Iterator[ow.OpGraph]:
 
 
 def against_a_useless_device(book: Book, *, smoke: bool) -> None:
-    """What is found without the slow device is a plan with it."""
+    """A plan found without the slow device is also a plan with it."""
     for graph in networks(smoke=smoke):
         for transfers in MODELS[: 1 if smoke else None]:
             seconds = SMOKE_SECONDS if smoke else NETWORK_SECONDS

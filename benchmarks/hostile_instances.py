@@ -1,7 +1,7 @@
-"""Problems whose numbers lie as far apart as their types allow, small enough for brute force.
+"""Problems whose numbers differ as much as their types allow, small enough for brute force.
 
-Seconds from 0 to 1000, devices a million times slower than others, links from 1 B/s to 1e12 B/s, tensors from nothing
-to 2**50 bytes (2**52 where bytes are the objective), all together; a seed gives the same problem everywhere.
+Each combines seconds from 0 to 1000, devices a million times slower than others, links from 1 B/s to 1e12 B/s, and
+tensors from 0 to 2**50 bytes (2**52 if bytes are the objective). A seed gives the same problem on every machine.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class _Hostile:
         self.respects = set(range(4)) if self.rng.random() < 0.75 else {int(self.rng.integers(4))}
 
     def pick(self, *choices: Any) -> Any:
-        """One of a few."""
+        """One of several values."""
         return choices[int(self.rng.integers(len(choices)))]
 
     def size(self, most: int = 2**50) -> int:
@@ -36,11 +36,11 @@ class _Hostile:
         return most if kind > 0.93 else int(2 ** (self.rng.random() * np.log2(most)))
 
     def bandwidth(self) -> float:
-        """Bytes a second."""
+        """Bytes per second."""
         return float(10.0 ** self.rng.uniform(0, 12)) if 1 in self.respects else float(self.rng.integers(1, 9)) * 1e6
 
     def speeds(self, devices: int) -> list[float]:
-        """Factors on run times: some devices are slow by a million, one maybe by 1e9."""
+        """Factors on run times: some devices are a million times slower, and one may be 1e9 times slower."""
         if 2 not in self.respects:
             return [float(self.pick(1.0, 1.5, 2.0)) for _ in range(devices)]
         return [float(self.pick(1.0, 1.0, 1.5, 1e3, 1e6, 1e9)) for _ in range(devices)]
@@ -92,8 +92,8 @@ class _Hostile:
             outputs=[f"t{operators - 1}"] if outputs else [],
         )
 
-    def room(self, graph: ow.OpGraph, devices: int) -> list[int | None]:
-        """Memories that hold everything, some of it, or are endless."""
+    def memories(self, graph: ow.OpGraph, devices: int) -> list[int | None]:
+        """Memories that hold everything, hold a part, or have no limit."""
         total = sum(t.bytes for t in graph.tensors) + sum(p.bytes for p in graph.parameters)
         total += sum(op.workspace_bytes for op in graph.operators)
         return [
@@ -107,7 +107,7 @@ def hostile_placement(seed: int, *, least_operators: int = 2, most_operators: in
     operators, devices = int(draw.rng.integers(least_operators, most_operators + 1)), int(draw.rng.integers(2, 4))
     graph, speeds = draw.graph(operators), draw.speeds(devices)
     table = {f"o{v}": {f"d{k}": draw.seconds(speeds[k]) for k in range(devices)} for v in range(operators)}
-    cluster = draw.cluster(devices, memory=draw.room(graph, devices) if draw.rng.random() < 0.4 else None)
+    cluster = draw.cluster(devices, memory=draw.memories(graph, devices) if draw.rng.random() < 0.4 else None)
     model: Any = MODELS[seed % 3]
     return ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table), transfers=model)
 

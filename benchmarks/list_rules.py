@@ -1,9 +1,9 @@
-"""Published list rules, written down plainly, against ``auto``: it must not be behind any of them.
+"""Published list rules, implemented plainly, compared with ``auto``, which must not be behind any of them.
 
-Run ``python -m benchmarks.list_rules``; ``--graphs`` and ``--limit`` select. Each rule is a few lines after its paper,
-for transfers that need no port, and shares nothing with the library; its plan is judged by the problem's referee. The
-graphs are seeded: 10 to 100 operators in random layers, trees and chains of forks, two to eight devices, transfers from
-much shorter to much longer than run times.
+Run ``python -m benchmarks.list_rules``; ``--graphs`` and ``--limit`` select. Each rule is a few lines that follow its
+paper, for transfers that need no port, and shares no code with the library; the problem's referee judges its plan. The
+graphs are seeded: 10 to 100 operators in random layers, trees and chains of forks, two to eight devices, and transfers
+from much shorter to much longer than run times.
 
 Sources: HEFT, CPOP (Topcuoglu et al. 2002), PEFT (Arabnejad and Barbosa 2014), ETF (Hwang et al. 1989), HLFET (Adam et
 al. 1974), MCP (Wu and Gajski 1990), DLS (Sih and Lee 1993), BIL (Oh and Ha 1996), MET, MCT, OLB, min-min, max-min,
@@ -29,7 +29,7 @@ Rule = Callable[["Graph"], "Plan"]
 
 @dataclass
 class Graph:
-    """Run times by operator and device, arcs with the seconds between each two devices."""
+    """Run times by operator and device, and arcs with the seconds between each pair of devices."""
 
     seconds: list[list[float]]
     sent: dict[tuple[int, int], list[list[float]]]
@@ -41,7 +41,7 @@ class Graph:
 
     @cached_property
     def after(self) -> list[list[int]]:
-        """Successors; operators are numbered so that these come later."""
+        """Successors; operators are numbered so that successors come later."""
         return [[w for u, w in self.sent if u == v] for v in range(len(self.seconds))]
 
     @cached_property
@@ -73,7 +73,7 @@ class Graph:
 
 @dataclass
 class Plan:
-    """A plan that grows."""
+    """A plan under construction."""
 
     graph: Graph
     device: dict[int, int] = field(default_factory=dict)
@@ -84,16 +84,16 @@ class Plan:
         self.busy = [[] for _ in self.graph.devices]
 
     def arrival(self, v: int, k: int) -> float:
-        """When all inputs can be on a device."""
+        """The time when all inputs can be on a device."""
         ends = {u: self.start[u] + self.graph.seconds[u][self.device[u]] for u in self.graph.before[v]}
         return max((end + self.graph.sent[u, v][self.device[u]][k] for u, end in ends.items()), default=0.0)
 
     def free(self, k: int) -> float:
-        """When a device has done all it has."""
+        """The time when a device has finished everything assigned to it."""
         return self.busy[k][-1][1] if self.busy[k] else 0.0
 
     def begin(self, v: int, k: int, gaps: bool) -> float:
-        """When an operator would start, in a gap or behind everything."""
+        """The time when an operator would start, in a gap or after everything else."""
         ready, lasts = self.arrival(v, k), self.graph.seconds[v][k]
         if not gaps:
             return max(ready, self.free(k))
@@ -104,7 +104,7 @@ class Plan:
         return ready
 
     def end(self, v: int, k: int, gaps: bool) -> float:
-        """When it would end."""
+        """The time when it would end."""
         return self.begin(v, k, gaps) + self.graph.seconds[v][k]
 
     def put(self, v: int, k: int, gaps: bool) -> None:
@@ -114,13 +114,13 @@ class Plan:
         self.busy[k] = sorted([*self.busy[k], (begin, begin + self.graph.seconds[v][k])])
 
     def ready(self) -> list[int]:
-        """Operators whose predecessors are all decided."""
+        """Operators whose predecessors are all scheduled."""
         names = range(len(self.graph.seconds))
         return [v for v in names if v not in self.start and all(u in self.start for u in self.graph.before[v])]
 
 
 def by_priority(graph: Graph, priority: list[float], cost: Callable[[Plan, int, int], float], gaps: bool) -> Plan:
-    """The ready operator of the highest priority, on the device of least cost."""
+    """Schedule the ready operator with the highest priority on the device with the least cost."""
     plan = Plan(graph)
     while waiting := plan.ready():
         v = max(waiting, key=lambda v: priority[v])
@@ -129,7 +129,7 @@ def by_priority(graph: Graph, priority: list[float], cost: Callable[[Plan, int, 
 
 
 def by_pair(graph: Graph, pick: Callable[[Plan, list[int]], Pick]) -> Plan:
-    """Choose operator and device anew every time."""
+    """Choose operator and device together at every step."""
     plan = Plan(graph)
     while waiting := plan.ready():
         plan.put(*pick(plan, waiting), gaps=False)
@@ -137,7 +137,7 @@ def by_pair(graph: Graph, pick: Callable[[Plan, list[int]], Pick]) -> Plan:
 
 
 def least(graph: Graph, cost: Callable[[Plan, int, int], tuple[float, ...]]) -> Plan:
-    """The pair of least cost."""
+    """The pair with the least cost."""
     return by_pair(graph, lambda plan, ready: min(((v, k) for v in ready for k in graph.devices),
                                                   key=lambda pair: cost(plan, *pair)))  # fmt: skip
 
@@ -153,12 +153,12 @@ def mcp(graph: Graph) -> Plan:
 
 
 def hlfet(graph: Graph) -> Plan:
-    """Static level, earliest start behind what is there."""
+    """Static level, earliest start after everything that is scheduled."""
     return by_priority(graph, graph.rank(mean, 0.0), lambda plan, v, k: plan.begin(v, k, False), False)
 
 
 def cpop(graph: Graph) -> Plan:
-    """The critical path on one device, all others where they end soonest."""
+    """The critical path on one device, all other operators where they end first."""
     rank, depth = graph.rank(mean, 1.0), graph.depth()
     priority = [up + down for up, down in zip(rank, depth, strict=True)]
     path = [max((v for v in range(len(rank)) if not graph.before[v]), key=lambda v: priority[v])]
@@ -184,7 +184,7 @@ def peft(graph: Graph) -> Plan:
 
 
 def etf(graph: Graph) -> Plan:
-    """Earliest start of all pairs; the higher static level among equals."""
+    """Earliest start of all pairs; ties go to the higher static level."""
     level = graph.rank(mean, 0.0)
     return least(graph, lambda plan, v, k: (plan.begin(v, k, False), -level[v]))
 
@@ -199,7 +199,7 @@ def dls(graph: Graph) -> Plan:
 
 
 def bil(graph: Graph) -> Plan:
-    """Best imaginary makespans: the operator whose k-th is largest, k the number of those that are ready."""
+    """Best imaginary makespans: the operator whose k-th is largest, where k is the number of ready operators."""
     table = [[0.0] * len(graph.devices) for _ in graph.seconds]
     for v in reversed(range(len(table))):
         for k in graph.devices:
@@ -217,7 +217,7 @@ def bil(graph: Graph) -> Plan:
 
 
 def met(graph: Graph) -> Plan:
-    """The fastest device for each."""
+    """The fastest device for each operator."""
     return by_priority(graph, [-v for v in range(len(graph.seconds))], lambda _, v, k: graph.seconds[v][k], False)
 
 
@@ -252,7 +252,7 @@ def max_min(graph: Graph) -> Plan:
 
 
 def sufferage(graph: Graph) -> Plan:
-    """The operator that would lose most."""
+    """The operator that would lose most by its second choice."""
     return by_pair(
         graph,
         lambda plan, ready: _soonest(plan, max(ready, key=lambda v: _ends(plan, v)[1] - _ends(plan, v)[0])),
@@ -288,7 +288,7 @@ def graphs(count: int) -> Iterator[ow.Placement]:
 
 
 def graph_of(problem: ow.Placement) -> Graph:
-    """The problem in the words of the rules."""
+    """The problem as a graph for the rules."""
     devices = [device.name for device in problem.cluster.devices]
     made = {tensor: v for v, op in enumerate(problem.graph.operators) for tensor in op.outputs}
     bytes_of = {tensor.id: tensor.bytes for tensor in problem.graph.tensors}
@@ -306,7 +306,7 @@ def graph_of(problem: ow.Placement) -> Graph:
 
 
 def makespan(problem: ow.Placement, plan: Plan) -> float:
-    """What the referee says about a rule's plan."""
+    """The makespan of a rule's plan, according to the referee."""
     names = [op.id for op in problem.graph.operators]
     devices = [device.name for device in problem.cluster.devices]
     device = FrozenDict({names[v]: devices[k] for v, k in plan.device.items()})
@@ -318,7 +318,7 @@ def makespan(problem: ow.Placement, plan: Plan) -> float:
 
 
 def main() -> None:
-    """Print how far behind ``auto`` every rule is, and name the graphs where ``auto`` is behind one."""
+    """Print how far every rule is behind ``auto``, and name the graphs on which ``auto`` is behind a rule."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", type=int, default=200)
     parser.add_argument("--limit", type=float, default=1.0, metavar="SECONDS")

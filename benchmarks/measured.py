@@ -1,11 +1,11 @@
 """Two placement profiles measured by the authors of "Moirai" (benchmarks/profiles, MIT licence beside them).
 
 A profile lists for each node the time on each of four devices and its memory, and for each edge a 4 x 4 matrix of
-times. All edges of a node have the same matrix, which is a size times one fixed matrix up to the source's rounding to
-0.00001 ms. So every node writes one tensor, whose bytes and the cluster's bandwidths reproduce the transfer times: to
-0.0005 % in yolov5x; in GoogLeNet to 0.08 % for transfers of 0.01 ms and more, while for shorter ones the rounding
-leaves up to 0.6 % (0.00001 ms). The unit of bytes is free: 10 GB/s from the first device to the second is assumed.
-Memory needs become parameters, so problems take ``memory="parameters"``.
+times. All edges of a node have the same matrix, which is a size times one fixed matrix, up to the source's rounding to
+0.00001 ms. Every node therefore writes one tensor, whose bytes and the cluster's bandwidths reproduce the transfer
+times. They do so to 0.0005 % in yolov5x, and in GoogLeNet to 0.08 % for transfers of 0.01 ms and more; for shorter ones
+the rounding leaves up to 0.6 % (0.00001 ms). The unit of bytes is arbitrary: 10 GB/s from the first device to the
+second is assumed. Memory needs become parameters, so problems use ``memory="parameters"``.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ KNOWN = (
 
 
 def profile(name: str) -> dict[str, Any]:
-    """Read a profile as it is."""
+    """Read a profile unchanged."""
     with gzip.open(PROFILES / f"{name}.json.gz", "rt", encoding="utf-8") as file:
         data: dict[str, Any] = json.load(file)
     return data
 
 
 def measured(name: str) -> ow.Placement:
-    """Make a profile a placement problem with one port for each edge, as in the paper."""
+    """Convert a profile to a placement problem with one port for each edge, as in the paper."""
     data = profile(name)
     devices = [f"d{index}" for index in range(len(data["Mem"]))]
     size, slowness = sizes_and_slowness(np.array([edge["comm"] for edge in data["edges"]]))
@@ -88,8 +88,8 @@ def measured(name: str) -> ow.Placement:
 def sizes_and_slowness(times: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Split transfer times in milliseconds, (edges, devices, devices), into bytes and seconds per byte.
 
-    The best matrix of rank one in the sense of least squares gives the links; the bytes of an edge are then those whose
-    largest relative error over the links is smallest.
+    The least-squares matrix of rank one gives the links. The bytes of an edge are then those with the smallest maximum
+    relative error over the links.
     """
     flat = MILLISECONDS * times.reshape(len(times), -1)
     links = np.abs(np.linalg.svd(flat, full_matrices=False)[2][0])

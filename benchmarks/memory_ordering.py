@@ -1,8 +1,8 @@
-"""Memory ordering, measured: real graphs, scaling, the paper's tables, the integer programs.
+"""Benchmarks of memory ordering: real graphs, scaling, the paper's tables, the integer programs.
 
 Run ``python -m benchmarks.memory_ordering`` for everything, or name parts: ``real scale paper programs total``;
-``--smoke`` takes a few small graphs only. Times are wall seconds of the solve itself: graphs are
-loaded and loops compiled before.
+``--smoke`` uses only a few small graphs. Times are wall seconds of the solve itself: graphs are loaded and loops
+compiled before.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ FLOORS = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
 
 
 def graph_files(*, smoke: bool) -> list[Path]:
-    """The shipped graphs, or the few of the smoke run."""
+    """The graphs of the repository, or the few of the smoke run."""
     if smoke:
         return [GRAPHS / f"{name}.json.gz" for name in SMOKE]
     return sorted(GRAPHS.glob("*/*.json.gz"))
 
 
 def warm_up() -> None:
-    """Load or compile every loop, so that the tables show solving only."""
+    """Load or compile every loop, so that the tables show only solve times."""
     for name in ("nas/nasnetmobile_keras", "nas/hrnet_w18_small_train"):
-        for _, problem in readings(GRAPHS / f"{name}.json.gz"):
+        for _, problem in memory_models(GRAPHS / f"{name}.json.gz"):
             ow.solve(problem, time_limit=20)
     ow.solve(problem.model_copy(update={"objective": "total"}), time_limit=1)
 
 
-def readings(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
+def memory_models(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
     """Three memory models: nothing in place; elementwise operators in place; every operator over its first input."""
     graph = ow.load(path)
     yield "none", ow.MemoryOrdering(graph=graph)
@@ -43,9 +43,9 @@ def readings(path: Path) -> Iterator[tuple[str, ow.MemoryOrdering]]:
 
 
 def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Every shipped graph under three in-place rules."""
+    """Every graph of the repository under three in-place rules."""
     for path in graph_files(smoke=smoke):
-        for rule, problem in readings(path):
+        for rule, problem in memory_models(path):
             floors = {name: ow.solve(problem, solver=name).objective for name in FLOORS}
             with timed() as clock:
                 result = ow.solve(problem, solver="auto", time_limit=10.0)
@@ -76,7 +76,7 @@ def real(*, smoke: bool) -> None:
 
 
 def scale_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Large graphs made by rule."""
+    """Large generated graphs."""
     graphs = [transformer_training(4, 8, 512, 128), chain(2_000)] if smoke else []
     graphs = graphs or [transformer_training(40, 36, 4608, 512), chain(100_000), layered_dag(5_000, 50, seed=0)]
     for graph in graphs:
@@ -133,7 +133,7 @@ def total(*, smoke: bool) -> None:
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     from benchmarks.memory_ordering_paper import paper
     from benchmarks.memory_ordering_programs import programs
 

@@ -1,9 +1,10 @@
 """Tables II to IV of Zhong et al. next to ours, for the networks that could be rebuilt.
 
-The paper gives no graphs. Rebuilt exactly, by its memory model (256 x 256 input, convolution, batch norm and ReLU as
-one operator, nothing in place, output counted beside its inputs): HRNet-W18-small v1, where RPO and optimum agree with
-the paper's to the kilobyte. Of the same family, but not the same graph: one randomly wired network and a NASNet. Not
-rebuilt: AmoebaNet-A, DARTS, RandWire 2 and 3, HRNet-W18-small v2, HRNet-W32 (on which the paper's own tables disagree).
+The paper gives no graphs. One network was rebuilt exactly, with the paper's memory model (256 x 256 input; convolution,
+batch norm and ReLU as one operator; nothing in place; output counted beside its inputs): HRNet-W18-small v1, where RPO
+and optimum agree with the paper's to the kilobyte. Two are of the same family but not the same graph: one randomly
+wired network and a NASNet. Not rebuilt: AmoebaNet-A, DARTS, RandWire 2 and 3, HRNet-W18-small v2, and HRNet-W32 (on
+which the paper's own tables disagree).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ PUBLISHED: tuple[tuple[str, int, int, int, str, str, str | None, str], ...] = (
     ("HRNet-W18-small v2", 7936, 7752, 6432, "> 30,000", "5.01", None, "not rebuilt"),
     ("HRNet-W32", 7936, 7808, 7296, "> 30,000", "3.20", None, "not rebuilt"),
 )
-"""Network; KB by RPO, HMCOS and the paper; seconds of HMCOS and the paper; our graph and what it is."""
+"""Network; KB of RPO, HMCOS and the paper; seconds of HMCOS and the paper; our graph and its relation to theirs."""
 
 PUBLISHED_PROGRAM = (
     ("published, partition only", "2,903", "213"),
@@ -34,7 +35,7 @@ PUBLISHED_PROGRAM = (
     ("published, with pruning", "2,837", "210"),
     ("published, with both", "590", "1.47"),
 )
-"""Table IV, its first row."""
+"""First row of Table IV."""
 
 
 def orders() -> Iterator[tuple[object, ...]]:

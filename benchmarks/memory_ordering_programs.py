@@ -1,4 +1,4 @@
-"""The integer programs in HiGHS on whole networks, with and without a user's own precedence."""
+"""The integer programs in HiGHS on whole networks, with and without a user's precedence constraint."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NETWORKS = (
 
 
 def own_precedence(problem: ow.MemoryOrdering) -> ow.Precede:
-    """A precedence that a user might ask for: of two unordered operators in the best order, the later one first."""
+    """A plausible user's precedence: of two unordered operators, the one that is later in the best order runs first."""
     best = ow.solve(problem).solution
     assert best is not None
     before = problem.graph.digraph
@@ -29,7 +29,7 @@ def own_precedence(problem: ow.MemoryOrdering) -> ow.Precede:
 
 
 def rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Each network plain and with a precedence."""
+    """Each network with and without a precedence."""
     for name in NETWORKS[:1] if smoke else NETWORKS:
         plain = ow.MemoryOrdering(graph=ow.load(GRAPHS / f"{name}.json.gz"))
         bound = plain.model_copy(update={"constraints": (own_precedence(plain),)})
@@ -53,7 +53,7 @@ def rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def programs(*, smoke: bool) -> None:
-    """Print what HiGHS makes of the integer programs in ten seconds."""
+    """Print the results of HiGHS on the integer programs within ten seconds."""
     show(
         "Integer programs in HiGHS, 10 s, one thread: peak in KB",
         ("network", "operators", "program", "optimum", "objective", "bound", "gap", "seconds"),

@@ -1,4 +1,4 @@
-"""Problems from 7 to 50,000 operators on which time limits are tried: random layers, and shipped graphs."""
+"""Problems from 7 to 50,000 operators for testing time limits: random layers, and graphs of the repository."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICES = (("a", 8e9), ("b", 12e9), ("c", 5e9), ("d", 3e9))
 
 @cache
 def graph_of(case: str) -> ow.OpGraph:
-    """A shipped graph by its path, or random layers of so many operators with weights and FLOPs."""
+    """A graph of the repository by its path, or a number of operators in random layers with weights and FLOPs."""
     if "/" in case:
         return ow.load(GRAPHS / f"{case}.json.gz")
     size = int(case)
@@ -44,7 +44,7 @@ def graph_of(case: str) -> ow.OpGraph:
 
 
 def cluster_of(memory: int | None = None) -> ow.Cluster:
-    """Four unlike devices, links of 30 to 60 MB/s."""
+    """Four different devices, with links of 30 to 60 MB/s."""
     rng = random.Random(1)
     devices = [
         ow.Device(name=name, flops_per_second=speed, memory_bytes=memory, memory_bandwidth=1e10)
@@ -55,12 +55,12 @@ def cluster_of(memory: int | None = None) -> ow.Cluster:
 
 
 def ordering(case: str) -> ow.MemoryOrdering:
-    """Least peak."""
+    """Smallest peak."""
     return ow.MemoryOrdering(graph=graph_of(case))
 
 
 def totals(case: str) -> ow.MemoryOrdering:
-    """Least total."""
+    """Smallest total."""
     return ow.MemoryOrdering(graph=graph_of(case), objective="total")
 
 
@@ -71,7 +71,7 @@ def placement(case: str) -> ow.Placement:
 
 
 def batched(case: str) -> ow.BatchedMapping:
-    """A batch of 8, in batches of 2, 4, 6 or 8, times that grow less than in proportion."""
+    """A batch of 8, in batches of 2, 4, 6 or 8, with times that grow less than in proportion."""
     graph, cluster, rng = graph_of(case), cluster_of(), random.Random(2)
     table = {
         op.id: {
@@ -94,7 +94,7 @@ def pipeline(case: str) -> ow.Pipeline:
 
 @cache
 def residual(operators: int) -> Net:
-    """Residual blocks of two convolutions and a sum on 32 x 32 images, so many operators in all."""
+    """Residual blocks of two convolutions and a sum on 32 x 32 images, with ``operators`` operators in all."""
     net = Net(f"residual, {operators:,} operators", 32)
     x = net.conv("image", 16)
     for index in range(operators - 1):

@@ -1,14 +1,13 @@
-"""How far every solver runs over its time limit, and whether a plan and a bound come back with it.
+"""How far every solver exceeds its time limit, and whether it returns a plan and a bound.
 
-Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s, ``--long`` for 20 and
-60 s too; ``--smoke`` takes a few cases by the processor's clock, and fails when one runs over by more than twice what
-is promised.
-``--problem``, ``--solver``, ``--case`` and ``--limit`` choose some; ``--cold`` gives every solve an empty cache of
-compiled loops; ``--copies 2`` solves everything twice at once. Each solve has a process of its own, made by a fork when
-the problem stands, so that what one has loaded or worked out does not help another.
+Run ``python -m benchmarks.overruns`` for sizes of 7 to 50,000 operators and limits of 0.1 to 5 s; ``--long`` adds 20
+and 60 s. ``--smoke`` runs a few cases by processor time, and fails if one overrun is more than twice the allowance.
+``--problem``, ``--solver``, ``--case`` and ``--limit`` select cases. ``--cold`` gives every solve an empty cache of
+compiled loops, and ``--copies 2`` runs every solve twice at the same time. Each solve has its own process, forked when
+the problem has been built, so that nothing loaded or computed by one solve helps another.
 
-Promised are the limit, 5 % of it and half a second, on the clock on the wall. On machines that are busy with others
-that clock says little: ``--processor`` keeps limits and counts overruns in seconds of the processor.
+The allowance is the limit plus 5 % of it plus half a second, in wall time. On busy machines, wall time says little:
+``--processor`` keeps limits and measures overruns in processor seconds.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from typing import Any
 import opweave as ow
 from benchmarks.overrun_cases import PROBLEMS, REAL, SIZES
 from benchmarks.tables import show
-from opweave.solvers.run import ALLOWED_SECONDS, ALLOWED_SHARE
+from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
 
 LIMITS, LONG_LIMITS = (0.1, 1.0, 5.0), (20.0, 60.0)
 PATIENCE = 5.0
-"""Seconds after its limit and the promise at which a solve is killed and counted as that late."""
+"""Seconds after limit and allowance at which a solve is killed and counted as this late."""
 
 SMOKE = argparse.Namespace(
     problem=list(PROBLEMS),
@@ -46,12 +45,12 @@ SMOKE = argparse.Namespace(
     processor=True,
     verbose=False,
 )
-"""What CI runs: some 20 s. Loops are compiled beside the work there, which no clock on the wall could tell from it."""
+"""The cases in CI, about 20 s. Loops are compiled beside the solves there, which wall time could not separate."""
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """What became of one solve."""
+    """The outcome of one solve."""
 
     problem: str
     case: str
@@ -70,13 +69,13 @@ class Late:
 
     @property
     def broken(self) -> float:
-        """Overrun as a multiple of what is promised."""
+        """Overrun as a multiple of the allowance."""
         return self.over / (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
 
 
 @contextmanager
 def empty_cache(*, cold: bool) -> Iterator[None]:
-    """An empty cache of compiled loops, if asked for."""
+    """An empty cache of compiled loops, if requested."""
     if not cold:
         yield
         return
@@ -102,7 +101,7 @@ def _solve(answer: Connection, problem: ow.Problem, solver: str, limit: float, *
 
 
 def start(name: str, case: str, problem: ow.Problem, solver: str, limit: float, *, cold: bool, processor: bool) -> Any:
-    """Begin one solve in a process of its own."""
+    """Start one solve in its own process."""
     here, there = multiprocessing.Pipe(duplex=False)
     child = multiprocessing.get_context("fork").Process(
         target=_solve, args=(there, problem, solver, limit), kwargs={"cold": cold, "processor": processor}
@@ -137,7 +136,7 @@ def names(problem: ow.Problem, wanted: Sequence[str]) -> list[str]:
 
 
 def measure(options: argparse.Namespace) -> Iterator[Late]:
-    """Every solve that was asked for, as it ends."""
+    """Run every requested solve, and yield each when it ends."""
     for name in options.problem:
         for case in options.case:
             problem = PROBLEMS[name](case)
@@ -158,7 +157,7 @@ def measure(options: argparse.Namespace) -> Iterator[Late]:
 
 
 def rows(found: Sequence[Late]) -> Iterator[tuple[object, ...]]:
-    """The worst of each solver."""
+    """The worst run of each solver."""
     for (problem, solver), group in itertools.groupby(
         sorted(found, key=lambda late: (late.problem, late.solver)), key=lambda late: (late.problem, late.solver)
     ):
@@ -187,22 +186,22 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--cold", action="store_true")
     parser.add_argument("--processor", action="store_true")
     parser.add_argument("--verbose", action="store_true")
-    parser.add_argument("--long", action="store_true", help="limits of 20 and 60 s, too")
-    parser.add_argument("--smoke", action="store_true", help="what CI runs")
+    parser.add_argument("--long", action="store_true", help="also limits of 20 and 60 s")
+    parser.add_argument("--smoke", action="store_true", help="the cases of CI")
     options = parser.parse_args()
     options.limit += LONG_LIMITS if options.long else ()
     return SMOKE if options.smoke else options
 
 
 def main() -> int:
-    """Run, print, and say whether every promise was kept."""
+    """Run, print, and return whether every limit was kept."""
     options = parsed()
     found = list(measure(options))
     show(
-        "Time limits: the worst overrun of each solver in seconds, and as a multiple of what is promised",
-        ("solver", "runs", "over", "of promise", "where", "no plan", "no bound"),
+        "Time limits: the worst overrun of each solver in seconds, and as a multiple of the allowance",
+        ("solver", "runs", "over", "of allowance", "where", "no plan", "no bound"),
         rows(found),
-        note="Negative: before the limit. No plan, no bound: so many runs without; refusals count as both.",
+        note="Negative: before the limit. No plan, no bound: number of runs without one; refusals count as both.",
     )
     return int(max(late.broken for late in found) > 2.0)
 

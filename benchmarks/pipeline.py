@@ -1,10 +1,10 @@
-"""Pipelines over edge devices, measured: the paper's figures re-run, next to its numbers and the true optimum.
+"""Benchmarks of pipelines over edge devices: the paper's figures next to our numbers and the true optimum.
 
 Run ``python -m benchmarks.pipeline`` for everything, or name parts: ``points classes baselines ratios proofs``;
-``--smoke`` takes a few runs only. Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural
-Networks on Distributed Edge Devices to Maximize Inference Throughput" (2022), with the ten shipped graphs of Keras in
-place of all 66. A run whose model fits on one device has a bottleneck of 0 and needs no method: such runs are counted
-apart and are in no average.
+``--smoke`` uses only a few runs. Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural
+Networks on Distributed Edge Devices to Maximize Inference Throughput" (2022), with the ten Keras graphs of the
+repository instead of all 66. A run whose model fits on one device has a bottleneck of 0 and needs no method; such runs
+are counted separately and are in no average.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ CAPACITIES = (64, 128, 256, 512)
 
 
 def warm_up() -> None:
-    """Load or compile every loop, so that the tables show solving only."""
+    """Load or compile every loop, so that the tables show only solve times."""
     problem = as_in_the_paper("InceptionResNetV2", 20, 64, 0)
-    for solver in ("kpath_8", "greedy", "random", "auto"):
+    for solver in ("kpath", "greedy", "random", "auto"):
         ow.solve(problem, solver=solver, time_limit=30)
     for _ in range(3):  # the first calls are not compiled yet
         loops = Thresholds(arrays_of(lower(problem)))
@@ -41,13 +41,13 @@ def warm_up() -> None:
             loops.exact(limit, 1_000_000)
 
 
-def value(problem: ow.Pipeline, solver: str, seed: int = 0) -> float | None:
-    """The bottleneck that a solver reaches; None for no plan."""
-    return ow.solve(problem, solver=solver, seed=seed, time_limit=10).objective
+def value(problem: ow.Pipeline, solver: str, seed: int = 0, **options: int) -> float | None:
+    """The bottleneck that a solver reaches; None without a plan."""
+    return ow.solve(problem, solver=solver, seed=seed, time_limit=10, options=options).objective
 
 
 def mean(values: Sequence[float]) -> str:
-    """Average of seconds."""
+    """Mean of several seconds."""
     return f"{fmean(values):.3f}" if values else "-"
 
 
@@ -57,7 +57,7 @@ def largest_piece(problem: ow.Pipeline) -> float:
 
 
 def point_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Figure 3, and what fits."""
+    """Figure 3, and which models fit."""
     for model in MODELS[: 3 if smoke else None]:
         dominators = as_in_the_paper(model, 50, 64, 0)
         prefix = as_in_the_paper(model, 50, 64, 0, cuts="prefix")
@@ -113,8 +113,7 @@ def class_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
                 best = [found for problem in problems if (found := value(problem, "auto")) is not None]
                 found: list[list[float]] = []
                 for classes in CLASSES:
-                    name = f"kpath_{classes}"
-                    tried = (value(problem, name, seed) for seed, problem in enumerate(problems))
+                    tried = (value(problem, "kpath", seed, classes=classes) for seed, problem in enumerate(problems))
                     found.append([each for each in tried if each])
                 paper = f"{fmean(found[-1]) / fmean(best):.3f}" if best and len(found[-1]) == len(best) else "-"
                 yield model, capacity, nodes, *map(mean, found), mean(best), paper
@@ -132,11 +131,11 @@ def classes(*, smoke: bool) -> None:
 
 
 def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Figures 8 and 9: how many times the optimum each method needs."""
+    """Figures 8 and 9: the bottleneck of each method as a multiple of the optimum."""
     runs = 2 if smoke else 50
     for model in PAPER_MODELS[2:3] if smoke else PAPER_MODELS:
         for nodes in NODES[-1:] if smoke else NODES:
-            whole, ratios = 0, {name: [] for name in ("kpath_20", "greedy", "random", "by_memory", "sorting")}
+            whole, ratios = 0, {name: [] for name in ("kpath", "greedy", "random", "by_memory", "sorting")}
             gains: dict[str, list[float]] = {"greedy": [], "random": []}
             for seed in range(runs):
                 problem = as_in_the_paper(model, nodes, 64, seed)
@@ -146,11 +145,12 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
                 if best == 0.0:
                     whole += 1
                     continue
-                reached = {name: value(problem, name, seed) for name in ratios}
+                reached = {name: value(problem, name, seed) for name in ratios if name != "kpath"}
+                reached["kpath"] = value(problem, "kpath", seed, classes=CLASSES[-1])
                 for name, found in reached.items():
                     if found is not None:
                         ratios[name].append(found / best)
-                paper = reached["kpath_20"]
+                paper = reached["kpath"]
                 for name, gain in gains.items():
                     if paper and reached[name]:
                         gain.append(reached[name] / paper)
@@ -166,7 +166,7 @@ def baseline_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def baselines(*, smoke: bool) -> None:
-    """Figures 8 and 9: against random and greedy."""
+    """Figures 8 and 9: comparison with random and greedy."""
     show(
         "Bottleneck as a multiple of the optimum at 64 MB (figures 8 and 9); in brackets the runs that gave a plan",
         (
@@ -246,7 +246,7 @@ def ratios(*, smoke: bool) -> None:
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     parts = {"points": points, "classes": classes, "baselines": baselines, "ratios": ratios, "proofs": proofs}
     run_parts(__doc__, parts, warm_up)
 

@@ -1,4 +1,4 @@
-"""Proofs of the joint optimum: how often, how fast."""
+"""Proofs of the joint optimum: their share and their speed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import opweave as ow
-from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, keras, random_chain, unlike
+from benchmarks.edge_networks import MEGABYTE, MODELS, as_in_the_paper, heterogeneous, keras, random_chain
 from benchmarks.tables import show, timed
 from opweave.formulations.pipeline.instance import fewest_stages, lower
 
@@ -24,7 +24,7 @@ class Proof:
 
 
 def needs_split(problem: ow.Pipeline) -> int | None:
-    """How many stages are needed at least; None where some piece fits nowhere."""
+    """Smallest possible number of stages; None if some piece fits on no device."""
     instance = lower(problem)
     if (instance.reach.max(axis=0)[:-1] <= np.arange(instance.last)).any():
         return None
@@ -32,7 +32,7 @@ def needs_split(problem: ow.Pipeline) -> int | None:
 
 
 def prove(problem: ow.Pipeline, limit: float) -> Proof | None:
-    """Solve; None when there is no plan and that is proved."""
+    """Solve; None when it is proved that there is no plan."""
     with timed() as clock:
         result = ow.solve(problem, time_limit=limit)
     if result.status is ow.Status.INFEASIBLE:
@@ -66,8 +66,8 @@ def summary(name: str, found: Sequence[Proof | None]) -> tuple[object, ...]:
     )
 
 
-def alike(runs: int, limit: float) -> Iterator[Proof | None]:
-    """The paper's setting: 50 devices of 64 MB, all models that fit and need a split."""
+def homogeneous(runs: int, limit: float) -> Iterator[Proof | None]:
+    """The paper's setting: 50 devices of 64 MB, and all models that fit and must be split."""
     for model in MODELS:
         for seed in range(runs):
             problem = as_in_the_paper(model, 50, 64, seed)
@@ -77,23 +77,23 @@ def alike(runs: int, limit: float) -> Iterator[Proof | None]:
 
 
 def mixed(runs: int, limit: float, *, computing: bool) -> Iterator[Proof | None]:
-    """50 devices of 32 to 96 MB, a third of the networks with links at random."""
+    """50 devices of 32 to 96 MB; a third of the networks have random links."""
     for model in MODELS:
         for seed in range(runs):
-            problem = unlike(keras(model), 50, 64 * MEGABYTE, seed, computing=computing, matrix=seed % 3 == 2)
+            problem = heterogeneous(keras(model), 50, 64 * MEGABYTE, seed, computing=computing, matrix=seed % 3 == 2)
             if seed == 0 and needs_split(problem) is None:
                 break
             yield prove(problem, limit)
 
 
 def long(devices: int, runs: int, limit: float) -> Iterator[Proof | None]:
-    """Chains of 80 to 300 layers cut into 15 to 60 stages, all kinds in turn."""
+    """Chains of 80 to 300 layers cut into 15 to 60 stages, of all kinds in turn."""
     for seed in range(runs):
         graph = random_chain((80, 120, 200, 300)[seed % 4], seed)
         wanted = 15 + seed * 7 % (min(46, int(0.8 * devices) - 15 + 1))
         total = sum(parameter.bytes for parameter in graph.parameters) + sum(tensor.bytes for tensor in graph.tensors)
         memory = max(1.15 * total / wanted, 1.05e7)
-        problem = unlike(graph, devices, memory, seed, computing=seed % 3 == 1, matrix=seed % 3 == 2)
+        problem = heterogeneous(graph, devices, memory, seed, computing=seed % 3 == 1, matrix=seed % 3 == 2)
         if needs_split(problem) is not None:
             yield prove(problem, limit)
 
@@ -101,15 +101,15 @@ def long(devices: int, runs: int, limit: float) -> Iterator[Proof | None]:
 def rows(*, smoke: bool) -> Iterable[tuple[object, ...]]:
     """All sets."""
     few = 1 if smoke else 60
-    yield summary("50 alike, 64 MB", list(alike(few, 10.0)))
-    yield summary("50 unlike", list(mixed(few, 10.0, computing=False)))
-    yield summary("50 unlike, computing", list(mixed(few, 10.0, computing=True)))
+    yield summary("50 identical, 64 MB", list(homogeneous(few, 10.0)))
+    yield summary("50 different", list(mixed(few, 10.0, computing=False)))
+    yield summary("50 different, computing", list(mixed(few, 10.0, computing=True)))
     for devices in (50,) if smoke else (50, 100, 200):
         yield summary(f"{devices}, long chains", list(long(devices, 2 if smoke else 24, 10.0)))
 
 
 def proofs(*, smoke: bool) -> None:
-    """How often the optimum is proved within 10 s, and how fast."""
+    """The share of optima proved within 10 s, and the speed."""
     show(
         "Cuts and devices together: proofs within 10 s",
         (

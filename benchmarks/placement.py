@@ -1,11 +1,11 @@
-"""Placement, measured: real graphs, measured profiles, the paper's eleven sizes, proofs, speed of list scheduling.
+"""Benchmarks of placement: real graphs, measured profiles, the paper's eleven sizes, proofs, speed of list scheduling.
 
-Run ``python -m benchmarks.placement`` for everything, or name parts: ``real measured sizes proofs lists``; ``--smoke``
-takes a few small graphs only. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators are
-rooflines: of the devices' data sheets in single precision ("sheet"), or of what is reached of them
-(:data:`REACHED`), which Table IV is planned with; measured profiles keep their times. Neither is the easy choice: the
-second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of the solve with
-the referee's check; graphs are built and loops compiled before.
+Run ``python -m benchmarks.placement`` for everything, or name parts: ``real measured sizes moirai proofs lists``;
+``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators are
+rooflines, either from the devices' data sheets in single precision ("sheet"), or from the shares of them that are
+reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep their times. Neither choice is easier
+throughout: the second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of
+the solve with the referee's check; graphs are built and loops compiled before.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ LISTS = (*QUICK, "msct", "getf")
 
 SHEET = ow.Efficiency()
 REACHED = ow.Efficiency(arithmetic=0.3, launch_seconds=3.8e-6)
-"""What is reached of a data sheet. 30 % of the arithmetic: Shoeybi et al., "Megatron-LM", 2019, arXiv:1909.08053 (one
-GPU, transformers of billions of parameters). 3.8 microseconds to launch: Alan Gray, "Getting Started with CUDA Graphs",
-2019 (V100, launches that overlap with kernels)."""
+"""Shares of a data sheet that are reached in practice. 30 % of the arithmetic: Shoeybi et al., "Megatron-LM", 2019,
+arXiv:1909.08053 (one GPU, transformers of billions of parameters). 3.8 microseconds to launch: Alan Gray, "Getting
+Started with CUDA Graphs", 2019 (V100, launches that overlap with kernels)."""
 
 
 def known_solvers() -> frozenset[str]:
@@ -47,7 +47,7 @@ def on_cluster(
 
 
 def warm_up() -> None:
-    """Load or compile every loop, so that the tables show solving only."""
+    """Load or compile every loop, so that the tables show only solve times."""
     problem = on_cluster(ow.load(GRAPHS / "torch/googlenet.export.json.gz"), "moirai-inter")
     for name in ("one_device", "fill", *LISTS, "auto"):
         if name in known_solvers():
@@ -61,7 +61,7 @@ def best_list(problem: ow.Placement) -> float | None:
 
 
 def result_cells(problem: ow.Placement, seconds: float) -> tuple[object, ...]:
-    """One device, best list schedule, plan, bound, gap, what proved it, seconds."""
+    """One device, best list schedule, plan, bound, gap, bound source, seconds."""
     alone = ow.solve(problem, solver="one_device").objective
     lists = best_list(problem)
     with timed() as clock:
@@ -83,7 +83,7 @@ COLUMNS = ("one device", "best list", "opweave", "bound", "gap", "proof", "secon
 
 
 def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Shipped graphs and a randomly wired network on both clusters."""
+    """Graphs of the repository and a randomly wired network on both clusters."""
     graphs = [ow.load(GRAPHS / f"torch/{name}.export.json.gz") for name in REAL[: 1 if smoke else None]]
     for graph in [*graphs, randomly_wired(3, 32, seed=0)]:
         seconds = 2.0 if smoke else 60.0 if len(graph.operators) < 400 else 90.0
@@ -104,7 +104,7 @@ def real(*, smoke: bool) -> None:
 
 
 def measured_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """The two measured profiles next to what is known of them."""
+    """The two measured profiles next to the best known values."""
     for known in KNOWN[: 1 if smoke else None]:
         problem = measured(known.name)
         seconds = 2.0 if smoke else 90.0
@@ -138,7 +138,7 @@ def proof_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def proofs(*, smoke: bool) -> None:
-    """What the engines prove."""
+    """The bounds that the engines prove."""
     show(
         "Engines on random instances, 3 devices, one port for each tensor: makespan in ms",
         ("instance", "engine", "best list", "auto", "engine's", "bound", "gap", "seconds"),
@@ -147,7 +147,7 @@ def proofs(*, smoke: bool) -> None:
 
 
 def list_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Speed of the list schedulers, with and without what surrounds them."""
+    """Speed of the list schedulers, alone and within a solve."""
     for tasks in (500,) if smoke else (2_000, 20_000):
         problem = on_cluster(layered_dag(tasks, 50, seed=0), "moirai-inter")
         what = f"{tasks:,} tasks x 4"
@@ -161,7 +161,7 @@ def list_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def core_seconds(problem: ow.Placement) -> dict[str, float]:
-    """Best of three runs on arrays alone: of each scheduler, and of timing a plan whose order and devices are given."""
+    """Best of three runs on arrays alone, for each scheduler and for timing a plan with given order and devices."""
     from opweave.formulations.placement.instance import lower
     from opweave.solvers.placement.arrays import arrays_of
     from opweave.solvers.placement.plans import plan_of
@@ -178,7 +178,7 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
 
 
 def quickest(work: Callable[[], object]) -> float:
-    """Seconds of the best of three runs."""
+    """Seconds of the fastest of three runs."""
     found = []
     for _ in range(3):
         with timed() as clock:
@@ -188,7 +188,7 @@ def quickest(work: Callable[[], object]) -> float:
 
 
 def lists(*, smoke: bool) -> None:
-    """How fast list scheduling is."""
+    """Speed of list scheduling."""
     show(
         "List scheduling, random layers of 50: ms",
         ("instance", "scheduler", "makespan", "ms on arrays", "ms of solve", "ms of referee"),
@@ -199,9 +199,10 @@ def lists(*, smoke: bool) -> None:
 
 def main() -> None:
     """Run the parts that are named on the command line."""
+    from benchmarks.placement_moirai import moirai
     from benchmarks.placement_sizes import sizes
 
-    parts = {"real": real, "measured": profiles, "sizes": sizes, "proofs": proofs, "lists": lists}
+    parts = {"real": real, "measured": profiles, "sizes": sizes, "moirai": moirai, "proofs": proofs, "lists": lists}
     run_parts(__doc__, parts, warm_up)
 
 

@@ -1,16 +1,16 @@
 """The eleven sizes of Table IV of Zhang et al., "Moirai", on both of its clusters, next to the paper's minutes.
 
-Graphs are generated (see :mod:`benchmarks.transformers`) and planned without fusion; times are rooflines of what is
-reached of a data sheet (see :data:`benchmarks.placement.REACHED`). With the data sheets' own figures the gaps between
-servers are larger: 15 % for GPT-3 330M, 23 % for AlphaFold2 87M, 9 to 10 % for the large ones. Every row is made in a
-process of its own, so that its peak memory is its own.
+Graphs are generated (see :mod:`benchmarks.transformers`) and planned without fusion. Times are rooflines with the
+shares of a data sheet that are reached in practice (see :data:`benchmarks.placement.REACHED`). With the data sheets'
+own figures, the gaps between servers are larger: 15 % for GPT-3 330M, 23 % for AlphaFold2 87M, 9 to 10 % for the large
+models. Every row runs in its own process, so that its peak memory can be measured.
 
-The column "fused" gives what opweave's coarsening leaves, and the paper's count. Ours is layers x (9 x heads + 7): each
-of a head's three projections takes its bias along, the output projection its bias, the growing product its bias and
-activation, the shrinking one the residual sum. The paper's counts lie up to 7 % below ours (AlphaFold2) and up to 9 %
-above (Swin). They are no multiples of the layers, and it keeps about 80 % of Swin's operators, 77 % of GPT-3's and 70 %
-of AlphaFold2's: each of its families has other kinds of operators, where the generated graphs share one kind of layer,
-of which coarsening keeps about 74 %.
+The column "fused" gives the number of operators after opweave's coarsening, and the paper's count. Ours is layers x (9
+x heads + 7): each of a head's three projections absorbs its bias, the output projection its bias, the widening product
+its bias and activation, and the narrowing product the residual sum. The paper's counts are up to 7 % below ours
+(AlphaFold2) and up to 9 % above (Swin). They are not multiples of the number of layers, and the paper keeps about 80 %
+of Swin's operators, 77 % of GPT-3's and 70 % of AlphaFold2's. Each of its families has other kinds of operators,
+whereas the generated graphs share one kind of layer, of which coarsening keeps about 74 %.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from benchmarks.transformers import TABLE_IV, Size, transformer
 from opweave.formulations.placement.coarsening import coarsen
 
 LIMIT_SECONDS = 52.0
-"""Leaves the referee its seconds within a minute."""
+"""Time limit that leaves the referee its seconds within a minute."""
 
 SMALL = Size("small", 2, 4, 256, 118, 0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one process found."""
+    """The measurements of one process."""
 
     alone: float | None
     objective: float | None
@@ -58,7 +58,7 @@ def measure(size: Size, cluster: str, seconds: float) -> Measured:
     with timed() as clock:
         result = ow.solve(problem, time_limit=seconds)
     kilobytes = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    fused = coarsen(problem).after  # after the memory is read
+    fused = coarsen(problem).after  # after memory is measured
     return Measured(
         alone=alone,
         objective=result.objective,

@@ -1,12 +1,11 @@
-"""What ``auto`` leaves to others: the plan of every problem against each solver and engine that it could have called.
+"""Regret of ``auto``: its plan of every problem, compared with each solver and engine that it could have called.
 
-Run ``python -m benchmarks.regret``; ``--problem``, ``--sizes``, ``--seeds``, ``--limit`` and ``--solvers`` select,
-``--smoke`` takes tiny instances, at most 40 s, and fails on gross regret only. All get the same time limit, one after
-another. Targets: the objective is never worse than the best of the others by more than 0.5 %, the bound never by more
-than 1 %, and a proof never comes later than 1.5 times the first proof of another plus half a second. Seconds are wall
-time of the whole call; a proof that ``auto`` does not reach counts as one at the time limit. Where a target is missed
-``auto`` runs once more and the better of its two answers counts: machines have other work to do, and first calls load
-loops.
+Run ``python -m benchmarks.regret``; ``--problem``, ``--sizes``, ``--seeds``, ``--limit`` and ``--solvers`` select.
+``--smoke`` uses tiny instances, takes at most 40 s, and fails only on gross regret. All solvers get the same time
+limit, one after another. Targets: the objective is at most 0.5 % worse than the best of the others, the bound at most 1
+%, and a proof comes no later than 1.5 times the first proof of another solver plus half a second. Seconds are wall time
+of the whole call; if ``auto`` reaches no proof, the time limit counts as its proof time. If ``auto`` misses a target,
+it runs once more and the better of its two results counts, because machines do other work and first calls load loops.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from benchmarks.tables import show, timed
 OBJECTIVE_TARGET, BOUND_TARGET = 0.005, 0.01
 LATER, LATER_SECONDS = 1.5, 0.5
 GROSS = 0.25
-"""What the smoke run fails at: with a second for each solve, on a machine that others use too, less says little."""
+"""Regret at which the smoke run fails. With one second per solve on a shared machine, smaller regret says little."""
 
 SMOKE_SIZES, SMOKE_LIMIT, SMOKE_SECONDS = (8, 16), 1.0, 27.0
 SMOKE_SOLVERS = ("exact", "decompose", "local", "heft", "search", "chain", "highs", "cp-sat")
@@ -34,12 +33,12 @@ PROVED = (ow.Status.OPTIMAL, ow.Status.INFEASIBLE)
 HEADER = ("instance", "auto", "best of others", "regret", "bound", "best of others ", "regret ", "proof s",
           "first of others", "s", "misses")  # fmt: skip
 ROUNDING = 1e-6
-"""Relative difference of two objectives or bounds that says nothing."""
+"""Relative difference below which two objectives or bounds count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one solver brought; ``proved`` in seconds, None without a proof."""
+    """The outcome of one solver; ``proved`` in seconds, None without a proof."""
 
     solver: str
     objective: float | None
@@ -49,7 +48,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Regret:
-    """An instance, what ``auto`` brought, and the best of the others in each respect, by themselves."""
+    """An instance, the outcome of ``auto``, and the best of the others, separately for each criterion."""
 
     instance: str
     auto: Answer
@@ -60,7 +59,7 @@ class Regret:
 
     @property
     def objective(self) -> float:
-        """How much worse the objective is, as a share; endless where another has a plan and ``auto`` none."""
+        """How much worse the objective is, as a share; infinite if another solver has a plan and ``auto`` has none."""
         if self.plan is None or self.plan.objective is None or self.auto.proved is not None:
             return 0.0
         if self.auto.objective is None:
@@ -69,14 +68,14 @@ class Regret:
 
     @property
     def bounding(self) -> float:
-        """How much lower the bound is, as a share of the other's."""
+        """How much lower the bound is, as a share of the best other bound."""
         if self.bound is None or self.bound.bound is None or self.auto.proved is not None:
             return 0.0
         return share(self.bound.bound - (self.auto.bound or 0.0), self.bound.bound)
 
     @property
     def lateness(self) -> float:
-        """Seconds until the proof over those of the first other proof."""
+        """Seconds until the proof divided by those of the first other proof."""
         if self.proof is None or self.proof.proved is None:
             return 0.0
         return self._proof_seconds() / max(self.proof.proved, 1e-3)
@@ -85,7 +84,7 @@ class Regret:
         return self.limit if self.auto.proved is None else self.auto.proved
 
     def misses(self) -> list[str]:
-        """The targets that are missed, in words."""
+        """The targets that are missed."""
         found = []
         if self.objective > OBJECTIVE_TARGET:
             found.append("objective")
@@ -98,14 +97,14 @@ class Regret:
 
 
 def share(difference: float, of: float) -> float:
-    """A difference as a share, 0 where it is rounding."""
+    """A difference as a share; 0 if it is only rounding."""
     if difference <= ROUNDING * abs(of):
         return 0.0
     return difference / abs(of) if of else math.inf
 
 
 def answer(problem: ow.Problem[Any, Any], solver: str, limit: float) -> Answer | None:
-    """One solve; None where the solver refuses the problem."""
+    """One solve; None if the solver refuses the problem."""
     with timed() as clock:
         try:
             result = ow.solve(problem, solver=solver, time_limit=limit)
@@ -116,7 +115,7 @@ def answer(problem: ow.Problem[Any, Any], solver: str, limit: float) -> Answer |
 
 
 def regret(name: str, problem: ow.Problem[Any, Any], limit: float, chosen: Sequence[str]) -> Regret:
-    """``auto`` and then all others on one instance; ``auto`` once more where it falls short."""
+    """Run ``auto`` and then all others on one instance, and ``auto`` once more if it misses a target."""
     first = against(others(problem, limit, chosen), name, problem, limit)
     if not first.misses():
         return first
@@ -125,21 +124,21 @@ def regret(name: str, problem: ow.Problem[Any, Any], limit: float, chosen: Seque
 
 
 def plan_of(problem: ow.Problem[Any, Any], limit: float) -> Answer:
-    """What ``auto`` brings."""
+    """The outcome of ``auto``."""
     found = answer(problem, "auto", limit)
     assert found is not None
     return found
 
 
 def others(problem: ow.Problem[Any, Any], limit: float, chosen: Sequence[str]) -> list[Answer]:
-    """What all others bring."""
+    """The outcomes of all other solvers."""
     rows = [row for row in ow.solvers(problem) if row.available and row.kind != "plan"]
     names = [row.name for row in rows if not chosen or row.name in chosen]
     return [found for found in (answer(problem, other, limit) for other in names) if found is not None]
 
 
 def against(found: Sequence[Answer], name: str, problem: ow.Problem[Any, Any], limit: float) -> Regret:
-    """``auto`` beside the best of the others in every respect."""
+    """Compare ``auto`` with the best of the others for each criterion."""
     return Regret(
         name,
         plan_of(problem, limit),
@@ -158,7 +157,7 @@ def number(value: float | None) -> str:
 
 
 def percentage(value: float) -> str:
-    """A regret."""
+    """A regret as a percentage."""
     return "none" if math.isinf(value) else f"{100 * value:.2f} %" if value else "0"
 
 
@@ -183,7 +182,7 @@ def summary(problem: str, rows: Sequence[Regret]) -> tuple[object, ...]:
 
 
 def warm_up(problem: str) -> None:
-    """Load or compile loops, so that the tables show solving only."""
+    """Load or compile loops, so that the tables show only solve times."""
     for _, tiny in instances(problem, (10,), 1, real=False):
         for row in ow.solvers(tiny):
             if row.available and row.kind != "engine":
@@ -197,7 +196,7 @@ def measured(problem: str, arguments: argparse.Namespace) -> Iterator[Regret]:
 
 
 def in_turns(kinds: Sequence[str], arguments: argparse.Namespace) -> dict[str, list[Regret]]:
-    """A row of every problem in turn, so that none is left out when the time of a smoke run is up."""
+    """One row of every problem in turn, so that none is omitted when the time of a smoke run is up."""
     ends = time.perf_counter() + SMOKE_SECONDS
     rows = {problem: measured(problem, arguments) for problem in kinds}
     found: dict[str, list[Regret]] = {problem: [] for problem in kinds}
@@ -214,11 +213,11 @@ def in_turns(kinds: Sequence[str], arguments: argparse.Namespace) -> dict[str, l
 def read_arguments() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problem", action="append", choices=list(BY_PROBLEM), help="all five when none is named")
+    parser.add_argument("--problem", action="append", choices=list(BY_PROBLEM), help="default: all five")
     parser.add_argument("--sizes", type=int, nargs="+", default=(10, 30, 100, 300, 1_000, 2_000), metavar="OPERATORS")
     parser.add_argument("--seeds", type=int, default=1, metavar="COUNT")
     parser.add_argument("--limit", type=float, default=10.0, metavar="SECONDS")
-    parser.add_argument("--solvers", nargs="+", default=[], metavar="NAME", help="compare with these only")
+    parser.add_argument("--solvers", nargs="+", default=[], metavar="NAME", help="compare only with these")
     parser.add_argument("--smoke", action="store_true", help="tiny instances, at most 40 s")
     arguments = parser.parse_args()
     arguments.sizes = tuple(arguments.sizes)
@@ -228,7 +227,7 @@ def read_arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run what the command line names; exit with 1 on gross regret in a smoke run."""
+    """Run what the command line selects; exit with 1 on gross regret in a smoke run."""
     arguments = read_arguments()
     kinds = arguments.problem or list(BY_PROBLEM)
     found = in_turns(kinds, arguments) if arguments.smoke else {}

@@ -1,4 +1,4 @@
-"""Seeded instances of every problem by number of operators, and the shipped graphs, for the benchmark of regret."""
+"""Instances of every problem for the benchmark of regret: seeded ones by number of operators, and real graphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import opweave as ow
 from benchmarks.cnn_nets import NETS, Net
-from benchmarks.edge_networks import MEGABYTE, keras, random_chain, unlike
+from benchmarks.edge_networks import MEGABYTE, heterogeneous, keras, random_chain
 from benchmarks.generators import layered_dag, randomly_wired, scattered
 from benchmarks.slicing import BOARDS, LINKS
 from benchmarks.slicing import problem_of as network_on_boards
@@ -21,7 +21,7 @@ MODULE = 12
 """Operators of one module of a stacked network: ten nodes, an input and an output."""
 
 STAGE_MEMORY = 2.3e6
-"""Bytes that an operator of a random chain needs on average."""
+"""Mean number of bytes that an operator of a random chain needs."""
 
 
 def orderings(operators: int, seed: int) -> Instances:
@@ -34,7 +34,7 @@ def orderings(operators: int, seed: int) -> Instances:
 
 
 def placements(operators: int, seed: int) -> Instances:
-    """Random layers on three and four unlike devices, transfers that wait for a port and transfers that do not."""
+    """Random layers on three and four different devices; transfers that wait for a port, and free ones."""
     for devices in (3, 4):
         problem = scattered(operators, devices, seed)
         for transfers in ("one_port_tensor", "delay"):
@@ -42,23 +42,23 @@ def placements(operators: int, seed: int) -> Instances:
 
 
 def batched_mappings(operators: int, seed: int) -> Instances:
-    """Stacked networks; one input and eight."""
+    """Stacked networks with one input and with eight."""
     stack = Stack(max(1, operators // MODULE), nodes=min(10, operators - 2), seed=seed)
     for batch in (1, 8):
         yield f"{operators}, batch of {batch}", stacked(stack, batch)
 
 
 def pipelines(operators: int, seed: int) -> Instances:
-    """Chains on 20 unlike devices that hold a tenth of them each: without computing, and with it for both goals."""
+    """Chains on 20 different devices that each hold a tenth: without computing, and with it for both objectives."""
     graph, memory = random_chain(operators, seed), max(STAGE_MEMORY * operators / 10, 1.05e7)
-    yield f"{operators}, transfers only", unlike(graph, 20, memory, seed, computing=False, matrix=False)
-    problem = unlike(graph, 20, memory, seed, computing=True, matrix=True)
+    yield f"{operators}, transfers only", heterogeneous(graph, 20, memory, seed, computing=False, matrix=False)
+    problem = heterogeneous(graph, 20, memory, seed, computing=True, matrix=True)
     yield f"{operators}, bottleneck", problem
     yield f"{operators}, latency", problem.model_copy(update={"objective": "latency"})
 
 
 def random_network(operators: int, seed: int) -> Net:
-    """Convolutions with shortcuts and pools at random, on images of 8 to 64 rows."""
+    """Random convolutions with shortcuts and pools, on images of 8 to 64 rows."""
     rng = random.Random(seed)
     rows = rng.choice((16, 32, 64))
     net = Net(f"random network of {operators}, seed {seed}", rows)
@@ -79,7 +79,7 @@ def random_network(operators: int, seed: int) -> Net:
 
 
 def slicings(operators: int, seed: int) -> Instances:
-    """Random networks on two and four unlike boards; the second with memory for a part of the network only."""
+    """Random networks on two and four different boards; the second with memory for only a part of the network."""
     net = random_network(operators, seed)
     graph = net.graph()
     held = sum(parameter.bytes for parameter in graph.parameters) + 2 * max(tensor.bytes for tensor in graph.tensors)
@@ -95,7 +95,7 @@ def slicings(operators: int, seed: int) -> Instances:
 
 
 def real_orderings() -> Instances:
-    """Networks from searches and a training step."""
+    """Networks from architecture searches, and a training step."""
     for name in ("nas/pnasnet5large", "nas/rwshared_0", "torch/randwire_ws32_c78.train", "torch/t5_small.export"):
         graph = ow.load(GRAPHS / f"{name}.json.gz")
         for objective in ("peak", "total"):
@@ -118,15 +118,15 @@ def real_batched_mappings() -> Instances:
 
 
 def real_pipelines() -> Instances:
-    """Convolutional networks on 20 unlike devices."""
+    """Convolutional networks on 20 different devices."""
     for name in ("ResNet50", "InceptionResNetV2"):
         for objective in ("bottleneck", "latency"):
-            problem = unlike(keras(name), 20, 64 * MEGABYTE, 0, computing=True, matrix=True)
+            problem = heterogeneous(keras(name), 20, 64 * MEGABYTE, 0, computing=True, matrix=True)
             yield f"{name}, {objective}", problem.model_copy(update={"objective": objective})
 
 
 def real_slicings() -> Instances:
-    """Convolutional networks on four unlike boards."""
+    """Convolutional networks on four different boards."""
     for name in NETS:
         yield name, network_on_boards(name, "x1")
 
@@ -141,7 +141,7 @@ BY_PROBLEM: dict[str, tuple[Callable[[int, int], Instances], Callable[[], Instan
 
 
 def instances(problem: str, sizes: tuple[int, ...], seeds: int, *, real: bool) -> Instances:
-    """Of one problem: by rule, small ones first, then the shipped graphs."""
+    """Instances of one problem: generated ones by size, then real graphs."""
     by_rule, shipped = BY_PROBLEM[problem]
     for operators in sizes:
         for seed in range(seeds):

@@ -1,13 +1,13 @@
-"""More than one core, measured: the time to the same gap, or to the proof, with one thread and with two.
+"""Benchmark of several cores: the time to the same gap, or to the proof, with one thread and with two.
 
-Run ``python -m benchmarks.scaling``; ``--smoke`` takes a few instances and short limits. Each instance is solved with
-one thread until it is proved or its limit is up, then with two threads in the same way. The times compared are those to
-the wider of the two final gaps, which both reach: where both prove the optimum, those of the proof.
+Run ``python -m benchmarks.scaling``; ``--smoke`` uses a few instances and short limits. Each instance is solved with
+one thread until it is proved or its limit is up, then with two threads in the same way. The table compares the times to
+the wider of the two final gaps, which both runs reach. If both prove the optimum, these are the times of the proof.
 
-The instances are real graphs and seeded ones of every problem, chosen for their size and kind. The hardest ones are
-those on which one thread improves its gap last, whatever two threads do: what one core ends in a second says little
-about a second core. Graphs are built, loops compiled and processes started before. Nothing else should run on the
-machine.
+The instances are real and seeded graphs of every problem, chosen for their size and kind. The hardest are those on
+which one thread improves its gap last, whatever two threads do, because an instance that one core solves in a second
+says little about a second core. Graphs are built, loops compiled and processes started before. Nothing else should run
+on the machine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from time import sleep
 from typing import Any, NamedTuple
 
 import opweave as ow
-from benchmarks.edge_networks import random_chain, unlike
+from benchmarks.edge_networks import heterogeneous, random_chain
 from benchmarks.generators import layered_dag, scattered
 from benchmarks.placement import REACHED, on_cluster
 from benchmarks.slicing import problem_of
@@ -27,17 +27,17 @@ from benchmarks.stacked import Stack, stacked
 from benchmarks.tables import GRAPHS, percent, show
 
 SAME_GAP = 1e-6
-"""Gaps that differ by less are the same."""
+"""Gaps that differ by less count as equal."""
 
 LEAST_SECONDS = 0.01
-"""No time counts as shorter."""
+"""Shorter times count as this many seconds."""
 
 START_SECONDS = 2.0
-"""For processes to start."""
+"""Seconds for processes to start."""
 
 
 class Instance(NamedTuple):
-    """A problem, built when its turn comes, and the seconds that one thread gets."""
+    """A problem, built when it is needed, and the seconds that one thread gets."""
 
     name: str
     problem: Callable[[], ow.Problem[Any, Any]]
@@ -45,24 +45,24 @@ class Instance(NamedTuple):
 
 
 def torch_graph(name: str) -> ow.OpGraph:
-    """A shipped graph."""
+    """A graph of the repository."""
     return ow.load(GRAPHS / f"torch/{name}.json.gz")
 
 
 def long_pipeline(devices: int, operators: int, seed: int) -> ow.Pipeline:
-    """A chain cut into about 20 stages of unlike devices."""
+    """A chain cut into about 20 stages on different devices."""
     graph = random_chain(operators, seed)
     total = sum(parameter.bytes for parameter in graph.parameters) + sum(tensor.bytes for tensor in graph.tensors)
-    return unlike(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
+    return heterogeneous(graph, devices, max(1.15 * total / 20, 1.05e7), seed, computing=True, matrix=False)
 
 
 def with_reached_times(name: str) -> ow.Placement:
-    """A graph on the slower cluster with the times that are reached."""
+    """A graph on the slower cluster with times that are reached in practice."""
     return on_cluster(torch_graph(name), "moirai-inter", efficiency=REACHED)
 
 
 def total(graph: ow.OpGraph) -> ow.MemoryOrdering:
-    """The least sum of footprints."""
+    """Smallest total of the footprints."""
     return ow.MemoryOrdering(graph=graph, objective="total")
 
 
@@ -116,11 +116,11 @@ class Row(NamedTuple):
     Attributes
     ----------
     one_gap, more_gap
-        Where one thread and more threads ended.
+        Final gaps of one thread and of more threads.
     last
-        When one thread improved its gap for the last time.
+        Time of the last improvement of the gap with one thread.
     one, more
-        When each had the wider of both gaps.
+        Times at which each reached the wider of the two gaps.
     """
 
     name: str
@@ -132,12 +132,12 @@ class Row(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """How many times sooner."""
+        """How many times faster."""
         return self.one / max(self.more, LEAST_SECONDS)
 
 
 def reached(result: ow.Result[Any], gap: float, otherwise: float) -> float:
-    """Seconds until a gap was reached, or else other seconds."""
+    """Seconds until a gap was reached, or ``otherwise``."""
     for step in result.incumbents:
         if step.objective is None or step.bound is None:
             continue
@@ -166,7 +166,7 @@ def measure(instance: Instance, threads: int) -> Row:
 
 
 def geometric_mean(values: list[float]) -> float:
-    """The mean of ratios."""
+    """The geometric mean of ratios."""
     return exp(sum(map(log, values)) / len(values))
 
 
@@ -177,7 +177,7 @@ def warm_up(chosen: tuple[Instance, ...]) -> None:
 
 
 def rows(chosen: tuple[Instance, ...], threads: int) -> Iterator[tuple[object, ...]]:
-    """All instances, then the mean of the hardest."""
+    """All instances, then the mean over the hardest ones."""
     found = []
     for instance in chosen:
         row = measure(instance, threads)

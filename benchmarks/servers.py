@@ -9,11 +9,11 @@ INSIDE, BETWEEN = 50e9, 12.5e9
 """Bytes per second within a server and between servers."""
 
 LAUNCH, PER_INPUT = 0.6, 0.4
-"""Shares of a single input's time: a decoding step mostly reads weights, whatever the batch."""
+"""Shares of a single input's time; a decoding step mostly reads weights, whatever the batch."""
 
 
 def layers_graph(layers: int) -> tuple[OpGraph, dict[str, float]]:
-    """Layers of attention in ``HEADS`` groups and a feed-forward block in two halves; seconds of one input."""
+    """Layers of attention in ``HEADS`` groups and a feed-forward block in two halves; seconds for one input."""
     tensors, operators, seconds = [], [], {}
 
     def run(name: str, reads: list[str], took: float) -> str:
@@ -34,7 +34,7 @@ def layers_graph(layers: int) -> tuple[OpGraph, dict[str, float]]:
 
 
 def on_servers(layers: int, servers: int, devices: int, batch: int) -> BatchedMapping:
-    """The step on so many servers of so many identical devices; any batch size."""
+    """The step on ``servers`` servers with ``devices`` identical devices each; any batch size."""
     graph, seconds = layers_graph(layers)
     names = [f"s{s}g{d}" for s in range(servers) for d in range(devices)]
     links = [[INSIDE if a[:-2] == b[:-2] else BETWEEN for b in names] for a in names]

@@ -1,9 +1,9 @@
-"""Slicing, measured: four networks on four unlike boards, slow and fast links, every solver, speed, the paper's claims.
+"""Benchmarks of slicing: four networks on four different boards, every solver, speed, and the paper's claims.
 
 Run ``python -m benchmarks.slicing`` for everything, or name parts: ``gaps solvers devices speed abstract pictures``;
-``--smoke`` takes one network and short limits. Boards compute 12, 8, 5 and 3 GFLOP/s (more of them: 6 and 4), move
-4 GB/s and take 0.1 ms to start an operator; times are rooflines in single precision. Links carry 100 Mbit/s (x1) or
-800 Mbit/s (x8) into every board. Gap: latency / bound - 1.
+``--smoke`` uses one network and short limits. Boards compute 12, 8, 5 and 3 GFLOP/s (further boards 6 and 4), move 4
+GB/s and take 0.1 ms to start an operator; times are rooflines in single precision. Links carry 100 Mbit/s (x1) or 800
+Mbit/s (x8) into every board. Gap: latency / bound - 1.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def ratio(result: ow.Result) -> str:
 
 
 def gap_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Floors, plan and bound."""
+    """Baselines, plan and bound."""
     for name, link in cases(smoke=smoke):
         problem = problem_of(name, link)
         floors = [ow.solve(problem, solver=floor).objective for floor in FLOORS]
@@ -82,7 +82,7 @@ def gap_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def gaps(*, smoke: bool) -> None:
-    """What is certified in a minute."""
+    """The gaps that are proved in a minute."""
     show(
         "Four boards, dimension free: latency in ms",
         ("network", "links", *FLOORS, "opweave", "bound", "gap", "proof", "seconds"),
@@ -91,7 +91,7 @@ def gaps(*, smoke: bool) -> None:
 
 
 def solver_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Every search for the same time."""
+    """Every search with the same time."""
     for name, link in cases(smoke=smoke):
         problem = problem_of(name, link)
         for solver, options in SEARCHES:
@@ -100,12 +100,12 @@ def solver_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def solvers(*, smoke: bool) -> None:
-    """Searches side by side."""
+    """Comparison of searches."""
     show(
         "Searches, 10 s each: latency in ms",
         ("network", "links", "solver", "without or with", "latency"),
         solver_rows(smoke=smoke),
-        note="'seeded': without the floors in the first population; 'chromosome': the paper's integer cut points.",
+        note="'seeded': without the baselines in the first population; 'chromosome': the paper's integer cut points.",
     )
 
 
@@ -123,7 +123,7 @@ def devices(*, smoke: bool) -> None:
 
 
 def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """Plans a second."""
+    """Plans per second."""
     from opweave.formulations.slicing.instance import lower
     from opweave.solvers.run import Run
     from opweave.solvers.slicing.arrays import arrays_of, judge
@@ -153,7 +153,7 @@ def speed_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def speed(*, smoke: bool) -> None:
-    """How fast plans are judged."""
+    """How fast plans are evaluated."""
     show(
         "Random plans a second, one thread",
         ("network", "operators", "latency", "latency and memory", "genetic search, end to end"),
@@ -162,7 +162,7 @@ def speed(*, smoke: bool) -> None:
 
 
 def abstract_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """What the paper's abstract claims, on our networks."""
+    """The claims of the paper's abstract, on our networks."""
     for name in list(NETS)[: 1 if smoke else None]:
         graph, _ = network(name)
         given = ow.MemoryOrdering(graph=graph)
@@ -190,7 +190,7 @@ def abstract(*, smoke: bool) -> None:
 
 
 def pictures(*, smoke: bool) -> None:
-    """Draw shares, convergence and front of ResNet50 into the folder for temporary files."""
+    """Draw shares, convergence and Pareto front of ResNet50 into the folder for temporary files."""
     from opweave.adapters.report.figures import save_figure
     from opweave.adapters.report.slicing.figure import pareto_figure
     from opweave.adapters.report.views import show as view_of
@@ -211,7 +211,7 @@ def pictures(*, smoke: bool) -> None:
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     parts = {
         "gaps": gaps,
         "solvers": solvers,

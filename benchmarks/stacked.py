@@ -1,10 +1,10 @@
 """Stacked randomly wired modules with one or more channels between them, as in "DiviML", with synthetic costs.
 
-Neither the paper's graphs nor its profiles are public. Each module has as many inputs and outputs as there are channels
-and, between them, a random graph of ``nodes`` whose edges run from smaller to larger number: ER(0.2), WS(4, 0.75) or
-BA(5). "sdep": the first input feeds all of the module's sources and its first output reads all of its sinks; "wdep":
-they are dealt out at random. Half of the operators are light, equally fast everywhere; half are heavy, so that on the
-whole CPU : T4 : A100 take 7.10 : 1.26 : 1 (the paper's Table II).
+The paper's graphs and profiles are not public. Each module has as many inputs and outputs as there are channels.
+Between them is a random graph of ``nodes`` nodes whose edges run from smaller to larger numbers: ER(0.2), WS(4, 0.75)
+or BA(5). "sdep": the first input feeds all of the module's sources, and its first output reads all of its sinks;
+"wdep": they are assigned at random. Half of the operators are light and equally fast on all devices. The other half are
+heavy, so that in total CPU : T4 : A100 take 7.10 : 1.26 : 1 (the paper's Table II).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opweave import BatchedMapping, Cluster, Costs, Device, Operator, OpGraph, T
 MILLISECOND = 1e-3
 LIGHT, HEAVY = (0.4, 1.6), (1.5, 3.5)
 SLOWER = {"cpu": 9.54, "t4": 1.364, "a100": 1.0}
-"""How much longer a heavy operator takes."""
+"""How many times longer a heavy operator takes."""
 
 BYTES = (200_000, 4_000_000)
 BANDWIDTH = 16e9
@@ -37,12 +37,12 @@ GROWTH: dict[str, Callable[[str, int], float]] = {
     "C": lambda device, b: 0.5 + 0.5 * b if device == "cpu" else 0.964 + 0.036 * b**0.9,
     "E": lambda _, b: float(b),
 }
-"""Time of a batch of b over that of one: A grows almost in proportion, C is mostly launch, E has no gain at all."""
+"""Time of a batch of b relative to a batch of one: A grows almost in proportion, C is mostly launch, E has no gain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Which stacked network, and the seed of its wires and costs."""
+    """The kind of stacked network, and the seed of its wires and costs."""
 
     modules: int = 10
     channels: int = 1
@@ -53,7 +53,7 @@ class Stack:
 
     @property
     def label(self) -> str:
-        """As in the paper's tables."""
+        """The label in the paper's tables."""
         return "1-chan" if self.channels == 1 else f"{self.dependency}, {self.channels}-chan"
 
 
@@ -81,7 +81,7 @@ def module_edges(stack: Stack, number: int, rng: random.Random) -> list[tuple[st
 
 
 def stacked_graph(stack: Stack) -> OpGraph:
-    """The network; every operator writes one tensor that bears its name."""
+    """The network; every operator writes one tensor of the same name."""
     rng = random.Random(stack.seed)
     reads: dict[str, list[str]] = {}
     for number in range(stack.modules):

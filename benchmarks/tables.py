@@ -1,4 +1,4 @@
-"""What the benchmarks share: the shipped graphs, a clock, and a table on the terminal."""
+"""Code that the benchmarks share: the graphs of the repository, a clock, and a table on the terminal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def timed() -> Iterator[Clock]:
 
 
 def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> None:
-    """Print a table; rows appear as they are computed when the terminal allows no better."""
+    """Print a table; outside a capable terminal, rows appear as they are computed."""
     table = Table(title=title, title_justify="left", caption=note, caption_justify="left")
     for position, name in enumerate(header):
         table.add_column(name, justify="left" if position == 0 else "right", no_wrap=position == 0)
@@ -42,7 +42,7 @@ def show(title: str, header: Sequence[str], rows: Iterable[Sequence[object]], no
 
 
 def kilobytes(size: float | None) -> str:
-    """Bytes as KB (1,024 bytes) with enough digits to tell orders apart."""
+    """Bytes as KB (1,024 bytes) with enough digits to distinguish orders."""
     return "-" if size is None else f"{size / 1024:,.2f}".rstrip("0").rstrip(".")
 
 
@@ -54,14 +54,14 @@ def percent(gap: float | None) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds as ms with enough digits to tell plans apart."""
+    """Seconds as ms with enough digits to distinguish plans."""
     return "-" if seconds is None else f"{1000 * seconds:,.4g}" if seconds < 1 else f"{1000 * seconds:,.0f}"
 
 
 def run_parts(description: str | None, parts: Mapping[str, Callable[..., None]], warm_up: Callable[[], None]) -> None:
-    """Run the parts that are named on the command line, all when none is, each called with ``smoke``."""
+    """Run the parts named on the command line, or all parts if none is named; each is called with ``smoke``."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="which tables; all when none is named")
+    parser.add_argument("parts", nargs="*", choices=[*parts, []], help="tables to print; default: all")
     parser.add_argument("--smoke", action="store_true", help="small graphs and short limits")
     arguments = parser.parse_args()
     warm_up()

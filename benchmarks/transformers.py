@@ -1,9 +1,10 @@
 """Transformer graphs of the sizes in Table IV of Zhang et al., "Moirai".
 
-The paper gives counts, not graphs; all eleven follow operators = layers x (12 x heads + 11). So a layer here is: layer
-norm, twelve operators for each attention head, concatenation, projection, bias, residual, layer norm, and the five of
-the feed-forward part. Weights have two bytes. The width is the paper's hidden size where that gives the number of
-parameters that the model is named after (GPT-3), else the width that does, so that memory binds where it should.
+The paper gives counts, not graphs; all eleven are operators = layers x (12 x heads + 11). A layer here therefore
+consists of layer norm, twelve operators for each attention head, concatenation, projection, bias, residual, layer norm,
+and the five operators of the feed-forward part. Weights have two bytes. The width is the paper's hidden size if that
+gives the number of parameters in the model's name (GPT-3); otherwise it is the width that does, so that memory binds
+where it should.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ class Size:
     Attributes
     ----------
     name
-        As in the paper.
+        Name in the paper.
     layers, heads, width
-        Of the transformer.
+        Dimensions of the transformer.
     operators, coarsened
-        The paper's counts before and after its fusion.
+        The paper's operator counts before and after its fusion.
     minutes, minutes_coarsened
-        What the paper's solver took for them.
+        Minutes that the paper's solver took for them.
     """
 
     name: str
@@ -63,18 +64,18 @@ def size_of(name: str) -> Size:
 
 
 def transformer(layers: int, heads: int, width: int, tokens: int = TOKENS, name: str = "") -> OpGraph:
-    """Build the forward pass of a decoder with its attention heads apart: layers x (12 x heads + 11) operators.
+    """Build the forward pass of a decoder with separate attention heads: layers x (12 x heads + 11) operators.
 
     Parameters
     ----------
     layers, heads
-        How many.
+        Numbers of layers and of heads.
     width
         Hidden size; a head has ``width // heads``.
     tokens
         Length of the sequence.
     name
-        Of the graph.
+        Name of the graph.
     """
     build = _Builder(tokens)
     state = build.input(width)
@@ -115,7 +116,7 @@ class _Builder:
         return name
 
     def matmul(self, name: str, source: str, width: int, made: int) -> str:
-        """A matrix of weights from ``width`` to ``made`` features."""
+        """A weight matrix from ``width`` to ``made`` features."""
         flops = 2.0 * self.tokens * width * made
         return self.run(name, "MatMul", [source], made, flops=flops, weights=width * made)
 

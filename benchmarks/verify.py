@@ -1,7 +1,8 @@
-"""Plans run on real models: outputs, predicted against measured memory, against the runtimes' own order.
+"""Plans run on real models: outputs, predicted and measured memory, and comparison with the runtimes' own order.
 
-Run ``python -m benchmarks.verify`` for everything, or name parts: ``onnx optimised torch``; ``--smoke`` takes two of
-each. Weights are random; everything runs on the CPU with one thread. Needs onnx, onnxruntime, torch and transformers.
+Run ``python -m benchmarks.verify`` for everything, or name parts: ``onnx optimised torch``; ``--smoke`` uses two models
+of each. Weights are random; everything runs on the CPU with one thread. It needs onnx, onnxruntime, torch and
+transformers.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ DEVICES = 3
 
 
 def placement_of(graph: ow.OpGraph) -> ow.Result[ow.Schedule]:
-    """Place a model on three equal devices, quickly; the plan need not be the best, only a real cut."""
+    """Place a model quickly on three equal devices; the plan need not be good, it only has to cut the model."""
     device = {"memory_bytes": 2**36, "flops_per_second": 1e11, "memory_bandwidth": 1e11}
     devices = [ow.Device(name=f"device {index}", **device) for index in range(DEVICES)]
     links = [[0 if row == column else 1e10 for column in range(DEVICES)] for row in range(DEVICES)]
@@ -32,7 +33,7 @@ def placement_of(graph: ow.OpGraph) -> ow.Result[ow.Schedule]:
 
 
 def row(name: str, ordered: Verification, placed: Verification) -> tuple[object, ...]:
-    """What both plans did to one model."""
+    """The effects of both plans on one model."""
     memory = ordered.memory
     assert memory is not None
     close = "-" if ordered.difference is None else f"{ordered.difference:.1g}"
@@ -81,7 +82,7 @@ def onnx_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
 
 
 def optimised_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
-    """The same models after ONNX Runtime's own graph optimisations, planned as the runtime wrote them."""
+    """The same models after ONNX Runtime's own graph optimisations, planned in the form that the runtime wrote."""
     from benchmarks.models.onnx_nets import ONNX_MODELS
     from opweave.adapters.onnx.session import default_options, import_runtime, open_session
 
@@ -127,8 +128,8 @@ def onnx(*, smoke: bool) -> None:
         "ONNX Runtime: peaks in KB",
         HEADER,
         onnx_rows(smoke=smoke),
-        note="Difference: largest, to the runtime's optimised run. As listed, predicted and measured: live tensors. "
-        "Allocator: blocks handed out, with padding and scratch memory. Default: the same for the runtime left alone. "
+        note="Difference: largest, from the runtime's optimised run. As listed, predicted and measured: live tensors. "
+        "Allocator: blocks handed out, with padding and scratch memory. Default: the same with default settings. "
         "Pre-packed: held before the first node, and not counted. Pieces: of a placement on three devices.",
     )
 
@@ -149,13 +150,13 @@ def torch(*, smoke: bool) -> None:
         "PyTorch: peaks in KB",
         HEADER,
         torch_rows(smoke=smoke),
-        note="Difference: largest, to the whole program. Default: PyTorch running the program in its own order, its "
+        note="Difference: largest, from the whole program. Default: PyTorch running the program in its own order, with "
         "inputs held by the caller but counted.",
     )
 
 
 def main() -> None:
-    """Run the parts that are named on the command line."""
+    """Run the parts named on the command line."""
     run_parts(__doc__, {"onnx": onnx, "optimised": optimised, "torch": torch}, lambda: None)
 
 

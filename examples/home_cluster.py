@@ -1,4 +1,4 @@
-"""Is it worth splitting a model over three machines at home, and where? Cuts and machines are chosen together.
+"""Should a model be split over three machines at home, and where? opweave chooses cuts and machines together.
 
 Usage: python home_cluster.py [model.onnx]
 """

@@ -1,4 +1,4 @@
-"""A rule of one's own: only so many operators on a device. The referee obeys it at once; an engine is taught it."""
+"""A user-defined constraint: at most a given number of operators on a device. An engine is taught to honour it."""
 
 from itertools import pairwise
 

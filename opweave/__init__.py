@@ -1,6 +1,6 @@
-"""opweave plans how a deep-learning model runs on limited hardware, and says how far from the best the plan is.
+"""opweave plans how a deep-learning model runs on limited hardware, and bounds how far from optimal the plan is.
 
-Everything a user needs is here: load a model, build a problem, solve it, read the result.
+This module exports everything a user needs to load a model, build a problem, solve it and read the result.
 
 Examples
 --------
@@ -37,6 +37,9 @@ from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
 from opweave.formulations.expressions import express
+from opweave.formulations.formulation import Formulation, register_formulation
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
 from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
@@ -70,10 +73,13 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
-from opweave.problems.solution import Evaluation, Solution, Violation
-from opweave.solvers.registry import SolverInfo, solvers
-from opweave.solvers.run import Progress
+from opweave.problems.solution import Details, Evaluation, Solution, Violation
+from opweave.problems.timeline import Timeline
+from opweave.solvers.registry import Solver, SolverInfo, solvers
+from opweave.solvers.registry import register as register_solver
+from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
+from opweave.solvers.trivial import trivial_bound
 from opweave.solvers.warming import Warmed, warm
 
 if TYPE_CHECKING:
@@ -93,17 +99,21 @@ __all__ = [
     "Colocate",
     "Constraint",
     "Costs",
+    "Details",
     "Device",
     "Efficiency",
     "EngineError",
     "Evaluation",
     "Forbid",
+    "Formulation",
     "Geometry",
     "Group",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
     "Limits",
+    "Linear",
+    "LinearModel",
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
@@ -111,6 +121,7 @@ __all__ = [
     "Operator",
     "OpweaveError",
     "Ordering",
+    "Outcome",
     "Parameter",
     "Piece",
     "PieceRunner",
@@ -121,6 +132,7 @@ __all__ = [
     "Problem",
     "Progress",
     "Result",
+    "Run",
     "Schedule",
     "Separate",
     "Share",
@@ -128,6 +140,7 @@ __all__ = [
     "Slices",
     "Slicing",
     "Solution",
+    "Solver",
     "SolverInfo",
     "SolverNotAvailableError",
     "Stage",
@@ -135,6 +148,7 @@ __all__ = [
     "Status",
     "Tensor",
     "Termination",
+    "Timeline",
     "Transfer",
     "UnknownSolverError",
     "UnsupportedConstraintError",
@@ -157,6 +171,8 @@ __all__ = [
     "onnx_session_options",
     "pareto_front",
     "progress_figure",
+    "register_formulation",
+    "register_solver",
     "reorder_onnx",
     "schedule_groups",
     "solve",
@@ -167,6 +183,7 @@ __all__ = [
     "tensor_split",
     "trace_step",
     "trace_training",
+    "trivial_bound",
     "verify",
     "vllm_partition",
     "warm",
@@ -174,7 +191,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import on first use what would make ``import opweave`` heavy."""
+    """Import heavy names on first use, so that ``import opweave`` stays fast."""
     if name == "pareto_front":
         from opweave.solvers.slicing.pareto import pareto_front
 

@@ -1,1 +1,1 @@
-"""Models with random weights, written out compactly, for the benchmarks that run what they plan."""
+"""Models with random weights, written compactly, for the benchmarks that run their plans."""

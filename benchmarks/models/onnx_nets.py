@@ -15,7 +15,7 @@ OPSET = 17
 
 
 class Builder:
-    """Writes nodes down one after another; every method returns the name of what it made."""
+    """Records nodes one after another; every method returns the name of its output."""
 
     def __init__(self, name: str, seed: int) -> None:
         self._name = name
@@ -25,7 +25,7 @@ class Builder:
         self._inputs: list[object] = []
 
     def input(self, *shape: int) -> str:
-        """Name the model's input."""
+        """Add the model's input and return its name."""
         from onnx import TensorProto, helper
 
         self._inputs.append(helper.make_tensor_value_info("x", TensorProto.FLOAT, shape))
@@ -40,12 +40,12 @@ class Builder:
         return f"{name}:out"
 
     def weight(self, *shape: int) -> str:
-        """Draw random weights, scaled so that activations neither die nor explode."""
+        """Draw random weights, scaled so that activations neither vanish nor explode."""
         fan_in = math.prod(shape[1:]) if len(shape) > 2 else shape[0]
         return self.constant((self._random.standard_normal(shape) / math.sqrt(fan_in)).astype(np.float32))
 
     def constant(self, value: np.ndarray) -> str:
-        """Keep an array as an initialiser."""
+        """Store an array as an initialiser."""
         from onnx import numpy_helper
 
         name = f"w{len(self._weights)}"
@@ -70,7 +70,7 @@ class Builder:
         return self.node("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)
 
     def classify(self, x: str, channels: int) -> str:
-        """Average over the image, then one dense layer."""
+        """Average over the image, then apply one dense layer."""
         flat = self.node("Flatten", self.node("GlobalAveragePool", x))
         return self.node("Gemm", flat, self.weight(channels, 100), self.weight(100))
 
@@ -84,7 +84,7 @@ class Builder:
         return self.node("LayerNormalization", x, scale, shift)
 
     def model(self, output: str) -> ModelProto:
-        """Finish the model."""
+        """Build the model."""
         from onnx import TensorProto, checker, helper, shape_inference
 
         made = helper.make_tensor_value_info(output, TensorProto.FLOAT, None)
@@ -110,7 +110,7 @@ def resnet(image: int = 128) -> ModelProto:
 
 
 def inception(image: int = 128) -> ModelProto:
-    """Nine modules of four branches each, of GoogLeNet's kind."""
+    """Nine modules of four branches each, as in GoogLeNet."""
     net = Builder("inception", seed=2)
     x = net.pool(net.node("Relu", net.conv(net.input(1, 3, image, image), 3, 64, kernel=7, stride=2)))
     source = 64
@@ -228,4 +228,4 @@ ONNX_MODELS: Mapping[str, Callable[[], ModelProto]] = {
     "randomly wired": randomly_wired,
     "GPT blocks": gpt,
 }
-"""Makers by the name that tables show."""
+"""Builders by the name shown in tables."""

@@ -1,4 +1,4 @@
-"""Six PyTorch models of well-known shapes with random weights: three from transformers, three written out here."""
+"""Six PyTorch models of well-known shapes with random weights: three from transformers, three defined here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def conv(source: int, target: int, kernel: int = 3, stride: int = 1, *, active: 
 
 
 class Inception(nn.Module):
-    """Four branches whose results lie one behind the other."""
+    """Four branches whose results are concatenated."""
 
     def __init__(self, source: int, widths: Sequence[int]) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class Bottleneck(nn.Module):
 
 
 class Exchange(nn.Module):
-    """One module of a high-resolution stage: blocks in every branch, then all branches to all resolutions."""
+    """One module of a high-resolution stage: blocks in every branch, then exchange between all resolutions."""
 
     def __init__(self, widths: Sequence[int], blocks: int) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class Exchange(nn.Module):
         self.end = nn.ReLU(inplace=True)
 
     def forward(self, inputs: list[Tensor]) -> list[Tensor]:
-        """Sum, for each resolution, what comes from all branches."""
+        """Sum the results of all branches for each resolution."""
         made = [branch(x) for branch, x in zip(self.branches, inputs, strict=True)]
         fused = []
         for ways in self.ways:
@@ -191,7 +191,7 @@ class Wired(nn.Module):
         return nn.Sequential(nn.ReLU(), depthwise, nn.Conv2d(source, width, 1, bias=False), nn.BatchNorm2d(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Run the nodes in their order and average the loose ends."""
+        """Run the nodes in their order and average the results that no node reads."""
         made: list[Tensor] = []
         for row, weights, node in zip(self.before, self.weights, self.nodes, strict=True):
             shares = torch.sigmoid(weights)
@@ -239,4 +239,4 @@ TORCH_MODELS: Mapping[str, Callable[[], Example]] = {
     "ResNet-50": resnet,
     "randomly wired": randomly_wired,
 }
-"""Makers by the name that tables show."""
+"""Builders by the name shown in tables."""

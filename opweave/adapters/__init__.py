@@ -1,1 +1,1 @@
-"""The world outside: model files in; plans, pictures and the command line out."""
+"""The outside world: model files in; plans, pictures and the command line out."""

@@ -1,4 +1,4 @@
-"""Clusters by name or from a file: what ``opweave.clusters`` offers.
+"""Clusters by name or from a file, as offered by ``opweave.clusters``.
 
 Examples
 --------
@@ -34,14 +34,14 @@ def load(cluster: PathLike, *, precision: Precision = "fp32", limits: Limits = D
     cluster
         A key of :func:`presets`, or a file.
     precision
-        For presets: which of the devices' peaks becomes their speed.
+        For presets: the precision whose peak becomes the devices' speed.
     limits
         Caps on the file's size.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     name = os.fspath(cluster)
     if name in CLUSTERS:
@@ -59,16 +59,16 @@ def presets() -> Mapping[str, Cluster]:
 
 
 def device(kind: str, name: str, *, precision: Precision = "fp32") -> Device:
-    """Make a device after its public data sheet.
+    """Make a device from its public data sheet.
 
     Parameters
     ----------
     kind
         A key of :data:`~opweave.problems.cluster_presets.DEVICES`, such as ``"t4"`` or ``"a100-80gb"``.
     name
-        What to call it in the cluster.
+        Name of the device in the cluster.
     precision
-        Which peak becomes its speed.
+        Precision whose peak becomes the device's speed.
 
     Raises
     ------
@@ -81,12 +81,12 @@ def device(kind: str, name: str, *, precision: Precision = "fp32") -> Device:
 
 
 def check_links(cluster: Cluster) -> None:
-    """Refuse a device that cannot talk to any other.
+    """Refuse a device that cannot communicate with any other device.
 
     Raises
     ------
     InvalidInputError
-        Naming the device.
+        Names the device.
     """
     if len(cluster.devices) == 1:
         return

@@ -1,4 +1,4 @@
-"""Errors as one polite sentence: what is wrong, where, and what to do."""
+"""Errors as one polite sentence that says what is wrong, where, and what to do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SHOWN = 60
 
 
 def plain(text: str) -> str:
-    r"""Put text on one line, without characters that could steer a terminal.
+    r"""Put text on one line, without characters that could control a terminal.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 
 
 def one_sentence(error: BaseException) -> str:
-    """Any error's message as one line of bounded length."""
+    """Return any error's message as one line of bounded length."""
     if isinstance(error, ValidationError):
         error = complaint(error, error.title)
     text = plain(" ".join(str(error).split())) or type(error).__name__
@@ -48,16 +48,16 @@ def one_sentence(error: BaseException) -> str:
 
 
 def complaint(error: ValidationError, where: str, data: object = None) -> InvalidInputError:
-    """Turn the first of a validation's errors into one sentence with its place in the data.
+    """Turn the first error of a validation into one sentence that names its place in the data.
 
     Parameters
     ----------
     error
-        What pydantic raised.
+        The error that pydantic raised.
     where
-        The file or object that was validated.
+        Name of the file or object that was validated.
     data
-        What was validated; lets the place be told apart from pydantic's own labels.
+        The validated data; it distinguishes the place from pydantic's own labels.
     """
     path, text = _first(error, data)
     more = error.error_count() - 1
@@ -69,7 +69,7 @@ def _first(error: ValidationError, data: object) -> tuple[str, str]:
     first = error.errors(include_url=False)[0]
     inner = first.get("ctx", {}).get("error")
     path, keys = _place(first["loc"], data, missing=first["type"] == "missing")
-    if isinstance(inner, ValidationError):  # a validator that validates: its own place continues ours
+    if isinstance(inner, ValidationError):  # a validator that itself validates: its place continues ours
         deeper, text = _first(inner, _at(data, keys))
         return path + (f".{deeper}" if path and deeper and not deeper.startswith("[") else deeper), text
     if first["type"] == "missing":
@@ -102,7 +102,7 @@ def _at(data: object, keys: Sequence[str | int]) -> object:
 
 
 def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[str, list[str | int]]:
-    """``operators[3].bytes``; pydantic's labels for the arms of a union, which the data does not have, are left out."""
+    """Format a place as ``operators[3].bytes``, without pydantic's labels for union members, which the data lacks."""
     path, keys = "", list[str | int]()
     for position, key in enumerate(loc):
         if isinstance(data, Mapping):

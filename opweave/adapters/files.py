@@ -1,4 +1,4 @@
-"""Files in and out: guarded reading, and writing that happens whole or not at all."""
+"""Guarded reading of files, and atomic writing."""
 
 from __future__ import annotations
 
@@ -30,35 +30,35 @@ _STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 def place(path: object) -> str:
-    """A file's name for messages, on one line.
+    """Return a file's name for messages, on one line.
 
     Raises
     ------
     InvalidInputError
-        When ``path`` is not the name of a file at all.
+        When ``path`` is not a file name.
     """
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str) or not name:
-        raise InvalidInputError(f"{path!r:.80} is no file name; give a text or a pathlib.Path")
+        raise InvalidInputError(f"{path!r:.80} is not a file name; give a text or a pathlib.Path")
     return plain(name)
 
 
 def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
-    """Read a file, unpacking it when its name ends in ``.gz``.
+    """Read a file, and unpack it when its name ends in ``.gz``.
 
     Parameters
     ----------
     path
         A regular file, or a link to one.
     limits
-        ``file_bytes`` caps the file, ``unpacked_bytes`` what comes out of a packed one.
+        ``file_bytes`` caps the file, ``unpacked_bytes`` the size after unpacking.
 
     Raises
     ------
     InvalidInputError
-        When the file is missing, empty, a folder, unreadable, or not the gzip that its name promises.
+        When the file is missing, empty, a folder, unreadable, or not in the gzip format although its name says so.
     LimitExceededError
-        When it is too large.
+        When the file is too large.
     """
     where = place(path)
     try:
@@ -66,14 +66,14 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
         if stat.S_ISDIR(about.st_mode):
             raise InvalidInputError(f"{where}: this is a folder; name a file inside it")
         if not stat.S_ISREG(about.st_mode):
-            raise InvalidInputError(f"{where}: this is not a regular file; copy what it gives into one")
+            raise InvalidInputError(f"{where}: this is not a regular file; copy its contents into one")
         if about.st_size > limits.file_bytes:
             raise LimitExceededError(
                 f"{where}: the file has {about.st_size:,} bytes, over the limit of {limits.file_bytes:,}; "
                 "raise Limits(file_bytes=...) if you trust it"
             )
         with Path(path).open("rb") as file:
-            # One byte more than the limit: the file may grow between the look and the reading.
+            # One byte more than the limit: the file may grow between the check and the read.
             data = _unpacked(file, where, limits) if where.lower().endswith(".gz") else file.read(limits.file_bytes + 1)
     except FileNotFoundError:
         raise InvalidInputError(f"{where}: there is no such file; check the name and the folder") from None
@@ -91,7 +91,7 @@ def read_bytes(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> bytes:
 
 
 def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
-    """Gunzip with a cap, so that a small file cannot fill the memory."""
+    """Unpack a gzip file with a cap, so that a small file cannot fill the memory."""
     parts: list[bytes] = []
     size = 0
     try:
@@ -108,7 +108,7 @@ def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
         raise InvalidInputError(f"{where}: the gzip file ends too early; download or write it again") from None
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InvalidInputError(
-            f"{where}: not a sound gzip file ({error}); write it again, or drop '.gz' from its name if it is not packed"
+            f"{where}: not a valid gzip file ({error}); write it again, or drop '.gz' from its name if it is not packed"
         ) from None
     return b"".join(parts)
 
@@ -116,12 +116,12 @@ def _unpacked(file: IO[bytes], where: str, limits: Limits) -> bytes:
 def read_json(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> object:
     """Read a JSON file (packed if its name ends in ``.gz``) more strictly than the standard library does.
 
-    Duplicate keys, NaN and Infinity, deep nesting and text that is not UTF-8 are refused.
+    It refuses duplicate keys, NaN and Infinity, deep nesting, and text that is not UTF-8.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong and where.
+        One sentence says what is wrong and where.
     """
     return parse_json(read_bytes(path, limits=limits), place(path), limits=limits)
 
@@ -141,7 +141,7 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> o
         raise InvalidInputError(f"{where}: byte {error.start} is not UTF-8; save the file as UTF-8 text") from None
 
     def refuse_constant(token: str) -> object:
-        raise InvalidInputError(f"{where}: holds {token}, which is no JSON number; write a finite number")
+        raise InvalidInputError(f"{where}: holds {token}, which is not a JSON number; write a finite number")
 
     def unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
         found = dict(pairs)
@@ -155,7 +155,7 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> o
         parsed: object = json.loads(text, parse_constant=refuse_constant, object_pairs_hook=unique)
     except json.JSONDecodeError as error:
         cut = error.pos >= len(text.rstrip()) or error.msg.startswith("Unterminated")
-        advice = "the text ends too early, so the file may be cut off" if cut else "mend it there"
+        advice = "the text ends too early, so the file may be cut off" if cut else "correct it there"
         raise InvalidInputError(
             f"{where}: not valid JSON at line {error.lineno}, column {error.colno} ({error.msg}); {advice}"
         ) from None
@@ -167,7 +167,7 @@ def parse_json(data: bytes, where: str, *, limits: Limits = DEFAULT_LIMITS) -> o
 
 
 def _check_nesting(data: bytes, where: str, cap: int) -> None:
-    """Refuse deep nesting before the parser, which recurses, sees it."""
+    """Refuse deep nesting before the recursive parser sees it."""
     signs = np.zeros(256, dtype=np.int8)
     signs[[ord("["), ord("{")]] = 1
     signs[[ord("]"), ord("}")]] = -1
@@ -177,20 +177,20 @@ def _check_nesting(data: bytes, where: str, cap: int) -> None:
         steps = np.cumsum(signs[np.frombuffer(bare, np.uint8, min(_CHUNK, len(bare) - begin), begin)], dtype=np.int64)
         if depth + int(steps.max()) > cap:
             raise LimitExceededError(
-                f"{where}: arrays and objects are nested deeper than {cap}; no opweave file is, so check what it is"
+                f"{where}: arrays and objects are nested deeper than {cap}, which no opweave file is; check the file"
             )
         depth += int(steps[-1])
 
 
 def write_bytes(path: PathLike, data: bytes) -> None:
-    """Write a file whole or not at all: into a neighbour first, which then takes the file's place.
+    """Write a file atomically: write a temporary file in the same folder, then rename it.
 
-    A link is followed, so that it stays a link. A device or pipe (``/dev/stdout``) is written to directly.
+    A link is followed, so it remains a link. A device or pipe (``/dev/stdout``) is written to directly.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to; nothing has changed then.
+        When the path cannot be written to; then nothing has changed.
     """
     with _polite_writing(path):
         target = Path(path).resolve()
@@ -212,12 +212,12 @@ def write_bytes(path: PathLike, data: bytes) -> None:
 
 
 def write_text(path: PathLike, text: str) -> None:
-    """Write UTF-8 text whole or not at all; packed when the name ends in ``.gz``.
+    """Write UTF-8 text atomically; packed when the name ends in ``.gz``.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to.
+        When the path cannot be written to.
     """
     data = text.encode("utf-8")
     packed = os.fspath(path).lower().endswith(".gz")
@@ -225,23 +225,23 @@ def write_text(path: PathLike, text: str) -> None:
 
 
 def write_json(path: PathLike, value: object) -> None:
-    """Write a value as JSON, whole or not at all; NaN and infinities are refused.
+    """Write a value as JSON, atomically; NaN and infinities are refused.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to.
+        When the path cannot be written to.
     """
     write_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")) + "\n")
 
 
 def check_writable(path: PathLike) -> None:
-    """Make sure now that :func:`write_bytes` will be able to write here later, without leaving a trace.
+    """Check in advance that :func:`write_bytes` will be able to write to a path, without leaving a trace.
 
     Raises
     ------
     InvalidInputError
-        When the place is a folder, or its folder does not take new files.
+        When the path is a folder, or files cannot be created in its folder.
     """
     with _polite_writing(path):
         target = Path(path).resolve()
@@ -253,12 +253,12 @@ def check_writable(path: PathLike) -> None:
 
 
 def check_folder_writable(path: PathLike) -> None:
-    """Make sure that files can be written into this folder, or that it could be made.
+    """Check that files can be written into a folder, or that the folder can be created.
 
     Raises
     ------
     InvalidInputError
-        When it is a file, or takes no new files.
+        When the path is a file, or files cannot be created in the folder.
     """
     with _polite_writing(path):
         folder = Path(path).resolve()
@@ -268,12 +268,12 @@ def check_folder_writable(path: PathLike) -> None:
 
 
 def make_folder(path: PathLike) -> Path:
-    """Make a folder with its parents, unless it is there.
+    """Create a folder and its parents, unless it exists.
 
     Raises
     ------
     InvalidInputError
-        When it cannot be made.
+        When the folder cannot be created.
     """
     with _polite_writing(path):
         folder = Path(path)
@@ -284,7 +284,7 @@ def make_folder(path: PathLike) -> Path:
 def _try_folder(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise NotADirectoryError(20, f"{folder} is not a folder")
-    # Permission bits do not tell about read-only disks or the root user, so try.
+    # Permission bits do not show read-only disks or the root user, so try to write.
     probe = _neighbour(folder / "probe")
     probe.open("xb").close()
     probe.unlink()
@@ -301,7 +301,7 @@ def _polite_writing(path: PathLike) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise InvalidInputError(f"{where}: its folder does not exist; make it first or choose another place") from None
+        raise InvalidInputError(f"{where}: its folder does not exist; create it or choose another place") from None
     except OSError as error:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"{where}: cannot be written ({reason}); choose another place") from None

@@ -1,4 +1,4 @@
-"""Model files, problems and results, in and out; the file's name tells what it is."""
+"""Reading and writing model files, problems and results; the file name determines the format."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
 from opweave.problems.solution import Solution
@@ -45,7 +46,7 @@ def load(
 ) -> OpGraph:
     """Load a model graph.
 
-    No framework is imported unless the model is that framework's own, or a file that only it can read.
+    A framework is imported only if the model belongs to it, or is a file that only this framework can read.
 
     Parameters
     ----------
@@ -56,11 +57,11 @@ def load(
         Keras model (see :mod:`opweave.adapters.keras.read`), a networkx ``DiGraph`` (see
         :mod:`opweave.adapters.graphs.networkx_io`).
     args, kwargs
-        Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device do.
+        Example inputs of a PyTorch module, which fix all sizes; tensors on the meta device are enough.
     dims
-        Sizes for symbolic dimensions of an ONNX model, as in ``{"batch": 1}``; ``batch`` also for Keras.
+        Sizes for symbolic dimensions of an ONNX model, for example ``{"batch": 1}``; for Keras only ``batch``.
     inplace_kinds
-        Operator kinds that may overwrite an input; opweave's own schema says it for each operator instead.
+        Operator kinds that may overwrite an input; files in opweave's own schema state this for each operator instead.
     limits
         Caps on file and graph size.
 
@@ -71,7 +72,7 @@ def load(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
 
     Examples
     --------
@@ -85,13 +86,11 @@ def load(
     family = family_of(model)
     name = place(model) if isinstance(model, str | os.PathLike) else type(model).__name__
     if (args or kwargs) and family != "torch":
-        raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; this one's inputs are already known")
+        raise InvalidInputError(f"{name}: args and kwargs are for PyTorch modules; the inputs of this one are known")
     if dims is not None and not isinstance(dims, Mapping):
-        raise InvalidInputError(
-            f'{name}: dims is {dims!r:.80}; it takes a mapping of names to sizes, as {{"batch": 1}}'
-        )
+        raise InvalidInputError(f'{name}: dims is {dims!r:.80}; it must map names to sizes, for example {{"batch": 1}}')
     if dims and family not in ("onnx", "keras"):
-        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this one's sizes are already fixed")
+        raise InvalidInputError(f"{name}: dims are for .onnx files and Keras; this model's sizes are already fixed")
     if family == "torch":
         from opweave.adapters.torch.read import from_torch
 
@@ -127,32 +126,33 @@ _SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "jso
 
 
 def family_of(model: object) -> str:
-    """Whose model this is, by the file's name or by the packages of the object's classes; nothing is imported."""
+    """The model's framework, from the file name or the packages of the object's classes; nothing is imported."""
     if isinstance(model, str | os.PathLike):
         name = os.fspath(model).lower()
         return next((family for suffix, family in _SUFFIXES.items() if name.endswith(suffix)), "")
     packages = [kind.__module__.split(".", 1)[0] for kind in type(model).__mro__]
-    # A Keras model on PyTorch is a torch module as well.
+    # A Keras model on the PyTorch backend is also a torch module.
     return next((family for family in ("keras", "torch", "onnx") if family in packages), "")
 
 
 def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProblem:
-    """Load a problem from its JSON (``.json`` or ``.json.gz``), told apart by its ``kind``.
+    """Load a problem from its JSON (``.json`` or ``.json.gz``); its ``kind`` determines the type.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
     data = _read_object(path, limits)
     kind = data.get("kind")
+    load_plugins()
     kinds = {word: found for word, found in Problem.kinds().items() if found.__module__ != Problem.__module__}
     found = kinds.get(kind) if isinstance(kind, str) else None
     if found is None:
         known = ", ".join(kinds)
         if kind is not None:
-            raise InvalidInputError(f"{name}: kind {kind!r:.60} is no problem that opweave knows; it knows: {known}")
+            raise InvalidInputError(f"{name}: kind {kind!r:.60} is not a problem of opweave; the problems are: {known}")
         raise InvalidInputError(f"{name}: a problem needs a 'kind', one of: {known}; {_instead(data)}")
     graph = data.get("graph")
     if isinstance(graph, Mapping):
@@ -168,7 +168,7 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     return _validated(Cluster, _read_object(path, limits), place(path))
 
@@ -181,11 +181,11 @@ def load_costs(
     Parameters
     ----------
     path
-        Opweave's own schema (``operators``, ``devices``, ``table``); or seconds as ``{operator: {device: seconds}}``,
-        null for unknown; or a profile that ONNX Runtime wrote (``SessionOptions.enable_profiling``), of which the
-        median over its runs counts.
+        Opweave's own schema (``operators``, ``devices``, ``table``); seconds as ``{operator: {device: seconds}}`` with
+        null for unknown times; or a profile that ONNX Runtime wrote (``SessionOptions.enable_profiling``), of which the
+        median over its runs is used.
     graph
-        For a profile: the model, every operator of which must have a time; others are left out.
+        For a profile: the model. Each of its operators must have a time; other entries are ignored.
     device
         For a profile: the name of the device in the cluster.
     limits
@@ -194,16 +194,16 @@ def load_costs(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
     data = read_json(path, limits=limits)
     if isinstance(data, list):
         return profile_costs(data, name, graph=graph, device=device)
     data = _object(data, name)
-    # An operator may have any name, so only what stands under these words tells another file from a table.
+    # An operator may have any name, so only the values under these words distinguish another file from a table.
     if any(isinstance(data.get(word), str | list) for word in ("kind", "nodes", "tensors", "status")):
-        raise InvalidInputError(f"{name}: these are no costs; {_instead(data)}")
+        raise InvalidInputError(f"{name}: these are not costs; {_instead(data)}")
     if isinstance(data.get("operators"), list):
         return _validated(Costs, data, name)
     try:
@@ -215,27 +215,27 @@ def load_costs(
 
 
 def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[Solution]:
-    """Load a result from its JSON; it is as its writer left it, so judge it with ``problem.evaluate``.
+    """Load a result from its JSON. It is returned as it was written, so judge it with ``problem.evaluate``.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     name = place(path)
     data = _read_object(path, limits)
     if "status" not in data:
-        raise InvalidInputError(f"{name}: this is no result; {_instead(data)}")
+        raise InvalidInputError(f"{name}: this is not a result; {_instead(data)}")
     return _validated(Result[Solution], data, name)
 
 
 def save(value: BaseModel, path: PathLike) -> None:
-    """Write a graph, problem, solution or result as JSON, whole or not at all; packed when the name ends in ``.gz``.
+    """Write a graph, problem, solution or result as JSON, atomically; packed when the name ends in ``.gz``.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to; nothing has changed then.
+        When the path cannot be written to; then nothing has changed.
     """
     write_text(path, value.model_dump_json() + "\n")
 
@@ -246,7 +246,7 @@ def _read_object(path: PathLike, limits: Limits) -> dict[str, object]:
 
 def _object(data: object, name: str) -> dict[str, object]:
     if not isinstance(data, dict):
-        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check what it is")
+        raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
     return data
 
 
@@ -258,7 +258,7 @@ def _validated(kind: type[ModelT], data: Mapping[str, object], name: str) -> Mod
 
 
 def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> None:
-    """Before anything is built from them."""
+    """Check the sizes before anything is built from the data."""
     for field, cap in (("operators", limits.operators), ("tensors", limits.tensors), ("parameters", limits.tensors)):
         rows = graph.get(field)
         if isinstance(rows, list) and len(rows) > cap:
@@ -266,11 +266,11 @@ def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> Non
 
 
 def _instead(data: Mapping[str, object]) -> str:
-    """Say what the data seems to be, and who takes it."""
+    """Say what the data seems to be, and which function and command accept it."""
     if data.get("kind") in Problem.kinds():
-        return "this is a problem; load_problem and 'opweave solve' take it"
+        return "this is a problem; use load_problem or 'opweave solve'"
     if "status" in data and "solver" in data:
-        return "this is a result; load_result and 'opweave check' take it"
+        return "this is a result; use load_result or 'opweave check'"
     if "nodes" in data or "operators" in data:
-        return "this is a model graph; load and 'opweave plan' take it"
+        return "this is a model graph; use load or 'opweave plan'"
     return "it has neither 'operators' (opweave's own schema) nor 'nodes' and 'edges'; check which file it is"

@@ -1,1 +1,1 @@
-"""What is decided: graphs, clusters, costs, constraints, problems, solutions and their referees."""
+"""The data: graphs, clusters, costs, constraints, problems, solutions, and the referees that judge solutions."""

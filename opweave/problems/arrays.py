@@ -1,7 +1,7 @@
-"""The array types that all layers name.
+"""The array types that all layers share.
 
-For a type checker each is what ``NDArray`` says. The number of dimensions, one where none is given, is there for
-readers, and for the compiler of loops, which reads the types of a loop's arguments from its annotations.
+A type checker sees each of them as its ``NDArray``. The annotation states the number of dimensions, which is one if no
+number is given. It informs readers and the compiler of the loops, which takes argument types from annotations.
 """
 
 from __future__ import annotations
@@ -20,3 +20,6 @@ IntCube = Annotated[NDArray[np.int64], 3]
 WordMatrix = Annotated[NDArray[np.uint64], 2]
 FloatMatrix = Annotated[NDArray[np.float64], 2]
 FloatCube = Annotated[NDArray[np.float64], 3]
+
+NO_LIMIT = np.iinfo(np.int64).max
+"""Capacity of a device whose memory is unlimited."""

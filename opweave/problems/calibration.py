@@ -1,4 +1,4 @@
-"""What was measured on one machine: its best rates, and how much of them operators of each kind reach."""
+"""Measurements of one machine: its peak rates, and the efficiency of each operator kind."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Calibration(Spec):
     Attributes
     ----------
     device
-        Its rates are the best that any kind reached, so that no share is over 1.
+        Its rates are the best that any operator kind reached, so no efficiency exceeds 1.
     efficiency
-        By operator kind.
+        Efficiency by operator kind.
     default
-        For kinds that were not measured.
+        Efficiency of kinds that were not measured.
 
     Examples
     --------

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 Speed = Annotated[Amount, Field(gt=0.0)]
-"""A finite number above 0, per second."""
+"""A finite positive number, per second."""
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ Latency = Annotated[
     Annotated[Seconds, Tag("number")] | Annotated[Many[Many[Seconds]], Tag("matrix")],
     Discriminator(_number_or_matrix),
 ]
-"""Seconds before the first byte arrives: the same for all links, or a matrix [from][to]."""
+"""Seconds before the first byte arrives: one number for all links, or a matrix [from][to]."""
 
 
 class Device(Spec):
@@ -47,19 +47,19 @@ class Device(Spec):
     name
         Unique in the cluster.
     memory_bytes
-        What it can hold; None for no limit.
+        Capacity in bytes; None for no limit.
     flops_per_second
-        Floating-point operations per second at best; None when unknown (a roofline then cannot be drawn).
+        Peak floating-point operations per second; None when unknown (then no roofline can be computed).
     memory_bandwidth
         Bytes per second between its memory and its cores; None when unknown.
     launch_seconds
         Fixed cost of starting one operator.
     batch_sizes
-        Batch sizes that it supports, ascending; None for any.
+        Batch sizes that the device supports, ascending; None for any size.
     watts
-        What it draws while it idles, and while it runs; None when unknown.
+        Power draw when idle and when running; None when unknown.
     group
-        Name of the hardware type. Devices that share one must be alike in everything but their name.
+        Name of the hardware type. Devices of one group must be identical except for their names.
 
     Examples
     --------
@@ -77,42 +77,42 @@ class Device(Spec):
     group: Name | None = None
 
     def alike(self, other: Device) -> bool:
-        """Whether two devices agree in everything but their name."""
+        """Whether two devices are identical except for their names."""
         return all(getattr(self, field) == getattr(other, field) for field in Device.model_fields if field != "name")
 
 
 class Cluster(Spec):
     """Devices and the links between them.
 
-    With several devices the links are described in exactly one way: ``bandwidth``, ``rates`` or ``shared``.
+    With several devices, the links are described in exactly one way: ``bandwidth``, ``rates`` or ``shared``.
 
     Attributes
     ----------
     devices
         At least one.
     bandwidth
-        Matrix of bytes per second, ``bandwidth[from][to]``; the two directions may differ, 0 means no direct link, and
+        Matrix of bytes per second, ``bandwidth[from][to]``. The two directions may differ, 0 means no direct link, and
         the diagonal is ignored.
     rates
-        Bytes per second of each device's own connection to one router; two devices talk at the smaller of their rates.
+        Bytes per second of each device's own connection to one router. Two devices communicate at the smaller rate.
     shared
-        Bytes per second of one channel that all devices share. What several transfers at a time do to each other is
-        the problem's choice, not the cluster's.
+        Bytes per second of one channel that all devices share. The problem, not the cluster, decides how simultaneous
+        transfers affect each other.
     latency
         Seconds before the first byte arrives, for all links or as a matrix ``latency[from][to]``.
 
     Raises
     ------
     pydantic.ValidationError
-        For duplicate names, a matrix of the wrong size, no description or several of the links, and devices that share
-        a group but differ.
+        For duplicate names, a matrix of the wrong size, links described in no way or in several ways, and devices
+        of one group that differ.
 
     Notes
     -----
-    Devices without a direct link talk over the path whose slowest link is fastest. Data streams through the devices in
-    between, so the slowest link alone sets the rate: 100 MB over 10 MB/s and then 5 MB/s take 20 s. The latencies along
-    the path add up; among the paths of that rate the one with the smallest sum counts. A direct link is always
-    used as it is, even where a detour would be wider.
+    Devices without a direct link communicate over the widest path, which is the path whose slowest link is fastest.
+    Data streams through the devices in between, so the slowest link alone sets the rate: 100 MB over 10 MB/s and then 5
+    MB/s take 20 s. The latencies along the path add up. If several paths have the same rate, the one with the smallest
+    total latency is used. A direct link is always used, even if a detour would be wider.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Cluster(Spec):
             if device.group is not None and not first.setdefault(device.group, device).alike(device):
                 raise ValueError(
                     f"devices {first[device.group].name!r} and {device.name!r} share group {device.group!r} but "
-                    "differ; a group's devices are alike in everything but their name"
+                    "differ; the devices of a group must be identical except for their names"
                 )
         return self
 
@@ -151,7 +151,7 @@ class Cluster(Spec):
         count = len(self.devices)
         given = [name for name in ("bandwidth", "rates", "shared") if getattr(self, name) is not None]
         if len(given) > 1:
-            raise ValueError(f"the links are described by {' and '.join(given)}; give one of them")
+            raise ValueError(f"the links are described by {' and '.join(given)}; give only one of them")
         if count > 1 and not given:
             raise ValueError(f"{count} devices need a description of their links: bandwidth, rates or shared")
         if self.bandwidth is not None:
@@ -193,9 +193,9 @@ class Cluster(Spec):
 
     @cached_property
     def effective_bandwidth(self) -> FloatMatrix:
-        """Bytes per second from each device to each other over the path that is used, [from, to], read-only.
+        """Bytes per second from each device to each other device over the path in use, [from, to], read-only.
 
-        0 where no path exists. The diagonal is infinite: what a device holds it has at once.
+        0 where no path exists. The diagonal is infinite, because a device has its own data at once.
         """
         matrix = _widest(self.direct_bandwidth)
         np.fill_diagonal(matrix, np.inf)
@@ -203,7 +203,7 @@ class Cluster(Spec):
 
     @cached_property
     def effective_latency(self) -> FloatMatrix:
-        """Seconds before the first byte arrives over the path that is used, [from, to], read-only.
+        """Seconds before the first byte arrives over the path in use, [from, to], read-only.
 
         Infinite where no path exists, 0 on the diagonal.
         """
@@ -217,7 +217,7 @@ class Cluster(Spec):
 
     @cached_property
     def unreachable_pairs(self) -> tuple[tuple[str, str], ...]:
-        """(from, to) names between which no data can travel, directly or through others."""
+        """(from, to) names of devices between which no data can travel, directly or through other devices."""
         names = [device.name for device in self.devices]
         pairs = zip(*np.nonzero(self.effective_bandwidth == 0), strict=True)
         return tuple((names[source], names[target]) for source, target in pairs)
@@ -226,8 +226,8 @@ class Cluster(Spec):
     def identical_groups(self) -> tuple[tuple[str, ...], ...]:
         """Names of the devices that can be swapped without changing the cluster; every device is in one group.
 
-        Swapped devices are alike in everything but their name, and their links are too. Measured costs may still tell
-        them apart.
+        Devices in one group are identical except for their names, and so are their links. Measured costs may still
+        differ between them.
         """
         groups: list[list[int]] = []
         for index, device in enumerate(self.devices):
@@ -242,12 +242,12 @@ class Cluster(Spec):
     def transfer_seconds(self, size: int, source: str, target: str) -> float:
         """Seconds to move ``size`` bytes when nothing else uses the links: latency + size / bandwidth.
 
-        Nothing moves when source and target are the same device: 0 seconds.
+        The result is 0 when source and target are the same device.
 
         Raises
         ------
         InvalidInputError
-            For a negative size, an unknown device, or a pair that no path joins.
+            For a negative size, an unknown device, or two devices that no path connects.
         """
         if size < 0:
             raise InvalidInputError(f"{size} bytes cannot be moved; a size is 0 or more")
@@ -265,7 +265,7 @@ class Cluster(Spec):
 
     def _swappable(self, first: int, second: int) -> bool:
         if self.rates is not None and self.rates[first] != self.rates[second]:
-            return False  # a port may be wider than any single transfer through it
+            return False  # a port may have a higher rate than any single transfer through it
         others = np.ones(len(self.devices), dtype=bool)
         others[[first, second]] = False
         return all(
@@ -290,7 +290,7 @@ def _read_only(matrix: FloatMatrix) -> FloatMatrix:
 
 
 def _widest(direct: FloatMatrix) -> FloatMatrix:
-    """Rate of the widest path for pairs without a direct link; the others keep theirs."""
+    """Rate of the widest path for pairs without a direct link; other pairs keep the rate of their link."""
     rate = direct.copy()
     for middle in range(len(rate)):
         np.maximum(rate, np.minimum(rate[:, middle, None], rate[None, middle, :]), out=rate)

@@ -1,7 +1,7 @@
 """Well-known accelerators by their public data sheets, and two clusters from the literature.
 
-Every number has its source beside it; what no source was at hand for is None. Rates are peaks: a roofline takes an
-efficiency to come closer to what is measured. No launch cost is set, because no data sheet states one.
+Every number has its source beside it, and numbers without a known source are None. Rates are peaks; a roofline takes an
+efficiency to come closer to measured times. The presets set no launch cost, because no data sheet states one.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ GBPS = 1e9 / 8
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """What a data sheet says of an accelerator.
+    """The figures that a data sheet states for an accelerator.
 
     Attributes
     ----------
     title
-        Its full name.
+        Full name.
     memory_bytes
         Memory on the board.
     fp32
         Peak FLOP/s in single precision, without tensor cores.
     fp16
-        Peak FLOP/s in half precision, dense, with tensor cores where it has them; None where no source was at hand.
+        Peak FLOP/s in half precision, dense, with tensor cores if it has them; None if no source is known.
     memory_bandwidth
         Peak bytes per second.
     """
@@ -49,7 +49,7 @@ class Sheet:
         Raises
         ------
         InvalidInputError
-            When its speed in that precision is not known.
+            When the speed in that precision is not known.
         """
         speed = self.fp32 if precision == "fp32" else self.fp16
         if speed is None:
@@ -109,10 +109,10 @@ _TESTBEDS = {
     "moirai-inter": ({"A": "rtx2080ti", "B": "t4", "C": "p4", "D": "rtx3060ti"}, _INTER_SERVER),
     "moirai-intra": ({"A": "v100", "B": "v100", "C": "p100", "D": "p100"}, _INTRA_SERVER),
 }
-"""Device names with their kinds, and Gbps between them."""
+"""Device names with their kinds, and the Gbps between them."""
 
 CLUSTERS = tuple(_TESTBEDS)
-"""Names that :func:`preset` knows."""
+"""Names that :func:`preset` accepts."""
 
 
 def preset(name: str, precision: Precision = "fp32") -> Cluster:
@@ -121,10 +121,11 @@ def preset(name: str, precision: Precision = "fp32") -> Cluster:
     Parameters
     ----------
     name
-        ``"moirai-inter"``: four unlike GPUs in four servers, InfiniBand between them. ``"moirai-intra"``: two V100 and
-        two P100 in one server, NVLink and NVSwitch. Devices are called A to D, as in the paper's Table III.
+        ``"moirai-inter"``: four different GPUs in four servers, connected by InfiniBand. ``"moirai-intra"``: two V100
+        and two P100 in one server, connected by NVLink and NVSwitch. Devices are named A to D, as in the paper's Table
+        III.
     precision
-        Which peak becomes the devices' speed.
+        Precision whose peak becomes the devices' speed.
 
     Raises
     ------

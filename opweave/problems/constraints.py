@@ -1,9 +1,9 @@
-"""Side constraints that every problem can carry, each with its meaning in one place: ``violations``.
+"""Side constraints that any problem can carry. Each defines its meaning in one place, its ``violations`` method.
 
-A constraint of your own is a subclass of :class:`Constraint`. The referee needs nothing but its ``violations``; solvers
-learn to honour it by registration (see :mod:`opweave.formulations.expressions`) and refuse it otherwise. A subclass of
-a constraint of this module is treated like its parent until it overrides ``violations``: then it has a meaning of its
-own (:func:`means`), and what is known about its parent does not speak for it.
+Users define their own constraints as subclasses of :class:`Constraint`. The referee needs only ``violations``. Solvers
+must be taught to honour a new constraint by registration (see :mod:`opweave.formulations.expressions`), and refuse it
+otherwise. A subclass of a constraint in this module is treated like its parent unless it overrides ``violations``. Then
+it has its own meaning (:func:`means`), and solvers no longer apply what they know about the parent.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OrdersOperators(Protocol):
 
 @runtime_checkable
 class TimesOperators(Protocol):
-    """A problem that says when a solution runs every operator, where the solution itself knows no durations."""
+    """A problem that derives the times of every operator, for solutions that do not contain durations."""
 
     def intervals(self, solution: Any) -> Mapping[str, tuple[float, float]]:
         """Begin and end of every operator, in steps or seconds."""
@@ -54,7 +54,7 @@ class PlacesOperators(Protocol):
 
 @runtime_checkable
 class MeasuresMemory(Protocol):
-    """A problem that has devices and can say how full a solution makes each of them."""
+    """A problem that has devices and derives from a solution how much memory each of them uses."""
 
     cluster: Cluster
 
@@ -64,11 +64,11 @@ class MeasuresMemory(Protocol):
 
 
 class Constraint(Tagged, ABC):
-    """A rule that a solution must obey beyond those of its problem.
+    """A rule that a solution must obey in addition to the rules of its problem.
 
     Examples
     --------
-    A rule of one's own, known to the referee at once:
+    A user's own rule, which the referee checks without registration:
 
     >>> class NotFirst(Constraint):
     ...     op: str
@@ -78,21 +78,21 @@ class Constraint(Tagged, ABC):
     """
 
     def check(self, problem: AnyProblemType) -> None:
-        """Refuse a problem that the constraint does not fit.
+        """Raise if the constraint does not fit a problem.
 
         Raises
         ------
         ValueError
-            When the constraint names an operator or device that the problem does not have, or needs something that
+            When the constraint names an operator or device that the problem does not have, or concerns something that
             the problem does not decide.
         """
 
     @abstractmethod
     def violations(self, problem: AnyProblemType, solution: Any) -> Iterable[Violation]:
-        """Every way in which ``solution`` breaks this rule; empty when it does not."""
+        """Yield every way in which ``solution`` breaks this rule."""
 
     def broken(self, message: str, excess: float | None = None) -> Violation:
-        """A violation of this rule."""
+        """Return a violation of this rule."""
         return Violation(rule=self.kind, message=message, excess=excess)
 
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
@@ -142,7 +142,7 @@ class Precede(Constraint):
 
 
 class _OnDevices(Constraint):
-    """A rule about where operators run."""
+    """A rule about the devices on which operators run."""
 
     def check(self, problem: AnyProblemType) -> None:
         self._need_devices(problem)
@@ -229,7 +229,7 @@ class MaxDevices(_OnDevices):
 
 
 class MemoryCap(_OnDevices):
-    """``device`` never holds more than ``bytes``, by the problem's own way of counting memory."""
+    """``device`` never holds more than ``bytes``, as the problem counts memory."""
 
     device: Name
     bytes: Bytes
@@ -261,9 +261,9 @@ ConstraintT = TypeVar("ConstraintT", bound=Constraint)
 
 
 def means(constraint: Constraint, *kinds: type[ConstraintT]) -> TypeGuard[ConstraintT]:
-    """Whether ``constraint`` says what one of ``kinds`` says: it is one, and has no ``violations`` of its own.
+    """Whether ``constraint`` means what one of ``kinds`` means: it is an instance and has no ``violations`` of its own.
 
-    Whatever draws conclusions from a constraint asks this, not ``isinstance``.
+    Code that draws conclusions from a constraint must use this function instead of ``isinstance``.
 
     Examples
     --------
@@ -280,5 +280,5 @@ def means(constraint: Constraint, *kinds: type[ConstraintT]) -> TypeGuard[Constr
 
 
 def shares_meaning(kind: type[Constraint], base: type[Constraint]) -> bool:
-    """Whether a class of constraints takes its ``violations`` from ``base`` as they are."""
+    """Whether a class of constraints inherits its ``violations`` unchanged from ``base``."""
     return kind.violations is base.violations

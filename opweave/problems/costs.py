@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 MAX_SECONDS = 1e15
 
 Entry = float | None
-"""Seconds; None where nothing is known."""
+"""Seconds; None when unknown."""
 
 
 LOOKUPS = frozenset({"Embedding", "EmbeddingBag", "Gather", "aten.embedding.default"})
-"""Kinds that pick rows out of their parameters: they read no more bytes of them than they write."""
+"""Kinds that pick rows out of their parameters, so they read only as many bytes of them as they write."""
 
 
 class Efficiency(Spec):
-    """How much of a device's best the operators of one kind reach.
+    """How much of a device's peak the operators of one kind reach.
 
     Attributes
     ----------
     arithmetic
-        Share of ``flops_per_second``, over 0 and up to 1.
+        Share of ``flops_per_second``, above 0 and at most 1.
     traffic
-        Share of ``memory_bandwidth``, over 0 and up to 1.
+        Share of ``memory_bandwidth``, above 0 and at most 1.
     launch_seconds
-        Fixed cost of starting one operator of the kind; None for the device's own.
+        Fixed cost of starting one operator of the kind; None to use the device's own.
     """
 
     arithmetic: Share = 1.0
@@ -50,21 +50,21 @@ class Efficiency(Spec):
 class Costs(Spec):
     """Seconds for (operator, device, batch size), as one compact table.
 
-    Build it with :meth:`from_table` or :meth:`roofline`. What the table lacks is unknown, never free: problems refuse
-    to plan with unknown times.
+    Build it with :meth:`from_table` or :meth:`roofline`. An entry that the table lacks is unknown, not free. Problems
+    refuse to plan with unknown times.
 
     Attributes
     ----------
     operators, devices, batches
-        What the rows and columns stand for; batch sizes ascend.
+        The labels of the rows and columns; batch sizes ascend.
     table
-        One row of seconds for each operator. By position, entry ``device * len(batches) + batch`` of a row is the time
-        for one whole batch; None where it is not known.
+        One row of seconds for each operator. Entry ``device * len(batches) + batch`` of a row, by position, is the time
+        of one whole batch; None when it is unknown.
 
     Raises
     ------
     pydantic.ValidationError
-        For duplicate names, a table of the wrong size, and times that are no finite numbers of 0 or more.
+        For duplicate names, a table of the wrong size, and times that are not finite numbers of 0 or more.
 
     Examples
     --------
@@ -84,10 +84,10 @@ class Costs(Spec):
     @field_validator("table", mode="before")
     @classmethod
     def _name_bad_entries(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse what is no duration in a sentence that names operator and device, and make every row a tuple."""
+        """Refuse entries that are not durations, naming operator and device, and make every row a tuple."""
         operators, devices, batches = (info.data.get(name) for name in ("operators", "devices", "batches"))
         if operators is None or devices is None or batches is None:
-            return ()  # those fields have errors of their own
+            return ()  # those fields report errors of their own
         labels = [(device, batch) for device in devices for batch in batches]
         rows = _listed(value, "table")
         if len(rows) != len(operators):
@@ -110,12 +110,12 @@ class Costs(Spec):
     def from_table(cls, table: Mapping[str, Mapping[str, float | Mapping[int, float | None] | None]]) -> Costs:
         """Costs from nested mappings: operator -> device -> seconds, or operator -> device -> batch size -> seconds.
 
-        A plain number is the time for batch size 1. Entries that are None or left out are unknown.
+        A plain number is the time for batch size 1. Entries that are None or missing are unknown.
 
         Raises
         ------
         pydantic.ValidationError
-            For times that are no finite numbers of 0 or more, naming operator and device.
+            For times that are not finite numbers of 0 or more; the message names operator and device.
 
         Examples
         --------
@@ -133,7 +133,7 @@ class Costs(Spec):
         sizes = dict.fromkeys(batch for row in times.values() for entry in row.values() for batch in entry)
         for size in sizes:
             if isinstance(size, bool) or not isinstance(size, int | np.integer) or size < 1:
-                raise InvalidInputError(f"{size!r} is no batch size; a batch size is a whole number from 1")
+                raise InvalidInputError(f"{size!r} is not a batch size; a batch size is a whole number from 1")
         batches = tuple(sorted(sizes)) or (1,)
         return cls(
             operators=tuple(times),
@@ -155,29 +155,29 @@ class Costs(Spec):
         default_efficiency: float | Efficiency = 1.0,
         batches: Iterable[int] = (1,),
     ) -> Costs:
-        """Estimate: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
+        """Estimate costs: the slower of arithmetic and memory traffic, plus the cost of launching the operator.
 
         seconds = max(flops / (flops_per_second * arithmetic), bytes / (memory_bandwidth * traffic)) + launch_seconds.
-        The bytes are those of every tensor read and written and of the parameters, each once; of a table of embeddings
-        (:data:`LOOKUPS`) only what is picked. FLOPs and tensors grow with the batch, parameters do not. Making a view
-        (only aliases written, no FLOPs) moves nothing.
+        The bytes are those of every tensor read or written and of the parameters, each counted once. Of an embedding
+        table (:data:`LOOKUPS`), only the rows that are picked count. FLOPs and tensors grow with the batch, parameters
+        do not. An operator that only makes a view (it writes only aliases and has no FLOPs) moves nothing.
 
         Parameters
         ----------
         graph, cluster
-            The model, for one input; the devices.
+            The model, for one input, and the devices.
         efficiency
-            What operators of a kind reach: an :class:`Efficiency`, such as ``opweave.calibrate`` measures, or one
-            share of both arithmetic and traffic, over 0 and up to 1.
+            Efficiency by operator kind: an :class:`Efficiency`, such as ``opweave.calibrate`` measures, or one number
+            that is the share of both arithmetic and traffic, above 0 and at most 1.
         default_efficiency
-            The same for kinds that ``efficiency`` does not list.
+            The efficiency of kinds that ``efficiency`` does not list.
         batches
-            Batch sizes; those that a device does not support are unknown on it.
+            Batch sizes. The times of sizes that a device does not support are unknown on that device.
 
         Raises
         ------
         InvalidInputError
-            For a device without ``flops_per_second`` or ``memory_bandwidth``, and a share outside (0, 1].
+            For a device without ``flops_per_second`` or ``memory_bandwidth``, or a share outside (0, 1].
 
         Examples
         --------
@@ -243,7 +243,7 @@ class Costs(Spec):
         Raises
         ------
         InvalidInputError
-            When the time is not known; names operator, device and batch size.
+            When the time is unknown; the message names operator, device and batch size.
         """
         row, column = self.operator_index.get(operator), self.device_index.get(device)
         if row is not None and column is not None and batch in self.batches:
@@ -257,9 +257,9 @@ class Costs(Spec):
     def array(self, operators: Iterable[str], devices: Iterable[str], batch: int = 1) -> NDArray[np.float64]:
         """Seconds for some operators and devices, shape (operators, devices), read-only; NaN where unknown.
 
-        Operators, devices and batch sizes that the table does not list are unknown too.
+        Operators, devices and batch sizes that the table does not list are unknown.
         """
-        # one row and one column of NaN at the end stand for whatever is not listed
+        # one row and one column of NaN at the end stand for everything that is not listed
         known = np.full((len(self.operators) + 1, len(self.devices) + 1), np.nan)
         if batch in self.batches:
             known[:-1, :-1] = self.values[:, :, self.batches.index(batch)]
@@ -302,7 +302,7 @@ def _duration(entry: object, operator: str, label: tuple[str, int]) -> float:
         return float(cast("float", entry))
     raise ValueError(
         f"the time of operator {operator!r} on device {label[0]!r} for batch {label[1]} is {entry!r}; "
-        "it takes finite seconds of 0 or more, or None for unknown"
+        "give finite seconds of 0 or more, or None for unknown"
     )
 
 
@@ -310,7 +310,7 @@ def _efficiency(kind: str, given: float | Efficiency) -> Efficiency:
     if isinstance(given, Efficiency):
         return given
     if not 0.0 < given <= 1.0:
-        raise InvalidInputError(f"the efficiency of {kind!r} is {given!r}; it takes a fraction over 0, up to 1")
+        raise InvalidInputError(f"the efficiency of {kind!r} is {given!r}; it must be above 0 and at most 1")
     return Efficiency(arithmetic=given, traffic=given)
 
 

@@ -1,4 +1,4 @@
-"""What the referees of schedules measure alike: a table of the devices, and the critical path."""
+"""What the referees of all schedules measure: a table of the devices, and the critical path."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import Literal
 
 from opweave.problems.solution import Details
 from opweave.problems.spec import FrozenDict, Many, Name, Seconds
+from opweave.problems.timeline import ResourceKind
 
-Wait = Literal["nothing", "data", "device", "send_port", "receive_port"]
+Wait = Literal["nothing", "data"] | ResourceKind
 
 
 class CriticalStep(Details):
@@ -18,14 +19,14 @@ class CriticalStep(Details):
     operator
         The operator that runs; None for a transfer.
     tensor, consumer
-        The tensor that is sent and, where it is sent for one reader, that reader; None for an operator.
+        The tensor that is sent and, if it is sent for one reader, that reader; None for an operator.
     source, target
-        Devices of the transfer; for an operator both are its device.
+        Devices of the transfer; for an operator, both are its device.
     start, end
         Seconds.
     waited_for
         What the step before it in the path was to it: its ``"data"``, or what held its ``"device"``, ``"send_port"`` or
-        ``"receive_port"`` before; ``"nothing"`` for the first step.
+        another of its resources before; ``"nothing"`` for the first step.
     """
 
     operator: Name | None = None
@@ -39,28 +40,28 @@ class CriticalStep(Details):
 
 
 class DeviceDetails(Details):
-    """What a schedule does to the devices.
+    """How a schedule uses the devices.
 
     Attributes
     ----------
     makespan
-        The last end, in seconds; 0 for a graph without operators.
+        Latest end of all runs, in seconds; 0 for a graph without operators.
     ends
-        Last end of every operator, in seconds.
+        Latest end of every operator, in seconds.
     busy_seconds, idle_seconds
-        Of every device, up to the makespan.
+        By device, up to the makespan.
     send_seconds, receive_seconds
-        Of every device: the transfers that the schedule makes necessary, added up. Where devices have no ports they may
-        overlap, so that the sum may exceed the makespan.
+        By device: the sum of the transfers that the schedule makes necessary. On devices without ports, transfers may
+        overlap, so the sum may exceed the makespan.
     bytes_in, bytes_out
         Bytes that every device receives and sends.
     memory_bytes, memory_limits
-        What every device holds, and what it may hold (side constraints included; None for no limit).
+        Bytes that every device holds, and the most that it may hold (side constraints included; None for no limit).
     transfer_count
-        Transfers that the schedule makes necessary.
+        Number of transfers that the schedule makes necessary.
     critical_path
-        From the beginning to the last end: each step could not start before the step in front of it had ended. Where a
-        start lies later than that end, nothing in the plan explains the difference.
+        Steps from the beginning to the makespan. No step could start before the step in front of it had ended. If a
+        step starts later than that, nothing in the plan explains the delay.
     """
 
     makespan: Seconds

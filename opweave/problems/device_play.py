@@ -1,15 +1,14 @@
-"""What placement and batched mapping do alike when a plan is carried out: runs on devices, transfers between them."""
+"""The parts of playing a plan that placement and batched mapping share: runs on devices and transfers between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
-from opweave.problems.device_details import CriticalStep, Wait
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.solution import Violation
@@ -19,13 +18,10 @@ from opweave.problems.timeline import (
     ActivityKind,
     Lifetimes,
     Names,
-    ResourceKind,
     Timeline,
     devices_and_ports,
     joined,
 )
-
-WAITS: Mapping[ResourceKind, Wait] = {"device": "device", "send_port": "send_port", "receive_port": "receive_port"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,11 +31,11 @@ class Runs:
     Attributes
     ----------
     operator, device
-        What runs where.
+        Each run's operator and device.
     start, end
         Seconds.
     count
-        Inputs that run together.
+        Number of inputs that run together.
     """
 
     operator: IntArray
@@ -58,17 +54,17 @@ class Needs:
     tensor
         Position in the graph.
     reader
-        The operator that it is for, -1 where one transfer serves all readers on the target.
+        The operator that needs the tensor; -1 if one transfer serves all readers on the target.
     source, target
         Devices.
     maker
         The run that makes the tensor.
     bytes, count
-        Size for one input, and for how many inputs.
+        Size for one input, and number of inputs.
     linked
-        Whether any link leads from source to target.
+        Whether a link or a chain of links leads from source to target.
     seconds
-        How long it takes; NaN without a link.
+        Duration of the transfer; NaN without a link.
     """
 
     tensor: IntArray
@@ -92,13 +88,13 @@ class Sent:
     Attributes
     ----------
     tensor, reader, source, target, start, end
-        As the plan says, by position; ``reader`` is -1 where it names none.
+        As stated in the plan, by position; ``reader`` is -1 if the plan names none.
     need
-        The need that it meets, -1 for none.
+        The need that the transfer meets; -1 for none.
     maker
         The run that makes the tensor; -1 for graph inputs.
     count
-        For how many inputs.
+        Number of inputs.
     """
 
     tensor: IntArray
@@ -117,9 +113,9 @@ class Sent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Reads:
-    """Who needs what: run ``reader`` reads ``tensor``, which run ``maker`` has made.
+    """Run ``reader`` reads ``tensor``, which run ``maker`` has made. Each array has shape (reads,).
 
-    ``need`` is the transfer between them, -1 where both are on one device. Each array has shape (reads,).
+    ``need`` is the transfer between the two runs; -1 when both are on one device.
     """
 
     reader: IntArray
@@ -129,14 +125,14 @@ class Reads:
 
 
 def codes(graph: OpGraph, cluster: Cluster, *columns: IntArray) -> IntArray:
-    """One number for each (tensor, reader, source, target); a reader of -1 counts too."""
+    """Encode each (tensor, reader, source, target) as one number; the reader may be -1."""
     tensor, reader, source, target = columns
     devices = len(cluster.devices)
     return ((tensor * (len(graph.operators) + 1) + reader + 1) * devices + source) * devices + target
 
 
 def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
-    """Where each wanted number stands among known ones, -1 where it does not; known ones are all different."""
+    """Position of each wanted number among the known ones, -1 if absent. The known numbers are all different."""
     if not len(known):
         return np.full(len(wanted), -1, dtype=np.int64)
     order = np.argsort(known)
@@ -145,7 +141,7 @@ def positions_in(known: IntArray, wanted: IntArray) -> IntArray:
 
 
 def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: FloatArray) -> FloatArray:
-    """Latency + bytes over bandwidth; NaN where no link leads."""
+    """Latency + bytes / bandwidth; NaN where no link leads from source to target."""
     rate = cluster.effective_bandwidth[source, target]
     linked = rate > 0.0
     seconds = cluster.effective_latency[source, target] + size / np.where(linked, rate, 1.0)
@@ -153,7 +149,7 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
 
 
 def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
-    """Transfers of all needs that are not met and have a link, each from the moment when its tensor is there."""
+    """Transfers for all unmet needs that have a link. Each starts as soon as its tensor is there."""
     rows = np.flatnonzero(~met & needs.linked)
     made = runs.end[needs.maker[rows]]
     return Sent(
@@ -170,22 +166,22 @@ def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
 
 
 def together(first: Sent, second: Sent) -> Sent:
-    """Both, one behind the other."""
+    """Concatenate two sets of transfers."""
     return Sent(*(np.concatenate([getattr(first, name), getattr(second, name)]) for name in Sent.__slots__))
 
 
 def device_timeline(
     graph: OpGraph, cluster: Cluster, runs: Runs, sent: Sent, reads: Reads, lifetimes: Lifetimes, *, ports: bool
 ) -> Timeline:
-    """Put runs and transfers in columns: the runs, then the sending ends, then the receiving ends.
+    """Put runs and transfers in columns: first the runs, then the sending ends, then the receiving ends.
 
-    ``ports`` says whether a device sends one thing at a time, and receives one thing at a time.
+    ``ports`` says whether a device sends only one thing at a time and receives only one thing at a time.
     """
     devices, count, moved = len(cluster.devices), len(runs.operator), len(sent)
     resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
     known = Names.of(graph)
     rank = np.empty(len(graph.operators), dtype=np.int64)
-    rank[topological_order(graph.arrays.successors)] = 2 * np.arange(len(graph.operators))  # room for transfers
+    rank[topological_order(graph.arrays.successors)] = 2 * np.arange(len(graph.operators))  # odd: transfers
     made = sent.maker >= 0
     behind = np.zeros(moved, dtype=np.int64)
     behind[made] = rank[runs.operator[sent.maker[made]]] + 1
@@ -212,7 +208,7 @@ def device_timeline(
 
 
 def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacency, IntArray]:
-    """A run waits for what makes its inputs and for what brings them; a transfer waits for what makes its tensor."""
+    """A run waits for the makers and the transfers of its inputs; a transfer waits for the maker of its tensor."""
     count, moved = len(runs.operator), len(sent)
     made = np.flatnonzero(sent.maker >= 0)
     met = np.flatnonzero(sent.need >= 0)
@@ -249,26 +245,26 @@ def route(graph: OpGraph, cluster: Cluster, moved: Needs | Sent, row: int) -> st
 
 
 def without_link(graph: OpGraph, cluster: Cluster, needs: Needs) -> Iterator[Violation]:
-    """Needs between devices that nothing joins."""
+    """Needs between devices that no link or chain of links connects."""
     for row in np.flatnonzero(~needs.linked).tolist():
         message = f"no link or chain of links can carry {route(graph, cluster, needs, row)}"
         yield Violation(rule="no_link", message=message)
 
 
 def needless(graph: OpGraph, cluster: Cluster, sent: Sent, listed: int) -> Iterator[Violation]:
-    """Listed transfers, the first of ``sent``, that meet no need, or are listed more than once."""
+    """Listed transfers, the first of ``sent``, that meet no need or are listed more than once."""
     key = codes(graph, cluster, *(each[:listed] for each in (sent.tensor, sent.reader, sent.source, sent.target)))
     _, first, times = np.unique(key, return_index=True, return_counts=True)
     for row, repeated in sorted(zip(first.tolist(), times.tolist(), strict=True)):
         if sent.need[row] >= 0 and repeated == 1:
             continue
         what = route(graph, cluster, sent, row)
-        said = f"nobody needs {what}" if sent.need[row] < 0 else f"the schedule sends {what} {repeated} times"
+        said = f"no reader needs {what}" if sent.need[row] < 0 else f"the schedule sends {what} {repeated} times"
         yield Violation(rule="transfer", message=said)
 
 
 def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
-    """Devices that hold more bytes than they have."""
+    """Devices that hold more bytes than their memory."""
     for device in cluster.devices:
         used, limit = held[device.name], device.memory_bytes
         if limit is not None and used > limit:
@@ -277,7 +273,7 @@ def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
 
 
 def device_table(cluster: Cluster, runs: Runs, needs: Needs, makespan: float) -> dict[str, FrozenDict[Name, Seconds]]:
-    """What every device computes, sends and receives in seconds: columns of the details."""
+    """Seconds that every device computes, sends and receives, as columns of the details."""
     devices = len(cluster.devices)
     lasts = np.where(needs.linked, needs.seconds, 0.0)
     busy = np.bincount(runs.device, weights=runs.end - runs.start, minlength=devices)
@@ -292,64 +288,8 @@ def device_table(cluster: Cluster, runs: Runs, needs: Needs, makespan: float) ->
 
 
 def bytes_moved(cluster: Cluster, needs: Needs, ends: IntArray) -> FrozenDict[Name, int]:
-    """Bytes that every device sends (``ends`` the sources) or receives (the targets), as exact whole numbers."""
+    """Bytes that every device sends (``ends`` the sources) or receives (``ends`` the targets), as exact integers."""
     moved = [0] * len(cluster.devices)
     for device, size, count in zip(ends.tolist(), needs.bytes.tolist(), needs.count.tolist(), strict=True):
         moved[device] += size * count
     return FrozenDict({device.name: total for device, total in zip(cluster.devices, moved, strict=True)})
-
-
-def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
-    """Walk back from the last end, always to what ended last of all that had to end before.
-
-    Returns
-    -------
-    list
-        From the beginning to the end: the rows of each run or transfer (both of its ends), and what it waited for.
-    """
-    acts = timeline.activities
-    runs = acts.kind == ActivityKind.RUN
-    if not runs.any():
-        return []
-    current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
-    end, kind, twin, before = acts.end.tolist(), acts.kind.tolist(), acts.twin.tolist(), timeline.before.tolist()
-    starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
-    port = [WAITS[resource.kind] for resource in timeline.resources]
-    resource = acts.resource.tolist()
-    path: list[tuple[tuple[int, ...], Wait]] = []
-    seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
-    while True:
-        other = twin[current]
-        rows = (current,) if kind[current] == ActivityKind.RUN else (min(current, other), max(current, other))
-        seen.update(rows)
-        found: list[tuple[Wait, int]] = [
-            ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
-        ]
-        found += [(port[resource[row]], before[row]) for row in rows if before[row] >= 0 and before[row] not in seen]
-        if not found:
-            return [(rows, "nothing"), *reversed(path)]
-        wait, previous = max(found, key=lambda pair: end[pair[1]])
-        path.append((rows, wait))
-        current = previous
-
-
-def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
-    """The critical rows in words."""
-    return tuple(_step(timeline, rows, wait) for rows, wait in critical_rows(timeline))
-
-
-def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:
-    acts = timeline.activities
-    what, reader = timeline.name(int(acts.what[rows[0]])), int(acts.reader[rows[0]])
-    places = [timeline.resources[acts.resource[row]].name for row in rows]
-    transfer = len(rows) > 1
-    return CriticalStep(
-        operator=None if transfer else what,
-        tensor=what if transfer else None,
-        consumer=timeline.name(reader) if reader >= 0 else None,
-        source=places[0],
-        target=places[-1],
-        start=float(acts.start[rows[0]]),
-        end=float(acts.end[rows[0]]),
-        waited_for=wait,
-    )

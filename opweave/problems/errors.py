@@ -1,4 +1,4 @@
-"""The one exception tree: whatever opweave raises on purpose is an :class:`OpweaveError`."""
+"""The exception tree: every error that opweave raises on purpose is an :class:`OpweaveError`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class OpweaveError(Exception):
 
 
 class InvalidInputError(OpweaveError, ValueError):
-    """A file, spec or argument is wrong; the message says what, where, and what to do."""
+    """A file, spec or argument is wrong. The message says what is wrong, where, and what to do."""
 
 
 class LimitExceededError(InvalidInputError):
@@ -20,11 +20,11 @@ class UnknownSolverError(InvalidInputError):
 
 
 class SolverNotAvailableError(OpweaveError):
-    """The solver is known, but what it needs is not installed or not licensed here."""
+    """The solver exists, but something that it needs is not installed or not licensed on this machine."""
 
 
 class UnsupportedFeatureError(OpweaveError):
-    """The solver cannot do what was asked of it (a warm start, a gap, a callback, ...)."""
+    """The solver does not support a requested feature (a warm start, a gap, a callback, ...)."""
 
 
 class UnsupportedConstraintError(UnsupportedFeatureError):
@@ -32,4 +32,4 @@ class UnsupportedConstraintError(UnsupportedFeatureError):
 
 
 class EngineError(OpweaveError):
-    """An engine died, or returned something that cannot be true."""
+    """An engine died or returned an impossible answer."""

@@ -1,4 +1,4 @@
-"""The model graph: operators that read and write tensors, and the parameters that they hold."""
+"""The model graph: operators that read and write tensors, and the parameters that they use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 MAX_BYTES_TOGETHER = 2**62
-"""Most bytes of a graph's tensors and workspaces together: solvers count in whole numbers of 64 bits."""
+"""Most bytes of a graph's tensors and workspaces together; solvers count in 64-bit integers."""
 
 
 class Tensor(Spec):
@@ -28,12 +28,12 @@ class Tensor(Spec):
     id
         Unique among the graph's tensors.
     bytes
-        Size. An alias allocates nothing: its ``bytes`` only say how much travels when it is sent.
+        Size. An alias allocates nothing; its ``bytes`` only say how much is sent when the alias is transferred.
     alias_of
-        The tensor whose storage this one shares (a view, an in-place result). The storage lives as long as any of
-        its aliases is needed.
+        The tensor whose storage this one shares (a view, an in-place result). The storage lives until none of its
+        aliases is needed any more.
     shape, dtype
-        For people and adapters; no planner reads them.
+        Information for people and adapters; no solver reads it.
     """
 
     id: Name
@@ -44,7 +44,7 @@ class Tensor(Spec):
 
 
 class Parameter(Spec):
-    """Weights or a constant, ``bytes`` large; several operators may share one."""
+    """Weights or a constant of ``bytes`` bytes; several operators may share one parameter."""
 
     id: Name
     bytes: Bytes
@@ -60,17 +60,17 @@ class Operator(Spec):
     kind
         The operator type as its framework names it ("Conv", "aten.add.Tensor").
     inputs, outputs
-        Tensor ids; several of each allowed, an input may be named twice (``x * x``).
+        Tensor ids. An operator may have several of each, and may name an input twice (``x * x``).
     workspace_bytes
         Scratch memory needed only while the operator runs.
     parameters
         Ids of the parameters that it reads.
     flops
-        Floating-point operations, two for a multiply-accumulate.
+        Floating-point operations; a multiply-accumulate counts as two.
     inplace_ok
         Whether the operator can write its output over an input of the same size.
     module
-        Path of the module it belongs to ("encoder.layer.3"); empty when unknown.
+        Path of the module that the operator belongs to ("encoder.layer.3"); empty when unknown.
     """
 
     id: Name
@@ -93,7 +93,7 @@ class OpGraph(Spec):
     ------
     pydantic.ValidationError
         For duplicate ids, unknown tensors or parameters, two producers of one tensor, an alias that its operator could
-        not have made, and cycles (named). A ``ValueError`` like all of pydantic's.
+        not have made, and cycles (the message names one). Like all of pydantic's errors, it is a ``ValueError``.
 
     Examples
     --------
@@ -150,12 +150,12 @@ class OpGraph(Spec):
 
     @cached_property
     def storage(self) -> dict[str, str]:
-        """Tensor id at the root of each tensor's aliases: the one that owns the bytes."""
+        """Id of the tensor at the root of each tensor's aliases, which owns the bytes."""
         return _storage_roots(self.tensors)
 
     @cached_property
     def owned_bytes(self) -> dict[str, int]:
-        """Bytes of storage that each tensor owns, by id: 0 for an alias."""
+        """Bytes of storage that each tensor owns, by id; 0 for an alias."""
         return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.tensors}
 
     @cached_property
@@ -182,7 +182,7 @@ class OpGraph(Spec):
 
     @cached_property
     def digraph(self) -> nx.DiGraph[str]:
-        """Operators as a networkx graph; each edge lists its ``tensors`` and their total ``bytes``."""
+        """Operators as a networkx graph. Each edge has its ``tensors`` and their total ``bytes``."""
         import networkx as nx
 
         size = {tensor.id: tensor.bytes for tensor in self.tensors}
@@ -201,7 +201,7 @@ class OpGraph(Spec):
         return graph
 
     def predecessors(self) -> Adjacency:
-        """Operator indices that each operator waits for."""
+        """Indices of the operators that each operator waits for."""
         return self.arrays.predecessors
 
 
@@ -280,7 +280,7 @@ def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:
 
 
 def _check_aliases(graph: OpGraph) -> None:
-    """An alias must be made by an operator that reads the storage, else the storage could be gone by then."""
+    """The operator that makes an alias must read the storage; otherwise the storage could be freed before."""
     aliases = {tensor.id for tensor in graph.tensors if tensor.alias_of is not None}
     if not aliases:
         return

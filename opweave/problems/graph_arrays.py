@@ -1,4 +1,4 @@
-"""A model graph as NumPy index arrays: what algorithms loop over instead of dicts of objects."""
+"""A model graph as NumPy index arrays, which algorithms use instead of dicts of objects."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Adjacency:
 
     @classmethod
     def from_pairs(cls, rows: int, heads: IntArray, tails: IntArray) -> Adjacency:
-        """Row ``heads[k]`` receives ``tails[k]``; repeated pairs are kept once, rows come out sorted."""
+        """Row ``heads[k]`` receives ``tails[k]``. Repeated pairs are kept once, and rows are sorted."""
         if heads.size == 0:
             return cls(np.zeros(rows + 1, dtype=np.int64), np.zeros(0, dtype=np.int64))
         width = int(tails.max()) + 1
-        pairs = np.unique(heads * width + tails)  # as one number each: many times faster than as columns
+        pairs = np.unique(heads * width + tails)  # one number for each pair is many times faster than two columns
         start = np.zeros(rows + 1, dtype=np.int64)
         np.cumsum(np.bincount(pairs // width, minlength=rows), out=start[1:])
         return cls(start, pairs % width)
@@ -68,11 +68,11 @@ class GraphArrays:
     tensor_bytes
         Shape (tensors,).
     storage
-        Tensor that owns each tensor's bytes, shape (tensors,).
+        Position of the tensor that owns each tensor's bytes, shape (tensors,).
     reads, writes
-        Tensors of every operator, repeated inputs kept once, in the operator's own order.
+        Tensors of every operator, in the operator's own order, without repetitions.
     producer
-        Operator that writes each tensor, -1 for graph inputs, shape (tensors,).
+        Position of the operator that writes each tensor; -1 for graph inputs. Shape (tensors,).
     consumers
         Operators that read each tensor.
     predecessors, successors
@@ -98,7 +98,7 @@ class GraphArrays:
         reads: Sequence[Sequence[int]],
         writes: Sequence[Sequence[int]],
     ) -> GraphArrays:
-        """Derive producers, consumers and operator adjacency from what every operator reads and writes."""
+        """Derive producers, consumers and operator adjacency from the tensors that every operator reads and writes."""
         read = Adjacency.from_lists([list(dict.fromkeys(row)) for row in reads])
         write = Adjacency.from_lists(writes)
         producer = np.full(len(tensor_bytes), -1, dtype=np.int64)
@@ -120,7 +120,7 @@ class GraphArrays:
 
 
 def topological_order(successors: Adjacency) -> IntArray:
-    """Operators before their successors, the first listed of the ready first (Kahn); shorter when there is a cycle."""
+    """Operators before their successors, in listed order among those that are ready (Kahn); shorter if cyclic."""
     import heapq
 
     start, items = successors.start.tolist(), successors.items.tolist()
@@ -144,7 +144,7 @@ def find_cycle(successors: Adjacency) -> list[int] | None:
         return None
     stuck = np.ones(len(successors), dtype=bool)
     stuck[order] = False
-    # Every stuck operator has a stuck predecessor, so walking backwards must close a loop.
+    # Every stuck operator has a stuck predecessor, so a backward walk must close a loop.
     before = successors.reversed(len(successors))
     position = int(np.flatnonzero(stuck)[0])
     seen: dict[int, int] = {}

@@ -1,16 +1,16 @@
-"""The caps that keep hostile or mistaken input from exhausting the machine."""
+"""Caps that keep hostile or mistaken input from exhausting the machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 MAX_BYTES = 2**53
-"""Largest byte count: every integer up to it is exact in a double, which engines compute with."""
+"""Largest byte count. Every integer up to it is exact in a double, and engines compute with doubles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Caps on what is read and built; pass your own to a loader to raise or lower them.
+    """Caps on what is read and built. Pass your own to a loader to raise or lower them.
 
     Attributes
     ----------

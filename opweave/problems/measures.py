@@ -1,4 +1,4 @@
-"""Figures read from a timeline, by name: the objective of a problem is one of them, its tables show the others."""
+"""Figures read from a timeline, by name. A problem's objective is one of them; its tables show the others."""
 
 from __future__ import annotations
 
@@ -10,20 +10,21 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.timeline import ActivityKind, Timeline
 
 
-def makespan(timeline: Timeline) -> float:
-    """The last end of all runs; 0 when nothing runs."""
-    return timeline.end
+def makespan(timeline: Timeline) -> float | None:
+    """The last end of all runs, 0 when nothing runs; None where inputs follow each other, or there are no seconds."""
+    return timeline.end if timeline.period is None and timeline.unit == "seconds" else None
 
 
 def bottleneck(timeline: Timeline) -> float | None:
-    """Seconds between two results where inputs follow each other; None elsewhere."""
+    """Seconds between two results when inputs follow each other; None otherwise."""
     return timeline.period
 
 
 def throughput(timeline: Timeline) -> float | None:
-    """Inputs per second: one in each period, or the largest number that runs together over the makespan.
+    """Inputs per second.
 
-    None where that takes no time, or where there are no seconds.
+    With a period this is one input for each period; otherwise it is the largest number of inputs that run together,
+    divided by the makespan. None if that takes no time, or if the timeline is not in seconds.
     """
     if timeline.unit != "seconds":
         return None
@@ -36,7 +37,7 @@ def throughput(timeline: Timeline) -> float | None:
 
 
 def latency(timeline: Timeline) -> float | None:
-    """Seconds from the first start to the result of the first input; None where there are no seconds."""
+    """Seconds from the first start to the result of the first input; None if the timeline is not in seconds."""
     if timeline.unit != "seconds":
         return None
     acts = timeline.activities
@@ -45,15 +46,32 @@ def latency(timeline: Timeline) -> float | None:
 
 
 def busy_seconds(timeline: Timeline) -> FloatArray:
-    """How long every resource is at work, what overlaps counted twice. Shape (resources,)."""
+    """Seconds that every resource is busy; overlapping activities count separately. Shape (resources,)."""
     acts = timeline.activities
     seconds = np.zeros(len(timeline.resources))
     np.add.at(seconds, acts.resource, acts.end - acts.start)
     return seconds
 
 
+def utilisation(timeline: Timeline) -> FloatArray:
+    """The part of the time that every resource is at work: until the last end, or in each period. Shape (resources,).
+
+    What overlaps is counted twice, so that it may exceed 1; 0 where nothing takes time.
+    """
+    span = timeline.end if timeline.period is None else timeline.period
+    return _busy_once(timeline) / span if span > 0.0 else np.zeros(len(timeline.resources))
+
+
+def _busy_once(timeline: Timeline) -> FloatArray:
+    """How long every resource is at work, for one input where inputs follow each other. Shape (resources,)."""
+    acts, seconds = timeline.activities, np.zeros(len(timeline.resources))
+    once = (acts.round == 0) | (timeline.period is None)
+    np.add.at(seconds, acts.resource[once], (acts.end - acts.start)[once])
+    return seconds
+
+
 def moved_bytes(timeline: Timeline) -> tuple[int, ...]:
-    """Bytes that pass every resource, as exact whole numbers. Shape (resources,)."""
+    """Bytes that pass every resource, as exact integers. Shape (resources,)."""
     acts = timeline.activities
     moved = [0] * len(timeline.resources)
     sent = acts.kind != ActivityKind.RUN
@@ -73,7 +91,7 @@ def traffic(timeline: Timeline) -> int:
 def bytes_held(timeline: Timeline) -> IntArray:
     """The most bytes that every resource holds at a time. Shape (resources,).
 
-    What ends at a moment makes room for what begins then, so that what lasts no time takes nothing.
+    Storage that ends at a moment makes space for storage that begins then, so a lifetime of zero length takes nothing.
     """
     lives = timeline.lifetimes
     peaks = np.zeros(len(timeline.resources), dtype=np.int64)
@@ -86,13 +104,52 @@ def bytes_held(timeline: Timeline) -> IntArray:
     return peaks
 
 
+def bytes_over_time(timeline: Timeline, resource: int) -> tuple[FloatArray, IntArray]:
+    """What a resource holds: the moments when that changes, and the bytes held from each one to the next.
+
+    Where time is counted in steps, a moment is a step, and the bytes are those held while it runs.
+
+    Returns
+    -------
+    tuple
+        Moments, ascending, from the start or earlier; bytes. Both of shape (moments,).
+    """
+    if timeline.unit == "steps":
+        moments = np.arange(len(timeline.activities), dtype=np.float64)
+        return moments, _held_at(timeline, resource, moments, moments)
+    lives = timeline.lifetimes
+    mine = lives.resource == resource
+    changes = np.concatenate([[0.0], lives.begin[mine], lives.end[mine]])
+    moments = np.unique(np.clip(changes[np.isfinite(changes)], 0.0, None))
+    return moments, _held_at(timeline, resource, moments, moments)
+
+
+def bytes_after_steps(timeline: Timeline, resource: int) -> IntArray:
+    """What a resource holds after each step. Shape (steps,)."""
+    steps = np.arange(len(timeline.activities), dtype=np.float64)
+    return _held_at(timeline, resource, steps + 0.5, steps + 1.0)
+
+
+def _held_at(timeline: Timeline, resource: int, begun: FloatArray, ended: FloatArray) -> IntArray:
+    """Bytes of what has begun by one moment and not ended by another. Shape (moments,)."""
+    lives = timeline.lifetimes
+    mine = np.flatnonzero(lives.resource == resource)
+    totals = []
+    for column, moments in ((lives.begin, begun), (lives.end, ended)):
+        order = mine[np.argsort(column[mine], kind="stable")]
+        sums = np.concatenate([[0], np.cumsum(lives.bytes[order])])
+        totals.append(sums[np.searchsorted(column[order], moments, side="right")])
+    held: IntArray = totals[0] - totals[1]
+    return held
+
+
 def peak_bytes(timeline: Timeline) -> int:
     """The most bytes that any resource holds at a time."""
     return int(bytes_held(timeline).max(initial=0))
 
 
 def total_bytes(timeline: Timeline) -> int | None:
-    """The sum over all steps of the bytes held while each runs; None where there are no steps."""
+    """Sum over all steps of the bytes held while each runs; None if the timeline has no steps."""
     if timeline.unit != "steps":
         return None
     lives, steps = timeline.lifetimes, len(timeline.activities)
@@ -103,19 +160,19 @@ def total_bytes(timeline: Timeline) -> int | None:
 
 def energy(timeline: Timeline) -> float | None:
     """Joules of all devices until the last end, or over one period; None where a device's watts are not known."""
-    span = timeline.end if timeline.period is None else timeline.period
     devices = [row for row, resource in enumerate(timeline.resources) if resource.kind == "device"]
-    acts, busy = timeline.activities, np.zeros(len(timeline.resources))
-    once = (acts.kind == ActivityKind.RUN) & ((acts.round == 0) | (timeline.period is None))
-    np.add.at(busy, acts.resource[once], (acts.end - acts.start)[once])
-    total = 0.0
-    for row in devices:
-        watts = timeline.resources[row].watts
-        if watts is None:
-            return None
-        idle, working = watts
-        total += idle * max(0.0, span - float(busy[row])) + working * float(busy[row])
-    return total
+    known = [value for value in map(joules(timeline).__getitem__, devices) if value is not None]
+    return sum(known, 0.0) if len(known) == len(devices) else None
+
+
+def joules(timeline: Timeline) -> list[float | None]:
+    """Joules of every resource until the last end, or over one period; None where its watts are not known."""
+    span = timeline.end if timeline.period is None else timeline.period
+    found: list[float | None] = []
+    for resource, busy in zip(timeline.resources, _busy_once(timeline).tolist(), strict=True):
+        watts = resource.watts
+        found.append(None if watts is None else watts[0] * max(0.0, span - busy) + watts[1] * busy)
+    return found
 
 
 MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
@@ -128,4 +185,4 @@ MEASURES: Mapping[str, Callable[[Timeline], float | int | None]] = {
     "traffic": traffic,
     "energy": energy,
 }
-"""Single figures by name, in seconds, inputs per second, bytes or joules; None where one has no meaning."""
+"""Single figures by name, in seconds, inputs per second, bytes or joules; None where a figure has no meaning."""

@@ -1,8 +1,8 @@
-"""What problems on a cluster have in common: the times that are known, the memory that there is, and who holds what."""
+"""What problems on a cluster share: known times, available memory, and the bytes that each device holds."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from math import isnan
 from typing import Literal
 
@@ -14,20 +14,19 @@ from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
-from opweave.problems.words import together
 
 MemoryModel = Literal["additive", "parameters"]
-"""What a device holds all the time: the parameters of its operators, a shared one once; ``"additive"`` adds the
-storages that they write (an alias owns none) and their workspaces."""
+"""What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
+``"additive"``: also the storages that they write (an alias owns none) and their workspaces."""
 
 
 def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
-    """Refuse costs of operators or devices that are not there.
+    """Refuse costs of operators or devices that do not exist.
 
     Raises
     ------
     ValueError
-        Naming the first of them.
+        Names the first of them.
     """
     for name in costs.operators:
         if name not in graph.operator_index:
@@ -39,12 +38,12 @@ def check_cost_names(costs: Costs, graph: OpGraph, cluster: Cluster) -> None:
 
 
 def check_times_known(known: dict[str, dict[str, float]]) -> None:
-    """Refuse an operator that no device has a time for.
+    """Refuse an operator whose time is unknown on every device.
 
     Raises
     ------
     ValueError
-        Naming the first of them.
+        Names the first of them.
     """
     for name, by_device in known.items():
         if not by_device:
@@ -52,17 +51,17 @@ def check_times_known(known: dict[str, dict[str, float]]) -> None:
 
 
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
-    """Refuse times whose sum is no number of seconds that a schedule may contain.
+    """Refuse times whose sum exceeds the number of seconds that a schedule may contain.
 
     Parameters
     ----------
     running
-        Seconds of all operators, each where it takes longest.
+        Total seconds of all operators, each on the device where it takes longest.
 
     Raises
     ------
     ValueError
-        With both sums.
+        States the sums of runs and of transfers.
     """
     rate = cluster.effective_bandwidth
     linked = (rate > 0.0) & np.isfinite(rate)
@@ -75,12 +74,12 @@ def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
     if running + sending > MAX_SECONDS:
         raise ValueError(
             f"the slowest runs add up to {running:.3g} seconds and the slowest transfers to {sending:.3g}; "
-            f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 stands for no link)"
+            f"together they may take {MAX_SECONDS:.0e} (bandwidth is in bytes per second, and 0 means no link)"
         )
 
 
 def times_by_device(costs: Costs, graph: OpGraph, cluster: Cluster) -> dict[str, dict[str, float]]:
-    """Seconds of every operator, batch size 1, on each device that has a time for it."""
+    """Seconds of every operator for batch size 1, on each device whose time for it is known."""
     devices = [device.name for device in cluster.devices]
     names = [op.id for op in graph.operators]
     table = costs.array(names, devices).tolist()
@@ -101,7 +100,7 @@ def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[s
 
 
 def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
-    """Bytes that a device holds which runs exactly these operators."""
+    """Bytes that a device holds if it runs exactly these operators."""
     used = [graph.operators[graph.operator_index[name]] for name in set(operators)]
     total = sum(graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
     if memory == "additive":
@@ -113,15 +112,15 @@ def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) ->
 def lifetimes_held(
     graph: OpGraph, operator: IntArray, device: IntArray, count: IntArray, memory: MemoryModel | Literal["buffers"]
 ) -> Lifetimes:
-    """What devices hold all the time, as columns of a timeline.
+    """Storages that devices hold all the time, as columns of a timeline.
 
     Parameters
     ----------
     operator, device, count
-        What runs where, and for how many inputs. Shape (runs,).
+        Each run's operator, device and number of inputs. Shape (runs,).
     memory
-        Parameters count once on each device; ``"additive"`` adds the storages that operators write and their
-        workspaces, ``"buffers"`` what they read as well, for every input.
+        Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write
+        and their workspaces. ``"buffers"`` also adds the storages that they read.
     """
     arrays, names, recorder = graph.arrays, Names.of(graph), Recorder()
     index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
@@ -139,38 +138,3 @@ def lifetimes_held(
         size = graph.parameters[position].bytes
         recorder.lifetime(names.operators + names.tensors + position, k, 0.0, NEVER, size)
     return recorder.lifetimes()
-
-
-def rules_on(
-    cluster: Cluster,
-    limits: Mapping[str, int | None],
-    constraints: Sequence[Constraint],
-    *,
-    own: Mapping[str, bool] | None = None,
-    rows_added: bool = False,
-) -> str:
-    """Name what can keep a plan from existing, of what a problem has.
-
-    Parameters
-    ----------
-    limits
-        Bytes that every device may hold; None for no limit.
-    own
-        Rules of the problem's own, and whether they are there.
-    rows_added
-        Whether rows of the user's own were added to a model of it.
-
-    Returns
-    -------
-    str
-        Such as ``"the memory of the devices and the side constraints (Pin) together"``.
-    """
-    kinds = sorted({type(each).__name__ for each in constraints if not means(each, MemoryCap)})
-    rules = {
-        "the memory of the devices": any(limit is not None for limit in limits.values()),
-        "the missing links between devices": bool(cluster.unreachable_pairs),
-        **(own or {}),
-        f"the side constraints ({', '.join(kinds)})": bool(kinds),
-        "the rows that were added": rows_added,
-    }
-    return together([rule for rule, there in rules.items() if there])

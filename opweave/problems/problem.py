@@ -1,9 +1,9 @@
-"""What the five problems share: problem, solution, evaluation, violation."""
+"""The base class of the five problems, and the type of any problem."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import PlainValidator, SerializeAsAny
@@ -19,7 +19,10 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 
 class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
-    """What is to be decided, as pure data; ``evaluate`` is its definition.
+    """A decision problem as pure data; ``evaluate`` is its definition.
+
+    A problem of your own says what a solution does (:meth:`play`), what is wrong with that (:meth:`rules`), and what it
+    costs (:meth:`measure`).
 
     Attributes
     ----------
@@ -27,6 +30,8 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         The model.
     constraints
         Side constraints that every solution must satisfy.
+    unit
+        What the objective counts: "seconds", "bytes", or a word of the problem's own.
     """
 
     solution_type: ClassVar[type[Solution]]
@@ -36,17 +41,17 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
     constraints: Many[AnyConstraint] = ()
 
     def evaluate(self, solution: SolutionT) -> Evaluation[DetailsT]:
-        """Replay a solution from the spec alone and judge it.
+        """Replay a solution from the problem's data alone and judge it.
 
         Parameters
         ----------
         solution
-            Any solution of this problem's type, right or wrong.
+            A solution of this problem's type, valid or not.
 
         Returns
         -------
         Evaluation
-            Objective (None when the plan cannot be replayed), every violation found, and details.
+            Objective (None when the solution cannot be replayed), every violation found, and details.
 
         Raises
         ------
@@ -60,27 +65,40 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         broken = [violation for constraint in self.constraints for violation in constraint.violations(self, solution)]
         return replayed.model_copy(update={"violations": (*replayed.violations, *broken)}) if broken else replayed
 
+    @abstractmethod
     def play(self, solution: SolutionT) -> Timeline | None:
-        """Carry out a solution, right or wrong, and say what happens when.
+        """Carry out a solution, valid or not, and record what happens when.
 
         Returns
         -------
         Timeline or None
-            None where it cannot be carried out at all, as when an operator is missing.
+            None if the solution cannot be carried out at all, for example when an operator is missing.
         """
-        return self.evaluate(solution).timeline
+
+    def rules(self, solution: SolutionT, timeline: Timeline | None) -> Iterable[Violation]:
+        """Say what is wrong with a solution; where there is no timeline, why it cannot be carried out."""
+        if timeline is None:
+            yield Violation(rule="unplayable", message="the solution cannot be carried out")
+
+    def measure(self, solution: SolutionT, timeline: Timeline) -> int | float:
+        """Say what a solution costs, in the problem's unit: the end of its timeline, unless a problem knows better."""
+        return timeline.end
 
     @abstractmethod
-    def reading(self) -> str:
-        """The named choices that a figure holds for, in one line."""
+    def assumptions(self) -> str:
+        """The modelling choices that a figure depends on, in one line."""
 
-    @abstractmethod
     def _replay(self, solution: SolutionT) -> Evaluation[DetailsT]:
-        """Judge everything but the side constraints."""
+        """Judge everything except the side constraints."""
+        timeline = self.play(solution)
+        broken = tuple(self.rules(solution, timeline))
+        objective = None if timeline is None else self.measure(solution, timeline)
+        judged: Evaluation[DetailsT] = Evaluation(objective=objective, violations=broken)
+        return judged.with_timeline(timeline)
 
 
 def check_constraints(constraints: Sequence[Constraint], problem: Problem[SolutionT, DetailsT]) -> None:
-    """Let every side constraint object to names that the problem does not know.
+    """Check every side constraint against the names that the problem has.
 
     Raises
     ------

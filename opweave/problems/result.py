@@ -1,4 +1,4 @@
-"""A solution with its objective, bound, status, and how it was found."""
+"""The result of a solve: a solution with its objective, bound and status, and how it was found."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seco
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 OPTIMAL_GAP = 1e-5
-"""Largest gap that may still be called optimal: room for an engine's tolerance, nothing more."""
+"""Largest gap that still counts as optimal; it allows only for an engine's tolerance."""
 
 
 def _plain_scalar(value: object) -> object:
@@ -25,7 +25,7 @@ OptionValue = Annotated[bool | int | float | str | None, BeforeValidator(_plain_
 
 
 class Status(str, Enum):
-    """What we have."""
+    """What the solve found."""
 
     OPTIMAL = "optimal"
     FEASIBLE = "feasible"
@@ -55,7 +55,7 @@ class Timings(Spec):
 
     @property
     def total(self) -> float:
-        """All stages together."""
+        """Seconds of all stages together."""
         return self.reduce + self.build + self.solve + self.verify
 
 
@@ -65,7 +65,7 @@ class Incumbent(Spec):
     Attributes
     ----------
     seconds
-        Since the solve began.
+        Time since the solve began.
     objective, bound
         The best known at that moment; None when there was none.
     """
@@ -76,33 +76,33 @@ class Incumbent(Spec):
 
 
 class Result(Played, Generic[SolutionT]):
-    """What a solve brought, judged by the referee.
+    """What a solve found, judged by the referee.
 
     Attributes
     ----------
     problem
         The problem's kind.
     status, termination
-        What we have, and why the solver stopped.
+        What the solve found, and why the solver stopped.
     objective, bound
-        In the problem's unit; None when unknown. ``bound`` is a proved lower bound of the optimum.
+        In the problem's unit; None when unknown. ``bound`` is a proved lower bound on the optimum.
     bound_source
-        What proved the bound.
+        The method that proved the bound.
     solution
         The best solution; None when there is none.
     verified, violations
-        Whether the referee replayed the solution and found every rule obeyed; what it objected to.
+        Whether the referee replayed the solution and found every rule obeyed, and the violations that it found.
     reason
-        Why there is no solution, or what went wrong on the way, in the problem's words.
+        Why there is no solution, or what went wrong during the solve, in the problem's words.
     solver, solver_version, seed, options
-        How it was found.
-    model
-        The reading of the problem that the figures hold for, in one line.
+        How the solution was found.
+    assumptions
+        The modelling choices that the figures depend on, in one line. Files of version 0.1 call it "model".
     incumbents
-        How objective and bound moved over time.
+        How objective and bound changed over time.
     callback_error
-        What ``callback`` or ``progress`` raised, with its traceback, where the termination is "callback_error"; else
-        None. It stays in this process: JSON and pickles have only ``reason``.
+        The exception that ``callback`` or ``progress`` raised, with its traceback, if the termination is
+        "callback_error"; otherwise None. It stays in this process: JSON and pickles contain only ``reason``.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -120,18 +120,25 @@ class Result(Played, Generic[SolutionT]):
     solver_version: str | None = None
     seed: int = 0
     options: FrozenDict[str, OptionValue] = FrozenDict()
-    model: str = ""
+    assumptions: str = ""
     timings: Timings = Timings()
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
 
     @property
     def callback_error(self) -> Exception | None:
-        """What ``callback`` or ``progress`` raised."""
+        """The exception that ``callback`` or ``progress`` raised."""
         return self._callback_error
 
     def __getstate__(self) -> dict[Any, Any]:
         return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None, "_timeline": None}}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_the_version_before(cls, data: object) -> object:
+        if isinstance(data, dict) and "model" in data and "assumptions" not in data:
+            return {("assumptions" if key == "model" else key): value for key, value in data.items()}
+        return data
 
     @model_validator(mode="after")
     def _check(self) -> Result[SolutionT]:

@@ -1,6 +1,6 @@
-"""What can be wrong with a timeline, whatever the problem: one thing at a time, causes first, room for what is held.
+"""Rules that hold for the timelines of all problems: exclusive resources, causes before effects, durations, memory.
 
-Each rule yields violations, in the order of the timeline. Times are compared with a tolerance in the timeline's unit.
+Each rule yields violations in the order of the timeline. Times are compared with a tolerance in the timeline's unit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DOES: Mapping[ResourceKind, tuple[str, str]] = {
     "link": ("port", "link {name!r} carries"),
     "channel": ("port", "the channel carries"),
 }
-"""The rule that two activities at once break on each kind of resource, and what to say it does."""
+"""For each kind of resource, the rule that two simultaneous activities break, and the words for what it does."""
 
 
 def describe(timeline: Timeline, activity: int) -> str:
@@ -41,9 +41,9 @@ def describe(timeline: Timeline, activity: int) -> str:
 def one_at_a_time(timeline: Timeline, tolerance: float) -> Iterator[Violation]:
     """Exclusive resources that do two things at once.
 
-    Of two activities one must end no later than the other starts; the smaller of the two ways to fail counts. Each
-    activity is compared with the one that lasts longest of those that started before it on its resource, so that some
-    clash is found wherever there is one.
+    Of two activities, one must end no later than the other starts. The excess is the smaller of the two amounts by
+    which they miss this. Each activity is compared with the latest-ending activity that started before it on its
+    resource, so a clash is found whenever there is one.
     """
     acts, order = timeline.activities, timeline.in_time
     order = order[timeline.exclusive[acts.resource[order]]]
@@ -60,7 +60,7 @@ def one_at_a_time(timeline: Timeline, tolerance: float) -> Iterator[Violation]:
 
 
 def _longest_before(resource: IntArray, end: FloatArray) -> IntArray:
-    """Of activities by resource and start, the earlier one on the same resource that ends last; -1 for the first."""
+    """The earlier activity on the same resource that ends last, -1 if none; given by resource and start."""
     found = np.full(len(end), -1, dtype=np.int64)
     borders = np.flatnonzero(np.diff(resource, prepend=-1, append=-1))
     for first, last in zip(borders[:-1].tolist(), borders[1:].tolist(), strict=True):
@@ -101,12 +101,12 @@ def causes_first(timeline: Timeline, tolerance: float) -> Iterator[Violation]:
 
 
 def lasts_as_long(timeline: Timeline, seconds: FloatArray, tolerance: float) -> Iterator[Violation]:
-    """Transfers that take another time than they must.
+    """Activities whose duration differs from the required one.
 
     Parameters
     ----------
     seconds
-        What every activity has to take; NaN where anything goes. Shape (activities,).
+        Required duration of every activity; NaN if any duration is allowed. Shape (activities,).
     """
     acts = timeline.activities
     said = acts.end - acts.start
@@ -119,12 +119,12 @@ def lasts_as_long(timeline: Timeline, seconds: FloatArray, tolerance: float) -> 
 
 
 def within_memory(timeline: Timeline, limits: Sequence[int | None]) -> Iterator[Violation]:
-    """Devices that hold more bytes than they have.
+    """Devices that hold more bytes than their memory.
 
     Parameters
     ----------
     limits
-        By resource, the devices first; None for no limit.
+        By resource, devices first; None for no limit.
     """
     held = bytes_held(timeline)
     for resource, limit, used in zip(timeline.resources, limits, held.tolist(), strict=False):

@@ -32,7 +32,7 @@ class SplitsBatch(Protocol):
 
 
 class Share(Constraint):
-    """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids it."""
+    """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
 
     op: Name
     device: Name
@@ -42,7 +42,7 @@ class Share(Constraint):
         self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
         if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
-            raise ValueError(f"Share is about parts of a batch, and {type(problem).__name__} splits none")
+            raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
         if self.inputs > problem.batch:
             raise ValueError(
                 f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}, but the batch is "

@@ -1,4 +1,4 @@
-"""A decision in the problem's own words, and what the referee says of it."""
+"""A decision in the problem's own terms, and the referee's judgement of it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 
 TIME_TOLERANCE = 1e-9
-"""How much too early something may be, relative to the last end: room for rounding when seconds are added up."""
+"""How much too early something may be, relative to the last end; it allows for rounding when seconds are added."""
 
 
 class Solution(Tagged):
-    """A decision in the problem's own words; each problem has its subclass."""
+    """A decision in the problem's own terms; each problem has a subclass."""
 
 
 class Details(Spec):
-    """What a referee measured on the way; each problem has its subclass."""
+    """What the referee measured during the replay; each problem has a subclass."""
 
 
 class Violation(Spec):
@@ -27,11 +27,11 @@ class Violation(Spec):
     Attributes
     ----------
     rule
-        Short word for the rule: "precedence", "missing", "memory", or a side constraint's kind.
+        Short name of the rule: "precedence", "missing", "memory", or a side constraint's kind.
     message
-        One sentence for people: what is wrong and where.
+        One sentence for people that says what is wrong and where.
     excess
-        By how much, in the rule's unit (bytes, seconds); None where that has no meaning.
+        Size of the violation in the rule's unit (bytes, seconds); None if it cannot be measured.
     """
 
     rule: str
@@ -43,17 +43,17 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 
 class Played(Spec):
-    """What hands on the timeline of a solution; the timeline is not written to JSON or pickles, and not compared."""
+    """Base of specs that carry a solution's timeline, which is neither compared nor written to JSON or pickles."""
 
     _timeline: Timeline | None = PrivateAttr(default=None)
 
     @property
     def timeline(self) -> Timeline | None:
-        """What happens when the solution is carried out; None where it cannot be, or after reading from JSON."""
+        """What happens when the solution is carried out; None if it cannot be, or after reading from JSON."""
         return self._timeline
 
     def with_timeline(self, timeline: Timeline | None) -> Self:
-        """Return the same with a timeline."""
+        """Return a copy with this timeline."""
         carrying = self.model_copy()
         carrying._timeline = timeline
         return carrying
@@ -62,7 +62,7 @@ class Played(Spec):
         return {**super().__getstate__(), "__pydantic_private__": {"_timeline": None}}
 
     def __eq__(self, other: object) -> bool:
-        """Compare the fields, as all specs do; ``Result`` and ``Result[Ordering]`` are one class in this."""
+        """Compare the fields, as all specs do; here ``Result`` and ``Result[Ordering]`` count as one class."""
         if not isinstance(other, Played):
             return NotImplemented
         own, theirs = (each.__pydantic_generic_metadata__["origin"] or type(each) for each in (self, other))
@@ -78,7 +78,7 @@ class Evaluation(Played, Generic[DetailsT]):
     Attributes
     ----------
     objective
-        In the problem's unit; None when the solution cannot be replayed at all.
+        In the problem's unit; None when the solution cannot be replayed.
     violations
         Empty for a valid solution.
     details

@@ -1,7 +1,7 @@
-"""What all data has in common: strict numbers, easy containers, immutability, a kind in JSON.
+"""The base classes of all data: strict about numbers, lenient about containers, immutable, and readable from JSON.
 
-:class:`Spec` is the base of everything a user builds. :class:`Tagged` adds a ``kind`` word to the JSON of
-those families that are open to users' own subclasses (constraints) or read back by name (problems, solutions).
+:class:`Spec` is the base of everything that a user builds. :class:`Tagged` adds a ``kind`` word to the JSON of families
+that users can extend with their own subclasses (constraints) or that are read back by name (problems, solutions).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Item = TypeVar("Item")
 
 
 def _plain_number(value: object) -> object:
-    """Turn NumPy's integers and floats into Python's own, and refuse what else could pass for a float.
+    """Turn NumPy integers and floats into Python numbers, and refuse other types that could pass for a float.
 
-    A strict float field takes whatever has ``__float__``: NumPy's bool, decimals, arrays with one entry.
+    A strict float field takes anything with ``__float__``: NumPy booleans, decimals, arrays with one entry.
     """
     if isinstance(value, np.integer | np.floating):
         return value.item()
@@ -47,7 +47,7 @@ def _plain_number(value: object) -> object:
 
 
 def _as_tuple(value: object) -> object:
-    """Lists, arrays, sets' sorted items and iterators as a tuple; strings and mappings unchanged."""
+    """Lists, arrays, iterators and sets (sorted) as tuples; strings and mappings unchanged."""
     if isinstance(value, str | bytes | Mapping | tuple):
         return value
     if isinstance(value, np.ndarray):
@@ -108,7 +108,7 @@ def _as_dict(value: object) -> dict[object, object]:
 
 
 Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
-"""Any iterable given, a tuple kept."""
+"""Any iterable, stored as a tuple."""
 
 Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
 """An id: a non-empty string."""
@@ -117,7 +117,7 @@ Bytes = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)
 """A size in bytes, 0 to 2**53."""
 
 Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)]
-"""A whole number of things, at least one."""
+"""A number of things, at least one."""
 
 Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
 """A finite number, 0 or more: FLOPs, rates, bandwidths in bytes per second."""
@@ -126,20 +126,20 @@ Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15
 """A duration in seconds, 0 or more."""
 
 Share = Annotated[float, BeforeValidator(_plain_number), Field(gt=0.0, le=1.0)]
-"""A fraction, over 0 and up to 1."""
+"""A fraction, above 0 and at most 1."""
 
 
 Number = Annotated[int | float, BeforeValidator(_plain_number)]
-"""A finite number of any sign; whole ones stay whole."""
+"""A finite number of any sign; integers stay integers."""
 
 
 class Spec(BaseModel):
-    """Immutable, strict data: unknown fields, NaN, infinities and numbers of the wrong type are refused."""
+    """Immutable, strict data. It refuses unknown fields, NaN, infinities and numbers of the wrong type."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
-    # Cached views (arrays, indices) live in __dict__ beside the fields but are no part of the data: arrays cannot be
-    # compared with ==, would lose their write protection in a pickle, and grow stale when a copy changes a field.
+    # Cached views (arrays, indices) live in __dict__ beside the fields but are not part of the data: arrays cannot be
+    # compared with ==, would lose their write protection in a pickle, and would be stale after a copy changed a field.
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Spec):
@@ -153,7 +153,7 @@ class Spec(BaseModel):
         return {**super().__getstate__(), "__dict__": self._data()}
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """Copy with some fields replaced, unchecked; see pydantic's method of this name."""
+        """Copy with some fields replaced, without validation; see pydantic's method of this name."""
         copied = super().model_copy(update=update, deep=deep)
         for cached in copied.__dict__.keys() - type(self).model_fields.keys():
             del copied.__dict__[cached]
@@ -169,8 +169,8 @@ class Spec(BaseModel):
 class Tagged(Spec):
     """A :class:`Spec` whose JSON names its class under ``kind``, so that it can be read back.
 
-    The word is the class name in snake case. Subclasses register themselves; ``kinds()`` lists those that are known
-    within one family (a family is a direct subclass of ``Tagged``).
+    The word is the class name in snake case. Subclasses register themselves. ``kinds()`` lists the known classes of one
+    family; a family is a direct subclass of ``Tagged``.
     """
 
     kind: ClassVar[str] = "tagged"
@@ -179,18 +179,18 @@ class Tagged(Spec):
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: object) -> None:
         super().__pydantic_init_subclass__()
-        if "[" in cls.__name__:  # a parametrised generic is no kind of its own
+        if "[" in cls.__name__:  # a parametrised generic is not a kind of its own
             return
         if "kind" not in cls.__dict__:
             cls.kind = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cls.__name__).lower()
         if Tagged in cls.__bases__:
             cls._family = {}
-        elif not isabstract(cls):  # neither a family's head nor a half-made class can be read back
+        elif not isabstract(cls):  # neither the base class of a family nor an abstract class can be read back
             cls._family[cls.kind] = cls
 
     @classmethod
     def kinds(cls) -> Mapping[str, type[Tagged]]:
-        """Known classes of this family by their JSON word."""
+        """Known classes of this family by their ``kind``."""
         return FrozenDict(cls._family)
 
     @model_validator(mode="before")
@@ -198,7 +198,7 @@ class Tagged(Spec):
     def _accept_own_kind(cls, data: object) -> object:
         if isinstance(data, Mapping) and "kind" in data:
             if data["kind"] != cls.kind:
-                raise ValueError(f"kind is {data['kind']!r}, but {cls.kind!r} is needed here")
+                raise ValueError(f"kind is {data['kind']!r}, but it must be {cls.kind!r} here")
             return {key: value for key, value in data.items() if key != "kind"}
         return data
 
@@ -211,12 +211,12 @@ TaggedT = TypeVar("TaggedT", bound=Tagged)
 
 
 def read_tagged(family: type[TaggedT], data: object) -> TaggedT:
-    """Build the member of a family that ``data["kind"]`` names; an instance passes through.
+    """Build the member of a family that ``data["kind"]`` names; an instance is returned unchanged.
 
     Raises
     ------
     ValueError
-        When ``kind`` is missing or names no known class.
+        When ``kind`` is missing or is not the name of a known class.
     """
     if isinstance(data, family):
         return data

@@ -1,7 +1,7 @@
-"""What happens when a solution is carried out: every run and transfer, and every storage, in columns.
+"""What happens when a solution is carried out: every run, every transfer and every storage, in columns.
 
-A problem's ``play`` makes a timeline; rules look for what is wrong with it, measures read figures from it, and adapters
-draw and write it. Columns instead of objects, so that 50,000 operators take well under a second.
+A problem's ``play`` makes a timeline. Rules find violations in it, measures read figures from it, and adapters draw it
+and write it to files. It uses columns instead of objects, so 50,000 operators take well under a second.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from opweave.problems.graph_arrays import Adjacency
 ResourceKind = Literal["device", "send_port", "receive_port", "link", "channel"]
 
 LARGEST = 2**62
-"""Most bytes that a lifetime states, so that they fit into whole numbers of 64 bits."""
+"""Largest number of bytes that a lifetime states; it fits into a 64-bit integer."""
 
 BEFORE = -1.0
-"""Begin of a lifetime that is there before anything runs."""
+"""Begin of a lifetime that starts before anything runs."""
 
 NEVER = np.inf
-"""End of a lifetime that lasts as long as the timeline does."""
+"""End of a lifetime that lasts as long as the timeline."""
 
 
 class ActivityKind(IntEnum):
-    """What an activity does."""
+    """The kind of an activity."""
 
     RUN = 0
     SEND = 1
@@ -42,18 +42,18 @@ class ActivityKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """Something that activities take time on.
+    """Something that activities occupy for a time.
 
     Attributes
     ----------
     name
-        The device's name; for a port, the device that it belongs to.
+        The device's name; for a port, the name of its device.
     kind
-        What it is.
+        The kind of resource.
     exclusive
-        Whether it does one thing at a time.
+        Whether the resource does only one thing at a time.
     watts
-        What a device draws while it idles and while it runs; None where that is not known.
+        Power draw of a device when idle and when running; None when unknown.
     """
 
     name: str
@@ -65,7 +65,7 @@ class Resource:
 def devices_and_ports(
     cluster: Cluster, kinds: Sequence[ResourceKind], *, exclusive: bool = True
 ) -> tuple[Resource, ...]:
-    """Every device, then a port of each kind for every device; ``exclusive`` is about the ports."""
+    """Every device, then one port of each kind for every device; ``exclusive`` applies to the ports."""
     devices = tuple(
         Resource(device.name, "device", watts=None if device.watts is None else (device.watts[0], device.watts[1]))
         for device in cluster.devices
@@ -76,14 +76,14 @@ def devices_and_ports(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Names:
-    """The texts that the columns of a timeline refer to by position.
+    """The names that the columns of a timeline refer to by position.
 
     Attributes
     ----------
     texts
-        Operators first, then tensors, then parameters, then what a problem adds, such as stages.
+        Operators first, then tensors, then parameters, then names that a problem adds, such as stages.
     operators, tensors
-        How many of each there are.
+        Number of operators and number of tensors.
     """
 
     texts: tuple[str, ...]
@@ -92,49 +92,49 @@ class Names:
 
     @classmethod
     def of(cls, graph: OpGraph, *more: str) -> Names:
-        """Operators, tensors and parameters of a graph in its own order, and more."""
+        """Operators, tensors and parameters of a graph in its own order, and further names."""
         operators = tuple(op.id for op in graph.operators)
         tensors = tuple(tensor.id for tensor in graph.tensors)
         parameters = tuple(parameter.id for parameter in graph.parameters)
         return cls((*operators, *tensors, *parameters, *more), len(operators), len(tensors))
 
     def tensor(self, positions: IntArray) -> IntArray:
-        """Columns' numbers of tensors, given their positions in the graph."""
+        """Positions in the names, given positions of tensors in the graph."""
         return positions + self.operators
 
     def parameter(self, positions: IntArray) -> IntArray:
-        """Columns' numbers of parameters, given their positions in the graph."""
+        """Positions in the names, given positions of parameters in the graph."""
         return positions + (self.operators + self.tensors)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Activities:
-    """Runs and transfers; a transfer is two of them, one at either end. Each array has shape (activities,).
+    """Runs and transfers. A transfer is two activities, one at each end. Each array has shape (activities,).
 
     Attributes
     ----------
     kind
-        :class:`ActivityKind` as numbers.
+        :class:`ActivityKind` as an integer.
     resource
-        Positions in the timeline's resources.
+        Position in the timeline's resources.
     start, end
         In the timeline's unit.
     what
         The operator, tensor or other thing, as a position in the timeline's names.
     rank
-        Grows along the data; it tells activities at the same moment apart.
+        A number that increases along the data and orders activities that happen at the same moment.
     twin
         The other end of a transfer; -1 for a run.
     reader
-        The operator that a transfer is for; -1 where it serves every reader on its target, and for a run.
+        The operator that a transfer serves; -1 for a run, and for a transfer that serves every reader on its target.
     bytes, count
-        What a transfer moves for one input, 0 for a run; and how many inputs the activity is for.
+        Bytes that a transfer moves for one input (0 for a run), and the number of inputs of the activity.
     round
-        The number of the input, where inputs follow each other; 0 elsewhere.
+        Number of the input if inputs follow each other; otherwise 0.
     causes
-        Activities that have to end before each one may start.
+        Activities that must end before each activity may start.
     brought
-        The tensor that each cause brings, as a position in the names; -1 where it brings none. Shape (causes,).
+        The tensor that each cause brings, as a position in the names; -1 if it brings none. Shape (causes,).
     """
 
     kind: IntArray
@@ -157,20 +157,20 @@ class Activities:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lifetimes:
-    """When which storage takes how many bytes of which resource. Each array has shape (lifetimes,).
+    """How many bytes each storage takes on which resource, and when. Each array has shape (lifetimes,).
 
     Attributes
     ----------
     storage
-        A tensor, a parameter, or the operator whose workspace it is, as a position in the timeline's names.
+        A tensor, a parameter, or the operator that uses the workspace, as a position in the timeline's names.
     resource
-        Positions in the timeline's resources.
+        Position in the timeline's resources.
     begin, end
-        It is there from ``begin`` on, and no longer at ``end``; :data:`NEVER` for what stays.
+        The storage exists from ``begin`` on, and no longer at ``end``; :data:`NEVER` if it stays.
     bytes
         Its size.
     offset
-        Its address; None until it is laid out.
+        Its address; None until a layout is computed.
     """
 
     storage: IntArray
@@ -186,20 +186,20 @@ class Lifetimes:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What happens when a solution is carried out, right or wrong.
+    """What happens when a solution is carried out, whether the solution is valid or not.
 
     Attributes
     ----------
     unit
-        What times count.
+        The unit of all times.
     resources
         Devices first, in the cluster's order.
     names
-        What the columns refer to.
+        The names that the columns refer to.
     activities, lifetimes
         The columns.
     period
-        Seconds after which everything repeats, where inputs follow each other; None for a single one.
+        Seconds after which everything repeats, if inputs follow each other; None for a single input.
     """
 
     unit: Literal["seconds", "steps"]
@@ -211,13 +211,13 @@ class Timeline:
 
     @cached_property
     def in_time(self) -> IntArray:
-        """Activities by resource, and within one by start; what takes no time before what starts with it."""
+        """Activities by resource, then by start; an activity of zero length comes before others that start with it."""
         acts = self.activities
         return np.lexsort((acts.rank, acts.end, acts.start, acts.resource))
 
     @cached_property
     def before(self) -> IntArray:
-        """The activity before each one on its resource, -1 for the first, and where several may happen at once."""
+        """The previous activity on the same resource; -1 for the first one and on resources that are not exclusive."""
         order, resource = self.in_time, self.activities.resource
         previous = np.full(len(order), -1, dtype=np.int64)
         follows = (resource[order[1:]] == resource[order[:-1]]) & self.exclusive[resource[order[1:]]]
@@ -226,22 +226,22 @@ class Timeline:
 
     @cached_property
     def exclusive(self) -> BoolArray:
-        """Which resources do one thing at a time. Shape (resources,)."""
+        """Which resources do only one thing at a time. Shape (resources,)."""
         return np.asarray([resource.exclusive for resource in self.resources], dtype=bool)
 
     @cached_property
     def end(self) -> float:
-        """The last end of all runs; 0 when nothing runs."""
+        """Latest end of all runs; 0 when nothing runs."""
         runs = self.activities.kind == ActivityKind.RUN
         return float(np.max(self.activities.end, initial=0.0, where=runs))
 
     def name(self, position: int) -> str:
-        """The text of a column's entry."""
+        """The name at a position."""
         return self.names.texts[position]
 
 
 class Recorder:
-    """Collects activities and lifetimes one by one, where a problem plays its solution step by step."""
+    """Collects activities and lifetimes one by one, for problems that play a solution step by step."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[int, int, float, float, int, int, int, int]] = []
@@ -250,7 +250,7 @@ class Recorder:
 
     @property
     def rows(self) -> int:
-        """How many activities there are."""
+        """Number of activities so far."""
         return len(self._rows)
 
     def activity(
@@ -266,19 +266,19 @@ class Recorder:
         twin: int = -1,
         after: Sequence[tuple[int, int]] = (),
     ) -> int:
-        """Record an activity and return its row; ``after`` has the causes' rows and what they bring."""
+        """Record an activity and return its row; ``after`` has the rows of its causes and the tensors they bring."""
         row = self.rows
         self._rows.append((int(kind), resource, start, end, what, size, number, twin))
         self._causes += [(row, cause, brought) for cause, brought in after]
         return row
 
     def lifetime(self, storage: int, resource: int, begin: float, end: float, size: int) -> None:
-        """Record what a storage takes, if anything; sizes beyond :data:`LARGEST` are written as that."""
+        """Record the bytes of a storage unless they are 0; sizes above :data:`LARGEST` are recorded as that."""
         if size:
             self._lives.append((storage, resource, begin, end, min(size, LARGEST)))
 
     def activities(self) -> Activities:
-        """All activities so far; each is ranked by when it was recorded."""
+        """All activities so far, ranked in the order in which they were recorded."""
         count = len(self._rows)
         kind, resource, start, end, what, size, number, twin = zip(*self._rows, strict=True) if count else ((),) * 8
         pairs = np.asarray(self._causes, dtype=np.int64).reshape(len(self._causes), 3).T
@@ -312,7 +312,7 @@ class Recorder:
 
 
 def joined(effects: IntArray, causes: IntArray, brought: IntArray, activities: int) -> tuple[Adjacency, IntArray]:
-    """Lists of causes from pairs: ``causes[k]`` has to end before ``effects[k]`` starts and brings ``brought[k]``.
+    """Lists of causes from pairs: ``causes[k]`` must end before ``effects[k]`` starts, and brings ``brought[k]``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Small pieces of sentences that messages of all problems are made of."""
+"""Sentence fragments that the messages of all problems share."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def joined(parts: Iterable[str]) -> str:
 
 
 def together(rules: Sequence[str]) -> str:
-    """Write rules that only all together leave nothing.
+    """Write rules that together, but not separately, rule out every solution.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Who finds the answer: ``solve``, algorithms, engines, bounds."""
+"""Finding solutions: ``solve``, algorithms, engines, bounds."""

@@ -1,6 +1,6 @@
-"""What users pass to solvers is checked before anything runs: a wrong kind would else surface after hours.
+"""Checks of the arguments that users pass to solvers, made before anything runs, so that errors do not surface late.
 
-Each check returns the value as Python's own, or raises :class:`~opweave.problems.errors.InvalidInputError`.
+Each check returns the value as a Python value, or raises :class:`~opweave.problems.errors.InvalidInputError`.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ def _refuse(name: str, value: object, takes: str) -> NoReturn:
 
 
 def _plain(value: object) -> object:
-    """NumPy's scalars as Python's own, so that they can be told apart and written to JSON."""
+    """Convert NumPy scalars to Python values, so that they can be told apart and written to JSON."""
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _finite(value: object) -> bool:
-    """Whether this is a number, neither endless nor true or false."""
+    """Whether this is a finite number and not a Boolean."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
         return math.isfinite(value)
-    except OverflowError:  # a whole number beyond all floats
+    except OverflowError:  # an integer beyond all floats
         return False
 
 
@@ -57,7 +57,7 @@ def checked_gap(value: object) -> float:
 
 
 def checked_whole(name: str, value: object, least: int) -> int:
-    """A whole number, ``least`` at least."""
+    """A whole number from ``least`` on."""
     plain = _plain(value)
     if isinstance(plain, bool) or not isinstance(plain, int) or plain < least:
         _refuse(name, value, f"a whole number from {least}")
@@ -65,7 +65,7 @@ def checked_whole(name: str, value: object, least: int) -> int:
 
 
 def checked_options(options: object) -> dict[str, OptionValue]:
-    """Options by name; None for none."""
+    """Options by name; an empty dictionary for None."""
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
@@ -80,7 +80,7 @@ def checked_options(options: object) -> dict[str, OptionValue]:
 
 
 def check_kinds(solver: object, run: Run) -> None:
-    """Refuse arguments that are not what they are called."""
+    """Refuse arguments of the wrong type."""
     if not isinstance(solver, str):
         _refuse("solver", solver, "the name of a solver")
     kinds: tuple[tuple[str, object, Callable[[object], bool], str], ...] = (
@@ -101,7 +101,7 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
     Raises
     ------
     InvalidInputError
-        When the start is not a valid solution of the problem, or none at all.
+        When the start is not a valid solution of the problem, or not a solution at all.
     """
     if run.start is None:
         return

@@ -1,21 +1,22 @@
-"""Hot loops: plain Python functions on arrays that run compiled as soon as compiled code is there.
+"""Inner loops: plain Python functions on arrays that run compiled as soon as compiled code is available.
 
-A loop is written as a plain function, and works as one. numba can make it some hundred times faster, but needs seconds
-for that, and a user's time limit must not pay them. So:
+A loop is written as a plain function, and works as one. numba can make it several hundred times faster, but needs
+seconds to compile it, and these seconds must not be taken from a user's time limit. Therefore:
 
-* A loop starts out as it is and keeps count of its work. Once it is worth it, compiled code is loaded from the disk,
-  which takes milliseconds.
-* What is not on disk is compiled by another process beside the work (:mod:`~opweave.solvers.compiling.child`). The
-  work goes on with the plain version; each call of :meth:`Kernel.sized` looks whether the compiled one has come, and
-  takes it over. Both versions give the same result.
-* Every loop has one signature, which its annotations tell (:mod:`~opweave.solvers.compiling.signature`), so all of them
-  can be compiled in advance, which ``opweave warm`` does.
-* Code on disk goes by a fingerprint of everything that it is made of (:mod:`~opweave.solvers.compiling.fingerprint`),
-  helpers in other files and constants included, so it is never out of date (:mod:`~opweave.solvers.compiling.store`).
+* A loop starts uncompiled and counts its work. Once it has done enough, compiled code is loaded from disk, which takes
+  milliseconds.
+* A loop that is not on disk is compiled by another process beside the solve
+  (:mod:`~opweave.solvers.compiling.child`). The solve goes on with the plain version. Each call of :meth:`Kernel.sized`
+  checks whether the compiled version has arrived, and then uses it. Both versions give the same result.
+* Every loop has one signature, given by its annotations (:mod:`~opweave.solvers.compiling.signature`), so
+  ``opweave warm`` can compile all loops in advance.
+* Code on disk is named by a fingerprint of everything that it depends on
+  (:mod:`~opweave.solvers.compiling.fingerprint`), including helpers in other files and constants, so it is never out
+  of date (:mod:`~opweave.solvers.compiling.store`).
 
-The environment variable ``OPWEAVE_COMPILE`` set to ``never`` keeps all loops plain; set to ``always`` it makes every
-call wait for the compiled version, compiled in this very process if need be. ``OPWEAVE_CACHE_DIR`` names the folder
-for compiled code.
+If the environment variable ``OPWEAVE_COMPILE`` is ``never``, all loops stay plain. If it is ``always``, every call
+waits for the compiled version, which this process compiles if necessary. ``OPWEAVE_CACHE_DIR`` names the folder for
+compiled code.
 """
 
 from __future__ import annotations
@@ -39,17 +40,17 @@ Arguments = ParamSpec("Arguments")
 Value = TypeVar("Value")
 
 WORTH_LOADING = 100_000
-"""Elementary steps (about 0.5 microseconds each in Python) from which on compiled code is loaded."""
+"""Elementary steps (about 0.5 microseconds each in Python) after which compiled code is loaded."""
 
 WORTH_COMPILING = 1_000_000
-"""Elementary steps from which on a loop is compiled that is not on disk."""
+"""Elementary steps after which a loop that is not on disk is compiled."""
 
 LOOK_SECONDS = 0.02
-"""How often a loop looks whether its compiled version has come."""
+"""Seconds between checks whether a loop's compiled version has arrived."""
 
 
 class Kernel(Generic[Arguments, Value]):
-    """A function on arrays that can run compiled or as it is, with the same result.
+    """A function on arrays that can run compiled or uncompiled, with the same result.
 
     Examples
     --------
@@ -71,19 +72,19 @@ class Kernel(Generic[Arguments, Value]):
 
     @property
     def name(self) -> str:
-        """Where the loop stands, as ``module:function``."""
+        """Location of the loop, as ``module:function``."""
         return f"{self.plain.__module__}:{self.plain.__qualname__}"
 
     @cached_property
     def signature(self) -> tuple[Any, ...]:
-        """The types of the arguments, as numba knows them."""
+        """The types of the arguments, as numba types."""
         from opweave.solvers.compiling.signature import signature_of  # numba takes a while to import
 
         return signature_of(self.plain)
 
     @cached_property
     def file_name(self) -> str:
-        """Of the compiled code; another one whenever that would be different code."""
+        """Name of the file with the compiled code; it changes whenever the code would change."""
         return f"{self.plain.__module__}.{self.plain.__qualname__}-{fingerprint(self.plain, self.signature)}.loop"
 
     def sized(self, work: int) -> Callable[Arguments, Value]:
@@ -101,16 +102,16 @@ class Kernel(Generic[Arguments, Value]):
         return self._loaded or self.plain
 
     def is_fast(self, work: int) -> bool:
-        """Whether a call for about ``work`` steps will run compiled, or is small enough not to mind.
+        """Whether a call for about ``work`` steps will run compiled, or is so small that it does not matter.
 
-        A caller that gets no for an answer may take another way, or a smaller part of the work; the question sees to it
-        that the loop is compiled, if it is worth it.
+        If the answer is no, a caller may use another method or a smaller part of the work. The call also requests that
+        the loop be compiled, if that is worth it.
         """
         return self.sized(work) is not self.plain or work <= WORTH_LOADING
 
     @property
     def compiled(self) -> Callable[Arguments, Value]:
-        """The compiled version; what is not on disk is compiled here and now."""
+        """The compiled version; if it is not on disk, this process compiles it now."""
         from opweave.solvers.compiling.build import build
 
         with self._lock:
@@ -133,7 +134,7 @@ class Kernel(Generic[Arguments, Value]):
                 self._load()
 
     def _look(self) -> None:
-        """Load the compiled version if it has come, or else have it compiled if it is worth it."""
+        """Load the compiled version if it has arrived; otherwise request its compilation if that is worth it."""
         now = time.perf_counter()
         if now - self._looked < LOOK_SECONDS:
             return
@@ -151,7 +152,7 @@ class Kernel(Generic[Arguments, Value]):
             return
         try:
             self._take(packed)
-        except Exception as error:  # whatever numba may say to code that it does not understand
+        except Exception as error:  # numba may raise anything for code that it does not understand
             logger.info("compiled code of %s is not understood and removed: %s", self.name, error)
             store.remove(path)
 
@@ -161,7 +162,7 @@ class Kernel(Generic[Arguments, Value]):
         self._loaded = self._guarded(cast(Callable[Arguments, Value], load(self.plain, packed)))
 
     def _guarded(self, fast: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-        """The compiled version, which leaves arguments that it was not compiled for to the plain one."""
+        """Wrap the compiled version so that arguments it was not compiled for go to the plain version."""
 
         def call(*arguments: Arguments.args, **named: Arguments.kwargs) -> Value:
             try:
@@ -176,16 +177,16 @@ class Kernel(Generic[Arguments, Value]):
 
 
 def kernel(function: Callable[Arguments, Value]) -> Kernel[Arguments, Value]:
-    """Decorator: make a function on arrays, every argument annotated, a :class:`Kernel`."""
+    """Decorator that makes a :class:`Kernel` of a function on arrays; every argument needs an annotation."""
     return Kernel(function)
 
 
 def imported_kernels(prefix: str) -> list[Kernel[..., Any]]:
-    """Every loop of the modules that are imported by now and whose names begin so."""
+    """Every loop of the imported modules whose names begin with ``prefix``."""
     modules = [module for name, module in sorted(sys.modules.items()) if name.startswith(prefix)]
     return [each for module in modules for each in tuple(vars(module).values()) if isinstance(each, Kernel)]
 
 
 def inlined(function: Callable[Arguments, Value]) -> Callable[Arguments, Value]:
-    """Decorator: a helper that kernels call; it becomes part of each of them that is compiled."""
+    """Decorator for a helper that kernels call; it becomes part of each compiled kernel that calls it."""
     return function

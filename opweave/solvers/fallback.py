@@ -1,4 +1,4 @@
-"""A plan for runs that end before their solver has one: that of a baseline, as quick as can be."""
+"""A baseline's plan for runs that end before their solver has found one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.registry import find_solver
+from opweave.solvers.referee import Referee
+from opweave.solvers.registry import find_solver, registered
 from opweave.solvers.run import Outcome, Run
 
 BASELINES = {
@@ -21,23 +22,26 @@ BASELINES = {
     "pipeline": ("one_device", "by_memory"),
     "slicing": ("one_device", "by_memory"),
 }
-"""Solvers that find a plan at once, if they find one; tried in turn."""
+"""Solvers that find a plan at once, if they find one; tried in turn. Of other problems, all baselines are tried."""
 
 
-def with_baseline(problem: Problem[Any, Any], run: Run, outcome: Outcome) -> Outcome:
+def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
     """Report a baseline's plan where the time was up before there was any; returns how the run ended.
+
+    A baseline has as much time as it may need: what is too large for its limit has a plan a little later.
 
     Nothing is tried where a user's function adds to the model: the plan might break what it adds.
     """
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:
         return outcome
-    for name in BASELINES.get(problem.kind, ()):
+    own = [solver.name for solver in registered(problem.kind) if solver.baseline]
+    for name in BASELINES.get(problem.kind, own):
         solver = find_solver(problem, name)
         if not all(expressible(type(constraint), solver.supports) for constraint in problem.constraints):
             continue
         try:
-            with run.at_work(), Interrupter(run.until_fallback_ends):
+            with run.at_work(), referee.first_plan(), Interrupter(run.allowance.until_overdue):
                 solver.run(problem, run)
         except (OverdueError, ContradictionError, OpweaveError):
             continue

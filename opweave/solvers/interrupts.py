@@ -1,7 +1,7 @@
-"""Ctrl-C while modules are being imported: it waits until they are whole.
+"""Delaying Ctrl-C while modules are being imported.
 
-A module that is left half imported breaks whoever imports it next, compiled ones for good. Solvers import engines and
-loops on first use, so a run may be anywhere in an import when Ctrl-C is pressed.
+A half-imported module breaks every later import of it, and compiled modules break for good. Solvers import engines and
+loops on first use, so a run may be inside an import at any moment when Ctrl-C is pressed.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import threading
 from types import FrameType
 
 LATER_SECONDS = 0.02
-"""How long an interrupt waits before it looks again whether the import has ended."""
+"""Seconds before a delayed interrupt checks again whether the import has ended."""
 
 IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
 class WholeImports:
-    """A context in which Ctrl-C is put off for as long as the main thread imports; else it raises at once, as ever.
+    """A context that delays Ctrl-C while the main thread imports modules; otherwise Ctrl-C raises at once, as usual.
 
-    Does nothing in other threads, which Ctrl-C does not reach, and where the user has a handler of their own.
+    It does nothing in other threads, which Ctrl-C does not reach, or if the user has installed a handler.
     """
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class WholeImports:
     def __enter__(self) -> WholeImports:
         main = threading.current_thread() is threading.main_thread()
         if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            self._outside = sys._getframe(1)  # what is being imported further out may well take a whole program's time
+            self._outside = sys._getframe(1)  # an import further out may take as long as a whole program
             signal.signal(signal.SIGINT, self._interrupt)
         return self
 
@@ -43,14 +43,14 @@ class WholeImports:
             raise KeyboardInterrupt
 
     def take_back(self) -> bool:
-        """Whether an interrupt has been put off and not come again yet; it will not, after this."""
+        """Whether an interrupt is delayed and has not been raised yet; this call cancels it."""
         again, self._again = self._again, None
         if again is not None:
             again.cancel()
         return again is not None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
-        """Raise now, or come again."""
+        """Raise now, or try again later."""
         self._again = None
         if not self._importing(frame):
             signal.default_int_handler(number, frame)

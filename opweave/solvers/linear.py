@@ -1,24 +1,25 @@
-"""Linear programs as sparse rows: written by families, solved by HiGHS, and bounds that no tolerance can spoil.
+"""Linear programs as sparse rows, solved by HiGHS, with lower bounds that are safe against all tolerances.
 
-How a lower bound stays one in floating point, here and wherever opweave proves anything:
+This is how a lower bound remains valid in floating point, here and wherever opweave proves anything:
 
-* **Linear programs.** An engine's optimum is right up to tolerances only, and with coefficients from 1e-9 to 1e9 that
-  may be anything. What counts is its *prices* of rows: whatever they are, they prove a bound (weak duality), and
-  :func:`proved_value` computes that bound from the program itself, rounded outward. Bad prices make a weak bound, never
-  a false one. All columns have a finite box for that. Where a length could be anything, the box ends at a *ceiling*,
-  beyond which nothing matters, and no more than the ceiling is claimed.
-* **Programs without a point.** Prices of rows prove that too: with a cost of 0 they show that the cost is above 0.
-* **Whole numbers.** A tree (:mod:`opweave.solvers.tree`) whose leaves are each proved like that; its bound is the least
-  of theirs. The tree bound of an engine is never used for this, as it depends on all tolerances at every node.
-* **The program's own coefficients** are rounded, too: seconds by a unit, bytes by a rate. The allowance of
-  :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
-  Heads and tails, long sums of seconds, are off by a share (below); where they enter, rows are homogeneous in time, so
-  a point of the exact program times that share is one of the rounded program, and the bound is off by the share.
-* **Sums of seconds** (critical paths, work at prices, one after the other along a chain) have terms of one sign:
-  n of them added in any order are off by a share of n * 2**-53. :data:`SUMMATION` is more than that for every graph
-  that fits into memory, and is taken off where bounds are reported. Differences of large sums have no such property: a
-  bound that needs them adds and subtracts exactly (:func:`sum_below`).
-* **Bytes** are whole numbers and stay Python or NumPy integers.
+* **Linear programs.** An engine's optimum is correct only up to tolerances, and with coefficients from 1e-9 to 1e9 the
+  error may be of any size. The bound therefore uses only the engine's *prices* of rows (its dual values). Any prices
+  prove a bound (weak duality), and :func:`proved_value` computes that bound from the program itself, rounded outward.
+  Bad prices make a weak bound, but never a false one. This requires a finite box for all columns. If a length has no
+  limit, its box ends at a *ceiling*, beyond which nothing matters, and no bound above the ceiling is claimed.
+* **Infeasible programs.** Prices of rows prove infeasibility too: with a cost of 0, they show that the cost is above 0.
+* **Integer programs.** The bound of a tree (:mod:`opweave.solvers.tree`) is the smallest bound of its leaves, each
+  proved as above. The tree bound of an engine is never used, because it depends on all tolerances at every node.
+* **The program's own coefficients** are also rounded: seconds divided by a unit, bytes divided by a rate. The allowance
+  of :func:`proved_value` is more than twice what its products need, which covers a few roundings of every coefficient.
+  Heads and tails, which are long sums of seconds, have a relative error (see below). Rows that contain them are
+  homogeneous in time, so a point of the exact program, scaled by that error, is a point of the rounded program, and the
+  bound has the same relative error.
+* **Sums of seconds** (critical paths, work at prices, operators in sequence along a chain) have terms of one sign. A
+  sum of n such terms in any order has a relative error of at most n * 2**-53. :data:`SUMMATION` is larger than that for
+  every graph that fits into memory, and is subtracted when bounds are reported. Differences of large sums have no such
+  property; a bound that needs them adds and subtracts exactly (:func:`sum_below`).
+* **Bytes** are integers and stay Python or NumPy integers.
 """
 
 from __future__ import annotations
@@ -34,13 +35,13 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.patience import patiently
 
 UNIT_ROUNDOFF = 2.0**-53
-"""What one operation in floating point may be off by, relative."""
+"""Largest relative error of one floating-point operation."""
 
 SUMMATION = 1e-9
-"""Relative allowance for sums of seconds, all of one sign: that of nine million additions."""
+"""Relative allowance for sums of seconds of one sign; it covers nine million additions."""
 
 SMALLEST = 2.0**-1074
-"""The least number above 0: what a product may lose by underflow."""
+"""The smallest number above 0, which a product may lose by underflow."""
 
 
 @dataclass(eq=False)
@@ -70,7 +71,7 @@ class SparseRows:
         return numbers
 
     def put(self, row: IntArray, column: IntArray, value: FloatArray | float) -> None:
-        """Coefficients; arrays are broadcast against each other."""
+        """Add coefficients; the arrays are broadcast against each other."""
         rows, columns, values = np.broadcast_arrays(row, column, value)
         self._row.append(rows.ravel())
         self._column.append(columns.ravel())
@@ -102,12 +103,12 @@ class LinearProgram:
     def of(
         cls, cost: FloatArray, upper: FloatArray, most: SparseRows, equal: SparseRows | None = None
     ) -> LinearProgram:
-        """The program with these rows and columns from 0 to ``upper``."""
+        """The program with these rows, and columns from 0 to ``upper``."""
         columns = len(cost)
         return cls(cost, *(equal or SparseRows()).matrix(columns), *most.matrix(columns), np.zeros(columns), upper)
 
     def rows(self) -> tuple[csr_matrix, FloatArray, FloatArray]:
-        """All rows with their least and largest values, inequalities first."""
+        """All rows with their lower and upper limits, inequalities first."""
         matrix = vstack([self.most, self.equal]).tocsr()
         matrix.sum_duplicates()
         low = np.concatenate([np.full(len(self.most_right), -np.inf), self.equal_right])
@@ -115,14 +116,14 @@ class LinearProgram:
 
 
 def column_alone(column: int, columns: int) -> FloatArray:
-    """The cost that is one column's value."""
+    """The cost vector whose value is one column."""
     cost = np.zeros(columns)
     cost[column] = 1.0
     return cost
 
 
 class Minimum(NamedTuple):
-    """An optimum as the engine found it: point, value, and the multipliers of both families of rows."""
+    """An optimum as the engine found it: point, value, and the multipliers of equalities and inequalities."""
 
     point: FloatArray
     value: float
@@ -131,7 +132,7 @@ class Minimum(NamedTuple):
 
 
 def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None:
-    """Solve a program; None when it has no point, or none was proved best within the seconds given."""
+    """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds."""
     from scipy.optimize import linprog
 
     solved = patiently(
@@ -152,9 +153,9 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
 
 
 def proved_minimum(program: LinearProgram, time_limit: float | None) -> float | None:
-    """A lower bound on the minimum; None when the program was not solved. All columns need finite bounds.
+    """A lower bound on the minimum; None if the program was not solved. All columns need finite bounds.
 
-    It is what the engine's multipliers prove (:func:`proved_value`), safe whatever its tolerances.
+    The engine's multipliers prove the bound (:func:`proved_value`), whatever the engine's tolerances are.
     """
     found = minimise(program, time_limit)
     if found is None:
@@ -171,12 +172,12 @@ def proved_value(
     box: tuple[FloatArray, FloatArray],
     prices: FloatArray,
 ) -> float:
-    """What prices of rows prove, whatever they are: a lower bound of cost x for low <= A x <= high and x in its box.
+    """A lower bound of cost x for low <= A x <= high and x in its box, proved by any prices p of the rows.
 
     For every such x, cost x = p A x + (cost - p A) x. The first part is at least p low (p high where a price is
-    negative; prices of sides that are endless count as 0), the second the least over the finite box. Both are sums of
-    products; every reduced cost, a sum of n products, is off by n + 2 roundings of its terms' sizes at most. Twice
-    n + 4 of them are taken off at the farthest point of the box.
+    negative; prices of infinite sides count as 0). The second part is at least its minimum over the finite box. Both
+    are sums of products. Every reduced cost, a sum of n products, has an error of at most n + 2 roundings of the sizes
+    of its terms. Twice n + 4 roundings are subtracted at the farthest point of the box.
 
     Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical
     Programming 99, 2004); Higham, "Accuracy and Stability of Numerical Algorithms", section 3.1, for sums of products.
@@ -186,7 +187,7 @@ def proved_value(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Dual:
-    """One program's rows, ready to say what prices prove for any box (see :func:`proved_value`)."""
+    """One program's rows, prepared for computing what prices prove for any box (see :func:`proved_value`)."""
 
     cost: FloatArray
     matrix: csr_matrix
@@ -203,25 +204,25 @@ class Dual:
         object.__setattr__(self, "_share", (np.diff(columns.indptr) + 4.0) * (2.0 * UNIT_ROUNDOFF))
 
     def value(self, prices: FloatArray, box: tuple[FloatArray, FloatArray]) -> float:
-        """The bound; -inf where the prices, or sums with them, are no finite numbers."""
+        """The bound; -inf if the prices, or sums with them, are not finite."""
         return self.priced(prices, box)[0]
 
     def priced(self, prices: FloatArray, box: tuple[FloatArray, FloatArray]) -> tuple[float, FloatArray]:
-        """The bound, and the reduced costs that it was computed with. Shape (columns,)."""
+        """The bound, and the reduced costs from which it was computed. Shape (columns,)."""
         p = np.where(np.isfinite(np.where(prices > 0.0, self.low, self.high)), prices, 0.0)
         sides = p * np.where(p > 0.0, self.low, np.where(p < 0.0, self.high, 0.0))
         reduced = np.asarray(self.cost - self._columns @ p)
         errors = self._share * (np.abs(self.cost) + self._sizes @ np.abs(p)) + 4.0 * SMALLEST * len(p)
         rest = np.minimum(reduced * box[0], reduced * box[1])
         farthest = np.maximum(np.abs(box[0]), np.abs(box[1]))
-        # a product is off by one rounding, and by less than the least number where it underflows
+        # a product has an error of one rounding, and of less than the smallest number if it underflows
         allowance = float((errors * farthest + UNIT_ROUNDOFF * np.abs(rest)).sum())
         allowance += UNIT_ROUNDOFF * float(np.abs(sides).sum()) + 4.0 * SMALLEST * (len(rest) + len(sides))
         return sum_below(np.concatenate([rest, sides]), (1.0 + SUMMATION) * allowance), reduced
 
 
 def sum_below(terms: FloatArray, allowance: float = 0.0) -> float:
-    """The sum of the terms less an allowance, rounded down: the terms are added exactly."""
+    """The sum of the terms minus an allowance, rounded down; the terms are added exactly."""
     if not (np.isfinite(terms).all() and math.isfinite(allowance)):
         return -math.inf
     return math.nextafter(math.fsum([*terms.tolist(), -math.nextafter(allowance, math.inf)]), -math.inf)

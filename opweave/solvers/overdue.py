@@ -1,10 +1,10 @@
-"""The last resort for a time limit: an exception raised, from another thread, inside work that has not noticed.
+"""The last resort for a time limit: another thread raises an exception inside code that has not stopped.
 
-Solvers ask the run whether to go on, and loops on arrays see its flag. What can do neither (a library that builds a
-model, plain loops before they are compiled, the referee of a large plan) is interrupted between two steps of Python
-when its time is up. As after Ctrl-C, whatever was reported until then is kept. No exception is raised while modules
-are imported, loops are compiled, processes are started or ended, or a user's function runs: what that would leave
-behind could not be mended.
+Solvers ask the run whether to continue, and loops on arrays check its flag. Some code can do neither: a library that
+builds a model, plain loops before they are compiled, the referee of a large plan. It is interrupted between two steps
+of Python when its time is up. As after Ctrl-C, everything reported until then is kept. No exception is raised while
+modules are imported, loops are compiled, processes are started or ended, or a user's function runs, because the damage
+could not be repaired.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from collections.abc import Callable
 from types import FrameType
 
 LOOK_SECONDS = 0.01
-"""How often the clock is looked at."""
+"""Seconds between checks of the clock."""
 
 AGAIN_SECONDS = 0.2
-"""Until the exception is raised once more, where something has swallowed it."""
+"""Seconds until the exception is raised again, in case it was swallowed."""
 
 SHELTERED = (
     "importlib",
@@ -39,7 +39,7 @@ SHELTERED = (
     "opweave.solvers.side_by_side.rounds",
     "opweave.solvers.side_by_side.team",
 )
-"""Modules that are not to be left in the middle; nor is anything that they call."""
+"""Modules that must not be interrupted, and neither must functions that they call."""
 
 SHELTERED_FUNCTIONS = frozenset(
     {
@@ -51,7 +51,7 @@ SHELTERED_FUNCTIONS = frozenset(
 
 
 class OverdueError(BaseException):
-    """The time is up; no ``Exception``, so that no solver takes it for a failure of its own."""
+    """The time is up. It is not an ``Exception``, so that solvers do not mistake it for a failure of their own."""
 
 
 class Interrupter(threading.Thread):
@@ -60,7 +60,7 @@ class Interrupter(threading.Thread):
     Parameters
     ----------
     seconds_left
-        Asked often, from another thread.
+        Seconds that are left; called often, from another thread.
     """
 
     def __init__(self, seconds_left: Callable[[], float]) -> None:
@@ -76,7 +76,7 @@ class Interrupter(threading.Thread):
         self.start()
 
     def __exit__(self, *_: object) -> None:
-        """Interrupt no more; an exception that is on its way is swallowed here."""
+        """Stop interrupting; an exception that is already on its way is swallowed here."""
         while True:
             try:
                 self._done.set()
@@ -90,12 +90,12 @@ class Interrupter(threading.Thread):
             return
 
     def _quietly(self, caught: sys.UnraisableHookArgs) -> None:
-        """Say nothing where a finaliser has swallowed the exception; it is raised again."""
+        """Stay silent if a finaliser has swallowed the exception; it is raised again."""
         if caught.exc_type is not OverdueError and self._hook is not None:
             self._hook(caught)
 
     def run(self) -> None:
-        """Wait for the time; then wait for a moment in which the thread may be interrupted."""
+        """Wait for the time, and then for a moment in which the thread may be interrupted."""
         while not self._done.wait(LOOK_SECONDS):
             left = self._seconds_left()
             if left <= 0.0 and _interruptible(sys._current_frames().get(self._thread), self._base):
@@ -106,7 +106,7 @@ class Interrupter(threading.Thread):
 
 
 def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
-    """Whether a thread that is there can be left in the middle, seen from the frame of the block."""
+    """Whether a thread may be interrupted at this frame, judged from the frame of the block outwards."""
     while frame is not base:
         if frame is None:
             return False
@@ -120,6 +120,6 @@ def _interruptible(frame: FrameType | None, base: FrameType | None) -> bool:
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise an exception as soon as it runs Python again; None takes back one that it has not raised."""
+    """Make a thread raise an exception as soon as it runs Python again; None cancels one that is still pending."""
     argument = None if error is None else ctypes.py_object(error)
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), argument)

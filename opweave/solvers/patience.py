@@ -1,4 +1,4 @@
-"""Calls into libraries that know no clock, or mind it late: made in a thread, and left behind when the time is up."""
+"""Calls into libraries that ignore the clock or react to it late: they run in a thread that can be abandoned."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import TypeVar
 from opweave.solvers.run import at_work
 
 FIRST_PAUSE, LONGEST_PAUSE = 1e-4, 0.01
-"""Seconds between two looks at a thread, short at first: most calls take milliseconds."""
+"""Seconds between checks of a thread, short at first, because most calls take milliseconds."""
 
 Value = TypeVar("Value")
 
 
 def patiently(call: Callable[[], Value]) -> Value:
-    """What a call returns; the thread that waits for it can be interrupted, as a call into a library cannot.
+    """Run a call in a thread and return its result. Waiting for it can be interrupted, unlike a call into a library.
 
-    Without a time limit, the call is made at once.
+    Where nothing can end the run before it is done, the call is made at once.
 
     Raises
     ------
     BaseException
-        Whatever the call raises.
+        Any exception that the call raises.
     """
     run = at_work()
-    if run is None or run.time_limit is None:
+    if run is None or not run.may_be_cut:
         return call()
     found: list[Value] = []
     failed: list[BaseException] = []
@@ -34,7 +34,7 @@ def patiently(call: Callable[[], Value]) -> Value:
     def work() -> None:
         try:
             found.append(call())
-        except BaseException as error:  # handed to the thread that waits
+        except BaseException as error:  # passed to the waiting thread
             failed.append(error)
 
     worker = threading.Thread(target=work, daemon=True, name="opweave-aside")
@@ -46,7 +46,7 @@ def patiently(call: Callable[[], Value]) -> Value:
 
 
 def wait_for(worker: threading.Thread) -> None:
-    """Wait until a thread has ended; unlike a join, this can be interrupted."""
+    """Wait until a thread has ended; unlike ``join``, this can be interrupted."""
     pause = FIRST_PAUSE
     while worker.is_alive():
         time.sleep(pause)

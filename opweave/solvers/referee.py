@@ -1,55 +1,61 @@
-"""The referee at the end of a run: one look at a plan, within the time that was kept for it."""
+"""The referee at the end of a run: it judges plans within the time reserved for it."""
 
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from typing import Any
 
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Evaluation, Solution
-from opweave.solvers.run import LEAST_RESERVE, Run
+from opweave.solvers.allowance import LEAST_RESERVE
+from opweave.solvers.run import Run
 
 SECONDS_PER_OPERATOR = {
     "memory_ordering": 15e-6,
-    "placement": 50e-6,
-    "batched_mapping": 60e-6,
+    "placement": 25e-6,
+    "batched_mapping": 100e-6,
     "pipeline": 20e-6,
-    "slicing": 100e-6,
+    "slicing": 250e-6,
 }
-"""What a referee takes, about, on a core of 2024."""
+"""Approximate seconds that a referee takes for each operator, on a core of 2024."""
 
 UNKNOWN_SECONDS = 60e-6
 """The same for other problems."""
 
-WORTH_MEASURING = 0.1
+WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
-MEASURED_SHARE = 0.2
-"""Most of the time that this may cost."""
+FIRST_SECONDS, FIRST_LOOKS = 0.5, 5.0
+"""What a first plan may take whatever the limit, in seconds and in looks: a baseline finds it, and it is judged."""
 
 SAFETY = 1.3
-"""Looks at later plans may take so many times as long as the first."""
+"""Later judgements may take this many times as long as the first."""
 
 
 class Referee:
-    """Judges the plans of one run, each once, and says how long that takes."""
+    """Judges the plans of one run, each once, and predicts how long that takes."""
 
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
-        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
-        run.reserve = max(LEAST_RESERVE, expected)
-        left = run.remaining()
-        if left is not None and WORTH_MEASURING < expected < MEASURED_SHARE * left:
+        self._expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
+        run.allowance.reserve = max(LEAST_RESERVE, self._expected)
+        if run.time_limit is not None and self._expected > WORTH_MEASURING:
             run.on_first = self._measure
 
+    def first_plan(self) -> AbstractContextManager[None]:
+        """Let a first plan be found and judged undisturbed, as long as that may take; for nothing once there is one."""
+        known = any(evaluation.feasible for _, evaluation in self._judged)
+        return self._run.allowance.undisturbed(0.0 if known else FIRST_SECONDS + FIRST_LOOKS * self._expected)
+
     def known(self, solution: Solution) -> Evaluation[Any] | None:
-        """What was said of a plan before, if anything."""
+        """The earlier judgement of a plan, if there is one."""
         return next((evaluation for known, evaluation in self._judged if known is solution), None)
 
     def judge(self, solution: Solution) -> Evaluation[Any]:
-        """Judge a plan, or repeat what was said of it."""
+        """Judge a plan, or return the earlier judgement of it."""
         known = self.known(solution)
         if known is None:
             known = self._problem.evaluate(solution)
@@ -58,5 +64,6 @@ class Referee:
 
     def _measure(self, solution: Solution) -> None:
         began = time.perf_counter()
-        self.judge(solution)
-        self._run.reserve = max(LEAST_RESERVE, SAFETY * (time.perf_counter() - began))
+        with self.first_plan():
+            self.judge(solution)
+        self._run.allowance.reserve = max(LEAST_RESERVE, SAFETY * (time.perf_counter() - began))

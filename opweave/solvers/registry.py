@@ -1,4 +1,4 @@
-"""Who can solve what: every solver's name, abilities and availability."""
+"""The registry of solvers: their names, problems, features and availability."""
 
 from __future__ import annotations
 
@@ -16,14 +16,16 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
+from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
+from opweave.problems.result import OptionValue
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
-    """What can be asked of a solver beyond a solution."""
+    """Optional abilities of a solver."""
 
     START = "start"
     GAP = "gap"
@@ -45,18 +47,20 @@ class SolverInfo:
     Attributes
     ----------
     name, problem
-        What to pass to ``solve(..., solver=name)``, and the problem kind that it solves.
+        The name for ``solve(..., solver=name)``, and the problem kind that it solves.
     kind
-        "plan" (several solvers put together), "algorithm" (works on the problem itself) or "engine" (runs a
+        "plan" (a combination of several solvers), "algorithm" (works on the problem itself) or "engine" (runs a
         formulation).
     available, install
-        Whether it can run here; else the command that makes it so.
+        Whether it can run on this machine; if not, the command that installs what is missing.
     proves
         "optimum", "bound" or "nothing".
     features
-        Which of the optional arguments of ``solve`` it honours.
+        The optional arguments of ``solve`` that it supports.
     about
-        One line on what it does.
+        One line that describes it.
+    baseline
+        Whether it is a baseline: a simple solver with which other solvers are compared.
     """
 
     name: str
@@ -67,6 +71,7 @@ class SolverInfo:
     proves: Proves
     features: frozenset[Feature]
     about: str
+    baseline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +80,20 @@ class Solver:
 
     Attributes
     ----------
-    name, problem, kind, proves, features, about
+    name, problem, kind, proves, features, about, baseline
         As in :class:`SolverInfo`.
     run
-        Does the work: reports solutions and bounds to the run, returns how it ended.
+        Runs the solver: it reports solutions and bounds to the run and returns how it ended.
     targets
-        Which expressions of side constraints it understands.
+        The expressions of side constraints that it understands.
     options
-        Names of the options that it reads.
+        Names of its options.
     missing
         Returns the command that would install what is missing, or None when the solver can run.
     version
         Returns the version of the engine, if it is one.
     lanes
-        What runs side by side when more than one core or an executor may be used; None for solvers that run alone.
+        The lanes that run side by side on several cores or an executor; None for solvers that run alone.
     """
 
     name: str
@@ -103,42 +108,45 @@ class Solver:
     missing: Callable[[], str | None] = lambda: None
     version: Callable[[], str | None] = lambda: None
     lanes: Lanes | None = None
+    baseline: bool = False
 
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
         return SolverInfo(
-            self.name, self.problem, self.kind, install is None, install, self.proves, self.features, self.about
+            self.name,
+            self.problem,
+            self.kind,
+            install is None,
+            install,
+            self.proves,
+            self.features,
+            self.about,
+            self.baseline,
         )
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
 
-_HOMES = (
-    "opweave.solvers.memory_ordering",
-    "opweave.solvers.placement",
-    "opweave.solvers.batched_mapping",
-    "opweave.solvers.pipeline",
-    "opweave.solvers.slicing",
-)
-"""Modules that register solvers; imported on first use, so that ``import opweave`` stays light."""
+_KINDS = ("memory_ordering", "placement", "batched_mapping", "pipeline", "slicing")
+"""Kinds of problems whose solvers are registered on first use, so that ``import opweave`` stays light."""
 
 
 def register(solver: Solver) -> Solver:
-    """Make a solver selectable by name."""
+    """Make a solver available by name."""
     _SOLVERS[solver.problem, solver.name] = solver
     return solver
 
 
 def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
-    """Let a registered solver use more than one core, and an executor.
+    """Let a registered solver use several cores, or an executor.
 
     Parameters
     ----------
     problem, name
-        The problem's kind and the solver.
+        The problem's kind and the solver's name.
     lanes
-        What runs side by side in place of the solver alone.
+        The lanes that run side by side instead of the solver alone.
     """
     solver = _SOLVERS[problem, name]
     features = solver.features | {Feature.THREADS, Feature.EXECUTOR}
@@ -146,15 +154,24 @@ def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
 
 
 def _load(kind: str | None = None) -> None:
-    """Import the solvers of one kind of problem, or of all: each takes a while."""
-    home = f"opweave.solvers.{kind}"
+    """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
-        for each in [home] if home in _HOMES else _HOMES:
-            importlib.import_module(each)
+        load_plugins()
+        for each in _KINDS:
+            if kind in (None, each):
+                importlib.import_module(f"opweave.solvers.{each}.registered")
+        complete = importlib.import_module("opweave.solvers.generic").complete
+    for each in Problem.kinds() if kind is None else [kind]:
+        complete(each)
+
+
+def registered(kind: str) -> list[Solver]:
+    """List the solvers of a problem kind that are known by now, in the order of their registration."""
+    return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]
 
 
 def solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | None = None) -> list[SolverInfo]:
-    """What can be passed to ``solve(..., solver=...)``, and whether it can run here.
+    """List the solvers that ``solve(..., solver=...)`` accepts, and whether they can run on this machine.
 
     Parameters
     ----------
@@ -179,7 +196,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     UnknownSolverError
         When the problem has no solver of that name.
     SolverNotAvailableError
-        When it cannot run here; the message has the command that installs it.
+        When it cannot run on this machine; the message contains the command that installs what is missing.
     """
     _load(problem.kind)
     solver = _SOLVERS.get((problem.kind, name))
@@ -192,15 +209,44 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     return solver
 
 
+def is_available(problem: Problem[Any, Any], name: str) -> bool:
+    """Whether the problem has a solver of that name that can run on this machine."""
+    _load(problem.kind)
+    solver = _SOLVERS.get((problem.kind, name))
+    return solver is not None and solver.missing() is None
+
+
+def go_on_with(problem: Problem[Any, Any], name: str, run: Run, **options: OptionValue) -> Outcome:
+    """Let another registered solver continue a run, as a stage of a plan.
+
+    Parameters
+    ----------
+    problem
+        The problem, or another one that the run is about.
+    name
+        The solver; see :func:`find_solver`.
+    run
+        The run; it has the limits and the findings so far, and receives reports.
+    options
+        Options of that solver, instead of those of the run.
+    """
+    solver, own = find_solver(problem, name), run.options
+    run.options = options
+    try:
+        return solver.run(problem, run)
+    finally:
+        run.options = own
+
+
 def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> None:
-    """Refuse what the solver would otherwise have to ignore.
+    """Refuse requests that the solver would otherwise have to ignore.
 
     Raises
     ------
     UnsupportedConstraintError
-        For a side constraint that it cannot honour; names the solvers that can.
+        For a side constraint that it does not support; the message names the solvers that do.
     UnsupportedFeatureError
-        For an argument or option that it does not know.
+        For an argument or option that it does not support.
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):

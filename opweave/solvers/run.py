@@ -1,4 +1,4 @@
-"""One run of a solver: what it may use, what it has found so far, and when it has to stop."""
+"""One run of a solver: the resources it may use, its findings so far, and when it must stop."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
+from opweave.solvers.allowance import STOP_SECONDS, Allowance
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
 
 logger = logging.getLogger("opweave")
@@ -27,43 +28,27 @@ logger = logging.getLogger("opweave")
 LOG_INTERVAL_SECONDS = 2.0
 KEPT_CANDIDATES = 8
 RELATIVE_TOLERANCE = 1e-6
-"""How far seconds may differ and still be called the same: more than any sum is rounded by, less than anybody
-measures. Whole numbers must agree exactly."""
-
-ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
-"""A solve returns within its time limit, this share of it and these seconds."""
-
-LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
-"""Shares of what is allowed beyond the limit: when a solver stops where the referee takes longer than that leaves, when
-it is interrupted, and when the referee is."""
+"""Largest relative difference of seconds that still count as equal: larger than the rounding error of any sum and
+smaller than any measurement error. Integers must agree exactly."""
 
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
-"""Seconds for an engine to come to an end, at most and at least."""
-
-MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
-"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
-
-LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 3.0
-"""What a baseline takes: seconds at least, and in looks of the referee."""
-
-LEAST_RESERVE = 0.02
-"""Seconds that the referee is left at least."""
+"""Largest and smallest number of seconds for an engine to end."""
 
 WATCH_SECONDS = 0.01
-"""How often a run's time is compared with its limit while loops on arrays are at work."""
+"""Seconds between comparisons of a run's time with its limit while loops on arrays run."""
 
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-"""What a value of each type is called in messages."""
+"""Names of the option types in messages."""
 
 
 def clock() -> float:
-    """Seconds on the clock that limits are kept by."""
+    """Seconds on the clock that is used for limits."""
     return time.perf_counter()
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What is known at a moment of a run; ``new_best`` marks an improved objective."""
+    """The state of a run at one moment; ``new_best`` marks an improved objective."""
 
     seconds: float
     objective: int | float | None
@@ -86,9 +71,9 @@ Extension = Callable[[Any, Any], None]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a solver ended; what it found is in the :class:`Run`.
+    """How a solver ended; its findings are in the :class:`Run`.
 
-    ``infeasible`` is a proof that no solution exists, and then ``reason`` says why in the problem's words.
+    ``infeasible`` is a proof that no solution exists; then ``reason`` says why in the problem's words.
     """
 
     termination: Termination = Termination.COMPLETED
@@ -98,7 +83,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A solution and the objective that its finder claims for it."""
+    """A solution and the objective that its finder claims."""
 
     solution: Solution
     objective: int | float
@@ -109,11 +94,11 @@ _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
 
 @dataclass(eq=False)
 class Run:
-    """The state of one solve: solvers report to it and ask it whether to go on.
+    """The state of one solve. Solvers report to it and ask it whether to continue.
 
-    A solver calls :meth:`found` and :meth:`proved` as it goes, so that a time limit, Ctrl-C or a crash loses nothing.
-    With an ``exchange`` the run knows what others find and prove, too; it takes that in whenever it is asked whether
-    to stop.
+    A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
+    a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
+    stop.
     """
 
     time_limit: float | None = None
@@ -138,15 +123,15 @@ class Run:
     build_seconds: float = 0.0
     engine_version: str | None = None
     callback_error: Exception | None = None
-    reserve: float = LEAST_RESERVE
     on_first: Callable[[Solution], None] | None = None
-    _stop_asked: bool = False
+    _stopped: float | None = None
     _last_log: float = 0.0
     _halt: IntArray | None = None
     _halt_lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        self._whole = self.time_limit
+        whole = math.inf if self.time_limit is None else self.time_limit
+        self.allowance = Allowance(whole, self.elapsed)
 
     @property
     def objective(self) -> int | float | None:
@@ -163,48 +148,25 @@ class Run:
         return clock() - self.began
 
     def remaining(self) -> float | None:
-        """Seconds left for the solver, never negative; None without a limit."""
+        """Seconds left for the solver, never negative, 0 once a callback has asked to stop; None without a limit."""
+        if self._stopped is not None:
+            return 0.0
         if self.time_limit is None:
             return None
-        return max(0.0, min(self.time_limit, self._last_call()) - self.elapsed())
-
-    def _allowed(self, share: float) -> float:
-        """Seconds of the run at which a share of what is allowed beyond the limit is used up, less the reserve."""
-        whole = math.inf if self._whole is None else self._whole
-        reserve = min(self.reserve, MOST_RESERVED * (whole + ALLOWED_SECONDS))
-        return whole + share * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - reserve
-
-    def _last_call(self) -> float:
-        """When the solver has to stop so that the referee ends in time, in seconds of the run."""
-        return self._allowed(LAST_CALL)
+        return max(0.0, min(self.time_limit, self.allowance.last_call) - self.elapsed())
 
     def until_overdue(self) -> float:
-        """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit.
-
-        While there is no plan, a baseline has to find one afterwards, if there is time for that.
-        """
-        end = self._allowed(OVERDUE)
-        fallback = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
-        if self.candidates or fallback > MOST_FOR_BASELINE * end:
-            fallback = 0.0
-        return end - fallback - self.elapsed()
+        """Seconds until a solver that does not stop by itself has to be interrupted; inf where nothing ends it."""
+        asked = math.inf if self._stopped is None else self._stopped + STOP_SECONDS - self.elapsed()
+        return min(asked, self.allowance.until_overdue() if self.candidates else self.allowance.until_baseline())
 
     def patience(self) -> float:
-        """Seconds for something that was asked to stop, or whose own time limit is over, to come to an end."""
+        """Seconds to wait for something that was asked to stop, or whose own time limit is over."""
         return min(PATIENCE, max(LEAST_PATIENCE, self.until_overdue() - (self.remaining() or 0.0) - LEAST_PATIENCE))
-
-    def until_fallback_ends(self) -> float:
-        """Seconds until a baseline, tried where the solver has found no plan, has to be interrupted."""
-        return self._allowed(OVERDUE) - self.elapsed()
-
-    def until_late(self) -> float:
-        """Seconds until the result has to be there; inf without a limit."""
-        whole = math.inf if self._whole is None else self._whole
-        return whole + LATE * (ALLOWED_SHARE * whole + ALLOWED_SECONDS) - self.elapsed()
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Make this the run that :func:`at_work` and :func:`time_left` tell of, in this thread."""
+        """Make this the run that :func:`at_work` and :func:`time_left` use in this thread."""
         token = _AT_WORK.set(self)
         try:
             yield
@@ -225,10 +187,10 @@ class Run:
 
     @property
     def halt(self) -> IntArray:
-        """A flag for loops on arrays, which cannot ask the run: they leave off as soon as ``halt[0]`` is not 0.
+        """A flag for loops on arrays, which cannot ask the run: they stop as soon as ``halt[0]`` is not 0.
 
-        A thread of its own raises it when the time limit, or that of the present stage, has passed, and when a callback
-        has asked to stop; it is lowered again when a stage with a limit of its own ends. Shape (1,).
+        A separate thread raises it when the time limit, or that of the current stage, is over, or when a callback has
+        asked to stop. It is lowered when a stage with its own limit ends. Shape (1,).
         """
         if self._halt is None:
             self._halt = np.zeros(1, dtype=np.int64)
@@ -237,22 +199,22 @@ class Run:
         return self._halt
 
     def update_halt(self) -> None:
-        """Make the flag say what the clock says now."""
+        """Set the flag according to the clock."""
         if self._halt is not None:
             with self._halt_lock:
-                self._halt[0] = int(self._stop_asked or self.remaining() == 0.0 or self._settled_elsewhere())
+                self._halt[0] = int(self.remaining() == 0.0 or self._settled_elsewhere())
 
     def share(self, share: float, untimed: float | None = None) -> AbstractContextManager[None]:
-        """Lower the time limit to a share of what is left for one stage of a plan.
+        """Lower the time limit to a share of the remaining time for one stage of a plan.
 
-        Without a limit the stage gets ``untimed`` seconds, or any (None).
+        Without a limit, the stage gets ``untimed`` seconds, or unlimited time (None).
         """
         left = self.remaining()
         seconds = untimed if left is None else share * left
         return nullcontext() if seconds is None else self.at_most(seconds)
 
     def found(self, solution: Solution, objective: int | float) -> bool:
-        """Report a solution; returns whether it is the best so far."""
+        """Report a solution; return whether it is the best so far."""
         if self.objective is not None and objective >= self.objective:
             return False
         self.candidates.append(Candidate(solution, objective))
@@ -265,7 +227,7 @@ class Run:
         return True
 
     def proved(self, bound: int | float, source: str) -> None:
-        """Report a lower bound of the optimum and what proved it."""
+        """Report a lower bound on the optimum and the method that proved it."""
         if self.bound is None or bound > self.bound:
             self.bound, self.bound_source = bound, source
             if self.exchange is not None:
@@ -273,7 +235,7 @@ class Run:
             self._record(new_best=False)
 
     def take_in(self) -> None:
-        """Take in what others have found and proved."""
+        """Take in the solutions and bounds that other lanes have found."""
         for news in () if self.exchange is None else self.exchange.take():
             if isinstance(news, Found):
                 self.found(news.solution, news.objective)
@@ -281,28 +243,28 @@ class Run:
                 self.proved(news.bound, news.source)
 
     def turn(self, what: str, number: int) -> int:
-        """The first number from ``number`` on that no lane with the same seed has taken for a round of something."""
+        """The first number from ``number`` on that no lane with the same seed has taken for a round of ``what``."""
         while self.exchange is not None and not self.exchange.claim((what, self.seed, number)):
             number += 1
         return number
 
     def _settled_elsewhere(self) -> bool:
-        """Whether others know enough to end this run."""
+        """Whether other lanes know enough to end this run."""
         return self.exchange is not None and (self.exchange.called_off or self.exchange.closed(self.gap))
 
     def enter(self, stage: str) -> None:
-        """Name what is being done now, for progress displays."""
+        """Name the current stage, for progress displays."""
         self.stage = stage
         self._tell(new_best=False)
 
     def closed(self) -> bool:
-        """Whether objective and bound have met, or are within the asked gap."""
+        """Whether objective and bound are equal, or within the requested gap."""
         if self.objective is None or self.bound is None:
             return False
         return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
 
     def _met(self) -> bool:
-        """Whether the bound says that the objective is the least: exactly in bytes, almost in seconds."""
+        """Whether the bound equals the objective: exactly for bytes, up to rounding for seconds."""
         assert self.objective is not None
         assert self.bound is not None
         if isinstance(self.objective, int) and isinstance(self.bound, int):
@@ -314,20 +276,36 @@ class Run:
         self.take_in()
         self._tell(new_best=False)
         called_off = self.exchange is not None and self.exchange.called_off
-        return self._stop_asked or self.closed() or self.remaining() == 0.0 or called_off
+        return self.closed() or self.remaining() == 0.0 or called_off
+
+    def stop(self) -> None:
+        """Ask whoever is at work to leave off: there is no time left from now on."""
+        if self._stopped is None:
+            self._stopped = self.elapsed()
+            self.update_halt()
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a time limit or a user's function may end the run before its solver has done."""
+        return self.time_limit is not None or self.callback is not None or self.progress is not None or self.stopped
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the user's callback has asked to stop, or has failed."""
+        return self._stopped is not None
 
     def termination(self) -> Termination:
-        """Why the run should stop now: asked to, gap reached, out of time, or simply done."""
+        """Why the run should stop now: on request, gap reached, out of time, or finished."""
         if self.callback_error is not None:
             return Termination.CALLBACK_ERROR
-        if self._stop_asked:
+        if self.stopped:
             return Termination.INTERRUPTED
         if self.closed():
             return Termination.COMPLETED if self._met() else Termination.GAP_REACHED
         return Termination.TIME_LIMIT if self.remaining() == 0.0 else Termination.COMPLETED
 
     def option(self, name: str, default: OptionValue) -> OptionValue:
-        """The value of a solver option, of the default's type; whole numbers pass for any number.
+        """The value of a solver option, of the default's type; integers are accepted for floats.
 
         Raises
         ------
@@ -357,38 +335,38 @@ class Run:
             if self.progress is not None:
                 self.progress(now)
             if self.callback is not None and self.callback(now):
-                self._stop_asked = True
+                self.stop()
         except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
-            self.callback_error, self.callback, self.progress, self._stop_asked = error, None, None, True
-            self.update_halt()
+            self.callback_error, self.callback, self.progress = error, None, None
+            self.stop()
 
 
 def at_work() -> Run | None:
-    """The run that is at work in this thread; None outside of any."""
+    """The run that is at work in this thread; None outside of a run."""
     return _AT_WORK.get()
 
 
 def time_left(most: float) -> float:
-    """So many seconds, or what the run at work has left where that is less; for work that is not given a run."""
+    """``most`` seconds, or what the current run has left if that is less; for code without access to the run."""
     run = at_work()
     left = None if run is None else run.remaining()
     return most if left is None else min(most, left)
 
 
 def patience() -> float:
-    """As :meth:`Run.patience` of the run at work, for what is not given a run."""
+    """The :meth:`Run.patience` of the current run, for code without access to the run."""
     run = at_work()
     return PATIENCE if run is None else run.patience()
 
 
 def never() -> IntArray:
-    """A flag like :attr:`Run.halt` that stays down, for loops outside a run."""
+    """A flag like :attr:`Run.halt` that is never raised, for loops outside a run."""
     return np.zeros(1, dtype=np.int64)
 
 
 def _watch(reference: weakref.ref[Run]) -> None:
-    """Keep the flag of a run up to date for as long as the run exists."""
+    """Keep the flag of a run up to date as long as the run exists."""
     while (run := reference()) is not None:
         run.update_halt()
-        del run  # or it would live for as long as this thread sleeps
+        del run  # otherwise it would live as long as this thread sleeps
         time.sleep(WATCH_SECONDS)

@@ -1,4 +1,4 @@
-"""``solve``: one entry for every problem and solver; the referee has the last word."""
+"""``solve``, the entry point for every problem and solver; the referee judges every solution."""
 
 from __future__ import annotations
 
@@ -54,31 +54,30 @@ def solve(
     progress: Observer | None = None,
     options: Mapping[str, OptionValue] | None = None,
 ) -> Result[SolutionT]:
-    """Solve a problem and have the answer checked.
+    """Solve a problem and check the solution.
 
     Parameters
     ----------
     problem
         Any of the five problems.
     solver
-        A name from :func:`~opweave.solvers.registry.solvers`; "auto" plans the whole road by itself.
+        A name from :func:`~opweave.solvers.registry.solvers`; "auto" chooses and combines solvers by itself.
     formulation
-        For engines: which writing of the problem to run; None for the default one.
+        For engines: the formulation of the problem to run; None for the default one.
     time_limit
         Seconds; None for no limit. The best solution and bound found by then are returned.
     gap
         Stop once (objective - bound) / objective is no more than this.
     seed
-        Seed of everything random, a whole number from 0. With one thread the same seed gives the same run, as far as no
-        time limit cuts it short: near a limit searches pace themselves by the clock.
+        Seed of everything random, a whole number from 0. With one thread, the same seed gives the same run unless a
+        time limit cuts it short, because near a limit searches adapt to the clock.
     threads
-        How many cores to use: the threads of an engine; of ``auto`` and the searches, processes of this machine that
-        work in different ways side by side and share what they find and prove. With one thread, the same seed gives
-        the same run.
+        Number of cores to use. For an engine, these are its threads. For ``auto`` and the searches, they are processes
+        of this machine that search differently side by side and share what they find and prove.
     executor
-        Where more ways to work on the problem run beside this process, any ``concurrent.futures.Executor``: the pools
-        of the standard library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks
-        that have begun when the solve ends go on for some seconds.
+        Any ``concurrent.futures.Executor`` that runs further searches beside this process: the pools of the standard
+        library, or ``client.get_executor()`` of a Dask cluster. Its workers need opweave, too. Tasks that have begun
+        when the solve ends continue for some seconds.
     start
         A valid solution to improve on.
     extend
@@ -86,23 +85,23 @@ def solve(
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress
-        Called with a ``Progress`` to observe only.
+        Called with a ``Progress``; it only observes.
     options
         Options of the chosen solver, by name.
 
     Returns
     -------
     Result
-        Never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises: what was found until
-        then is returned, and ``termination`` and ``reason`` say what happened; ``Result.callback_error`` is what a
-        callback raised.
+        ``solve`` never raises for a time limit, Ctrl-C, an engine that fails, or a callback that raises. It returns
+        what was found until then, and ``termination`` and ``reason`` say what happened. ``Result.callback_error`` is
+        the exception of a callback.
 
     Raises
     ------
     InvalidInputError
-        For an argument of the wrong kind or out of range, or a start that is no solution.
+        For an argument of the wrong type or out of range, or a start that is not a solution.
     UnknownSolverError, SolverNotAvailableError, UnsupportedFeatureError, UnsupportedConstraintError
-        When the solver cannot do what is asked.
+        When the solver does not support a request.
 
     Examples
     --------
@@ -134,10 +133,10 @@ def solve(
     check_kinds(solver, run)
     referee = Referee(problem, run)
     with WholeImports() as imports:
-        chosen, outcome = _attempt(problem, solver, run)
+        chosen, outcome = _attempt(problem, solver, run, referee)
         solved = time.perf_counter()
         judged = judge_in_any_case(problem.unit, run, referee)
-        if imports.take_back():
+        if imports.take_back() or judged.interrupted:
             outcome = replace(outcome, termination=Termination.INTERRUPTED)
     timings = Timings(
         reduce=run.reduce_seconds,
@@ -148,16 +147,16 @@ def solve(
     return result_of(problem, run, solver=chosen or solver, outcome=outcome, judged=judged, timings=timings)
 
 
-def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | None, Outcome]:
+def _attempt(problem: Problem[Any, Any], name: str, run: Run, referee: Referee) -> tuple[Solver | None, Outcome]:
     """Find and run the solver; an interrupt or a failing engine ends the run but keeps what it found."""
     chosen = None
     try:
         if name == "auto" and run.executor is None:
-            READY.prepare(problem.kind, range(1, run.threads))  # they import while this process does
+            READY.prepare(problem.kind, range(1, run.threads))  # they import while this process does, too
         chosen = find_solver(problem, name)
         check_abilities(problem, chosen, run)
         start_run(problem, run)
-        outcome = with_baseline(problem, run, _run_in_time(problem, chosen, run))
+        outcome = with_baseline(problem, run, referee, _run_in_time(problem, chosen, run))
     except ContradictionError as error:
         outcome = Outcome(infeasible=True, reason=str(error))
     except KeyboardInterrupt:
@@ -174,10 +173,13 @@ def _attempt(problem: Problem[Any, Any], name: str, run: Run) -> tuple[Solver | 
 def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     try:
         with run.at_work(), Interrupter(run.until_overdue):
-            return run_solver(problem, solver, run)
+            outcome = run_solver(problem, solver, run)
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
-        return Outcome(Termination.TIME_LIMIT)
+        outcome = Outcome(Termination.TIME_LIMIT)
+    if run.stopped and outcome.termination is Termination.TIME_LIMIT:  # the time is up because a callback says so
+        return replace(outcome, termination=run.termination())
+    return outcome
 
 
 def _ended_by_callback(outcome: Outcome, error: Exception) -> Outcome:

@@ -1,14 +1,14 @@
-"""Least values of programs with whole columns, proved: branch and bound whose every leaf stands by its own prices.
+"""Proved lower bounds of integer programs: branch and bound in which every leaf is proved by its own prices.
 
-Each node is the linear program with narrower columns. HiGHS solves it, but only its prices count: what they prove of
-the node (:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's bound is the least over the leaves
-that cover it, at whatever moment the search ends. So tolerances, the engine's or those by which a value passes for
-whole here, decide how good the bound is and never whether it holds:
+Each node is the linear program with narrower columns. HiGHS solves it, but only its prices count: the bound that they
+prove (:class:`~opweave.solvers.linear.Dual`) is the node's bound. The program's bound is the smallest bound of the
+leaves that cover it, at whatever moment the search ends. Tolerances, those of the engine and those for integrality
+here, therefore affect the quality of the bound but never its validity:
 
-* a node without a point is dropped only if prices prove that there is none; else it keeps its parent's bound;
-* a node whose point looks whole is not divided further and keeps its own bound, whatever that point is worth;
-* a column is fixed by its reduced cost only where the proved bound, with the column's part of it moved to the other
-  value, reaches the ceiling.
+* An infeasible node is dropped only if prices prove that it is infeasible; otherwise it keeps its parent's bound.
+* A node whose point looks integral is not divided further and keeps its own bound, whatever the cost of that point.
+* A column is fixed by its reduced cost only if the proved bound, with the column's part moved to the other value,
+  reaches the ceiling.
 
 Source: Neumaier and Shcherbina, "Safe bounds in linear and mixed-integer linear programming" (Mathematical Programming
 99, 2004), section 4; Achterberg, Koch and Martin, "Branching rules revisited" (Operations Research Letters 33, 2005).
@@ -30,27 +30,27 @@ from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import Dual, LinearProgram
 
 FRACTION = 1e-6
-"""How far from a whole number a value has to lie to be divided."""
+"""Distance from an integer above which a value is divided."""
 
 CLOSE = 1e-7
-"""Relative distance from the ceiling that is as good as reaching it."""
+"""Relative distance from the ceiling that counts as reaching it."""
 
 CANDIDATES = 8
 RELIABLE = 2
-"""Columns that are tried before one is chosen, and how often each until its mean gain is believed."""
+"""Number of columns that are tried before one is chosen, and number of tries after which its mean gain is trusted."""
 
 MOST_NODES = 100_000
 
 
 class Proof(NamedTuple):
-    """A lower bound, and whether nothing more can come of it."""
+    """A lower bound, and whether it is final."""
 
     bound: float
     settled: bool
 
 
 class Relaxed(NamedTuple):
-    """A node's bound, its point and reduced costs; no point where there is none or none was found."""
+    """A node's bound, point and reduced costs; no point if there is none or none was found."""
 
     bound: float
     point: FloatArray | None
@@ -76,22 +76,22 @@ def least_whole(
     seconds: float,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Proof:
-    """A lower bound on the least cost of points of a program that are whole where asked.
+    """A lower bound on the smallest cost of points of a program whose chosen columns are integral.
 
     Parameters
     ----------
     program
-        All columns have finite bounds, those of whole columns whole.
+        The program. All columns have finite bounds, and those of integral columns are integers.
     whole
-        Shape (columns,).
+        Which columns are integral. Shape (columns,).
     endless
-        Columns that are kept within their upper bounds by the ceiling alone, such as times. Shape (columns,).
+        Columns, such as times, that only the ceiling keeps within their upper bounds. Shape (columns,).
     ceiling
-        More than this is never claimed; the search ends there.
+        The bound never exceeds this; the search ends there.
     seconds
         Time limit.
     should_stop
-        Asked at every node.
+        Called at every node.
     """
     if seconds <= 0.0:
         return Proof(-math.inf, False)
@@ -100,13 +100,13 @@ def least_whole(
 
 
 def _search(task: tuple[LinearProgram, BoolArray, BoolArray, float, float], should_stop: Callable[[], bool]) -> Proof:
-    """Search to the end of the time."""
+    """Search until the time is up."""
     program, whole, endless, ceiling, seconds = task
     return _Tree(program, whole, endless, ceiling, perf_counter() + seconds, should_stop).run()
 
 
 class _Tree:
-    """The search: nodes with the least bound first."""
+    """The search: nodes with the smallest bound first."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class _Tree:
         self.number = 0
 
     def run(self) -> Proof:
-        """Divide the node with the least bound until it cannot be divided, the ceiling is reached, or time is up."""
+        """Divide the node with the smallest bound until it cannot be divided, the ceiling is reached, or time is up."""
         low, high = self.relaxation.lower[self.columns].copy(), self.relaxation.upper[self.columns].copy()
         self._open(self.relaxation.solve(low, high, -math.inf), low, high, -math.inf)
         while self.heap and self.number < MOST_NODES and not self._late():
@@ -155,7 +155,7 @@ class _Tree:
         self._open(found, low, high, node.bound)
 
     def _open(self, found: Relaxed, low: FloatArray, high: FloatArray, known: float) -> None:
-        """Keep a node: among those to divide, or as a leaf."""
+        """Keep a node, either among those to divide or as a leaf."""
         bound = max(known, found.bound)
         if bound >= self.ceiling:
             return
@@ -173,7 +173,7 @@ class _Tree:
         heapq.heappush(self.heap, _Node(bound, self.number, low, high, column, value))
 
     def _fix(self, found: Relaxed, bound: float, low: FloatArray, high: FloatArray) -> None:
-        """Fix columns whose other values reach the ceiling, by their reduced costs."""
+        """Fix columns by their reduced costs if their other values would reach the ceiling."""
         assert found.reduced is not None
         room = (self.ceiling - found.bound) * (1.0 + 1e-6) + 1e-9 * abs(self.ceiling)
         if not math.isfinite(room) or found.bound < bound:
@@ -183,7 +183,7 @@ class _Tree:
         low[(reduced < -room) & (high > low)] = high[(reduced < -room) & (high > low)]
 
     def _choose(self, found: Relaxed, bound: float, low: FloatArray, high: FloatArray) -> tuple[int, float, float]:
-        """The column to divide, its value, and what is proved by the way; -1 where all are whole."""
+        """The column to divide, its value, and the bound proved on the way; -1 if all are integral."""
         assert found.point is not None
         values = found.point[self.columns]
         apart = np.abs(values - np.round(values))
@@ -214,7 +214,7 @@ class _Tree:
         return choice, float(values[choice]), bound
 
     def _try(self, i: int, value: float, bound: float, low: FloatArray, high: FloatArray) -> tuple[FloatArray, float]:
-        """What dividing a column gains on both sides, and what that proves of both together."""
+        """The gains of dividing a column on both sides, and the bound that this proves for both together."""
         bounds = np.zeros(2)
         for side in (0, 1):
             bounds[side] = self.relaxation.solve(*_half(low, high, i, value, side), bound).bound
@@ -239,18 +239,18 @@ def _half(low: FloatArray, high: FloatArray, column: int, value: float, side: in
 
 
 class Relaxation:
-    """One program in the engine; boxes of its whole columns change from node to node.
+    """One program in the engine; the boxes of its integral columns change from node to node.
 
     Parameters
     ----------
     program
-        All columns have finite bounds.
+        The program; all columns have finite bounds.
     columns
-        Those whose bounds change.
+        Columns whose bounds change.
     endless
         Columns that the engine may move beyond the box.
     end
-        When to leave off, on the clock of ``perf_counter``.
+        When to stop, on the clock of ``perf_counter``.
     """
 
     def __init__(self, program: LinearProgram, columns: IntArray, endless: BoolArray, end: float) -> None:
@@ -266,7 +266,7 @@ class Relaxation:
         model = highspy.HighsLp()
         model.num_row_, model.num_col_ = matrix.shape
         model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
-        # a point beyond the box has a bound beyond the ceiling, which is easier to prove than that there is none
+        # a point beyond the box has a bound beyond the ceiling, which is easier to prove than infeasibility
         model.col_lower_, model.col_upper_ = program.lower, np.where(endless, np.inf, program.upper)
         model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
         model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
@@ -276,7 +276,7 @@ class Relaxation:
         self.optimal, self.empty = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible
 
     def solve(self, low: FloatArray, high: FloatArray, known: float) -> Relaxed:
-        """A node's bound (inf where it is proved to have no point), not below what is known."""
+        """A node's bound (inf if the node is proved infeasible), which is at least ``known``."""
         left = self.end - perf_counter()
         if not self.ready or left <= 0.0:
             return Relaxed(known, None, None)
@@ -297,7 +297,7 @@ class Relaxation:
         return Relaxed(max(known, value), point, reduced if value >= known else None)
 
     def _emptiness(self, box: tuple[FloatArray, FloatArray], known: float) -> float:
-        """Inf where the engine's ray proves that no point exists, else what is known."""
+        """Inf if the engine's ray proves infeasibility, otherwise ``known``."""
         _, there, ray = self.engine.getDualRay()  # type: ignore[attr-defined]
         if there:
             prices = np.asarray(ray, dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Lower bounds that cost milliseconds whatever the size, from the spec alone: every result has at least these.
+"""Lower bounds that take milliseconds for any size, computed from the problem alone; every result has at least these.
 
-They look at single operators, at sums and at paths, as if there were no side constraints, no limits and no transfers;
-each of those only makes plans longer or larger.
+They consider single operators, sums and paths, and ignore side constraints, limits and transfers, each of which can
+only make plans longer or larger.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 
 @singledispatch
 def trivial_bound(problem: Problem[Any, Any]) -> int | float | None:
-    """A lower bound of the objective in the problem's unit; None for problems that are not known here.
+    """A lower bound on the objective in the problem's unit; None for unknown problem kinds.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def trivial_bound(problem: Problem[Any, Any]) -> int | float | None:
 
 @trivial_bound.register
 def _(problem: MemoryOrdering) -> int:
-    """What an operator reads, writes and works in is there when it runs; at best results overwrite what was read."""
+    """The storages that an operator reads and writes and its workspace; results may at best overwrite inputs."""
     graph = problem.graph
     arrays = graph.arrays
     size = arrays.tensor_bytes[arrays.storage]
@@ -73,7 +73,7 @@ def _(problem: MemoryOrdering) -> int:
 
 
 def _touched(rows: Adjacency, storage: IntArray) -> IntArray:
-    """Pairs (operator, storage), each once. Shape (pairs, 2)."""
+    """Pairs (operator, storage) without repetitions. Shape (pairs, 2)."""
     pairs = np.column_stack([rows.heads(), storage[rows.items]])
     return np.asarray(np.unique(pairs, axis=0), dtype=np.int64)
 
@@ -95,7 +95,7 @@ def _(problem: Placement) -> float:
 
 @trivial_bound.register
 def _(problem: BatchedMapping) -> float:
-    """The path of one input, each batch at its quickest; all work at its quickest rate divided among the devices."""
+    """The path of one input with every batch at its fastest, and all work at its fastest rate divided among devices."""
     names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
     sizes = [size for size in problem.costs.batches if size <= problem.batch]
     if not sizes or not names:
@@ -108,7 +108,7 @@ def _(problem: BatchedMapping) -> float:
 
 @trivial_bound.register
 def _(problem: Pipeline) -> float:
-    """Computing alone: all of it one after the other, or the longest operator and the mean of the stages."""
+    """Computing alone: its sum for latency, or the longest operator and the mean of the stages."""
     if problem.costs is None or not problem.include_compute or problem.objective == "transfers":
         return 0.0
     names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
@@ -120,7 +120,7 @@ def _(problem: Pipeline) -> float:
 
 @trivial_bound.register
 def _(problem: Slicing) -> float:
-    """Operators run one after the other; the parts of one take no less than their shares of a device's whole time."""
+    """Operators run in sequence, and the parts of one take at least their shares of a device's time for the whole."""
     names, devices = [op.id for op in problem.graph.operators], [device.name for device in problem.cluster.devices]
     seconds = problem.costs.array(names, devices)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -130,7 +130,7 @@ def _(problem: Slicing) -> float:
 
 
 def _least(seconds: FloatArray) -> FloatArray:
-    """Every row's least known time; 0 where none is known."""
+    """Every row's smallest known time; 0 if none is known."""
     least = np.where(np.isfinite(seconds), seconds, np.inf).min(axis=1, initial=np.inf)
     return np.asarray(np.where(np.isfinite(least), least, 0.0), dtype=np.float64)
 

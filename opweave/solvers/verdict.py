@@ -1,9 +1,9 @@
-"""The end of a run: the referee judges what was found, and the result says no more than that allows."""
+"""The end of a run: the referee judges the solutions, and the result claims only what it confirms."""
 
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar, cast
 
 from opweave.problems.problem import Problem
@@ -25,7 +25,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The best candidate that the referee accepts, and what it said of better-looking ones."""
+    """The best candidate that the referee accepts, its complaint about others, and whether Ctrl-C came meanwhile."""
 
     solution: Solution | None = None
     objective: int | float | None = None
@@ -33,22 +33,23 @@ class Judgement:
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
     timeline: Timeline | None = None
+    interrupted: bool = False
 
 
 def _agrees(first: int | float, second: int | float) -> bool:
-    """Equal: exactly for whole numbers (bytes), within the relative tolerance for others (seconds)."""
+    """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
     if isinstance(first, int) and isinstance(second, int):
         return first == second
     return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
 
 
 def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
-    """Judge in time; an impatient second Ctrl-C does not lose the plan, a third one ends the wait."""
+    """Judge in time; a second Ctrl-C does not lose the plan, a third one ends the wait."""
     try:
         return _judge_in_time(unit, run, referee)
     except KeyboardInterrupt:
         logger.warning("interrupted while the solution is verified; once more")
-        return _judge_in_time(unit, run, referee)
+        return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
 def _may_hold(bound: int | float, objective: int | float | None) -> bool:
@@ -57,9 +58,9 @@ def _may_hold(bound: int | float, objective: int | float | None) -> bool:
 
 
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
-    """As :func:`_judge`; where the time does not allow that, the best plan that has been judged before."""
+    """As :func:`_judge`; if there is not enough time for that, the best plan that was judged before."""
     try:
-        with Interrupter(run.until_late):
+        with referee.first_plan(), Interrupter(run.allowance.until_late):
             return _judge(unit, run, referee)
     except OverdueError:
         for candidate in reversed(run.candidates):
@@ -70,7 +71,7 @@ def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
 
 
 def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
-    """Let the referee replay the candidates, best claim first, until one holds."""
+    """Let the referee replay the candidates, best claim first, until one is valid."""
     violations: tuple[Violation, ...] = ()
     complaint: str | None = None
     for candidate in reversed(run.candidates):
@@ -97,9 +98,9 @@ def result_of(
     judged: Judgement,
     timings: Timings,
 ) -> Result[SolutionT]:
-    """Write the result: a bound that a verified plan contradicts proves nothing, and "optimal" needs both."""
+    """Make the result. A bound that a verified plan contradicts proves nothing, and "optimal" needs plan and bound."""
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
-    if not judged.honest:  # whoever misjudges its own solution has a wrong model, so its bound proves nothing
+    if not judged.honest:  # a solver that misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
     if bound is not None and not _may_hold(bound, judged.objective):
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
@@ -110,9 +111,9 @@ def result_of(
     if trivial is not None and (bound is None or trivial > bound) and _may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
-        bound = min(bound, judged.objective)  # they differ by rounding only
+        bound = min(bound, judged.objective)  # they differ only by rounding
     status = _status(judged, bound, infeasible=outcome.infeasible)
-    if status is Status.INFEASIBLE:  # there is no optimum, and so nothing that a bound could lie below
+    if status is Status.INFEASIBLE:  # there is no optimum, so no bound on it either
         bound = source = None
     if outcome.infeasible and judged.solution is not None:
         reasons.append("the solver called the problem infeasible although a verified solution exists")
@@ -132,7 +133,7 @@ def result_of(
         solver_version=run.engine_version or (None if isinstance(solver, str) else solver.version()),
         seed=run.seed,
         options=FrozenDict(run.options),
-        model=problem.reading(),
+        assumptions=problem.assumptions(),
         timings=timings,
         incumbents=tuple(run.incumbents),
     )

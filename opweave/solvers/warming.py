@@ -1,4 +1,4 @@
-"""``warm``: compile all loops in advance; nothing is imported for that before it is called."""
+"""``warm``: compile all loops in advance; it imports what it needs only when it is called."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from opweave.problems.errors import InvalidInputError
 
 Warming = Callable[[int, int], None]
-"""Told the number of loops that are done, and of all."""
+"""Called with the number of loops that are done, and the number of all loops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Warmed:
-    """What :func:`warm` has done.
+    """What :func:`warm` did.
 
     Attributes
     ----------
     compiled
-        Loops that were compiled now, as ``module:function``.
+        Loops that this call compiled, as ``module:function``.
     ready
-        How many had been compiled before.
+        Number of loops that had been compiled before.
     failed
         Loops that could not be compiled; they run uncompiled, with the same results.
     seconds
         Wall-clock time.
     folder
-        Where the compiled code is kept.
+        Folder of the compiled code.
     """
 
     compiled: tuple[str, ...]
@@ -39,14 +39,15 @@ class Warmed:
 def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:
     """Compile all loops of the solvers that are not compiled yet, for this user on this machine.
 
-    Solvers run without this, too: they compile beside the work what they need, and are slower meanwhile.
+    Solvers also run without this. They then compile the loops that they need beside the solve, and are slower until
+    then.
 
     Parameters
     ----------
     jobs
-        Processes that compile side by side.
+        Number of processes that compile side by side.
     progress
-        Told the number of loops that are done, and of all; called in this thread.
+        Called in this thread with the number of loops that are done, and the number of all loops.
 
     Raises
     ------

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import pytest
 
-from opweave.adapters.cli.main import main as cli
-from opweave.adapters.report.memory_ordering.plan import given_order
+from opweave.adapters.cli import main as cli
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status, Termination
 from opweave.solvers import registry
 from opweave.solvers.registry import Feature, Solver
@@ -67,7 +66,7 @@ def result(problem: MemoryOrdering) -> Result[Ordering]:
         solution=Ordering(order=BEST),
         verified=True,
         solver="fake",
-        model=problem.reading(),
+        model=problem.assumptions(),
     )
 
 
@@ -113,11 +112,13 @@ def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = "memory_ordering"
     fakes = [
         Solver("auto", kind, "plan", _solve_auto, "the best by hand", "optimum", frozenset({Feature.GAP})),
-        Solver("definition", kind, "algorithm", _solve_definition, "as listed", options=frozenset({"depth"})),
+        Solver(
+            "definition", kind, "algorithm", _solve_definition, "as listed", options=frozenset({"depth"}), baseline=True
+        ),
         Solver("ctrl-c", kind, "algorithm", _interrupted, "interrupted after its first order"),
         Solver("away", kind, "engine", _solve_auto, "not here", missing=lambda: "pip install 'opweave[away]'"),
     ]
-    monkeypatch.setattr(registry, "_HOMES", ())
+    monkeypatch.setattr(registry, "_KINDS", ())
     monkeypatch.setattr(registry, "_SOLVERS", {(kind, fake.name): fake for fake in fakes})
 
 

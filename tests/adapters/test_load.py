@@ -74,8 +74,8 @@ BAD_MODELS = [
     (_graph(schema_version=2), "schema_version"),
     ('{"operators": [{"id": "o", "flops": 1e999}], "tensors": []}', "operators[0].flops"),
     ('{"operators": [], "tensors": [{"id": "x", "bytes": NaN}]}', "holds NaN"),
-    (_spec(), "this is a problem; load_problem and 'opweave solve' take it"),
-    ({"status": "optimal", "solver": "auto"}, "this is a result; load_result and 'opweave check' take it"),
+    (_spec(), "this is a problem; use load_problem or 'opweave solve'"),
+    ({"status": "optimal", "solver": "auto"}, "this is a result; use load_result or 'opweave check'"),
     ({"layers": []}, "neither 'operators' (opweave's own schema) nor 'nodes'"),
     ([1, 2], "holds no JSON object"),
     (
@@ -97,7 +97,7 @@ def test_bad_models_are_refused(tmp_path: Path, value: object, sentence: str) ->
 
 
 BAD_SPECS = [
-    (_spec(kind="cooking"), "kind 'cooking' is no problem that opweave knows; it knows: "),
+    (_spec(kind="cooking"), "kind 'cooking' is not a problem of opweave; the problems are: "),
     (_graph(), "a problem needs a 'kind'"),
     (_spec(objective="least"), "objective should be 'peak' or 'total', but is 'least'"),
     (_spec(limit_bytes=-1), "limit_bytes should be greater than or equal to 0"),
@@ -130,7 +130,7 @@ def test_bad_results_are_refused(tmp_path: Path, result: Result[Ordering]) -> No
         with pytest.raises(InvalidInputError) as caught:
             load_result(write(tmp_path / "r.json", good | changes))
         assert sentence in str(caught.value)
-    with pytest.raises(InvalidInputError, match="this is no result; this is a model graph"):
+    with pytest.raises(InvalidInputError, match="this is not a result; this is a model graph"):
         load_result(write(tmp_path / "g.json", _graph()))
 
 
@@ -156,7 +156,7 @@ def test_importing_opweave_loads_nothing_heavy() -> None:
 @pytest.mark.parametrize("reader", [load_problem, load_result, load_costs, load_cluster])
 @pytest.mark.parametrize("path", [None, 3, b"net.json", "", ["net.json"]])
 def test_what_is_no_file_name_is_refused(reader: Callable[[object], object], path: object) -> None:
-    with pytest.raises(InvalidInputError, match="is no file name; give a text"):
+    with pytest.raises(InvalidInputError, match="is not a file name; give a text"):
         reader(path)
 
 
@@ -166,7 +166,7 @@ def test_a_folder_is_no_model(tmp_path: Path) -> None:
 
 
 def test_dims_are_a_mapping(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match=r"dims is .* it takes a mapping"):
+    with pytest.raises(InvalidInputError, match=r"dims is .* it must map names"):
         load(tmp_path / "net.onnx", dims=[("N", 1)])
 
 
@@ -175,9 +175,9 @@ def test_other_files_are_no_costs_and_no_results(
 ) -> None:
     for value, is_a in ((graph, "a model graph"), (problem, "a problem"), (result, "a result")):
         save(value, tmp_path / "other.json")
-        with pytest.raises(InvalidInputError, match=f"these are no costs; this is {is_a}"):
+        with pytest.raises(InvalidInputError, match=f"these are not costs; this is {is_a}"):
             load_costs(tmp_path / "other.json")
-    with pytest.raises(InvalidInputError, match="this is no result"):
+    with pytest.raises(InvalidInputError, match="this is not a result"):
         load_result(write(tmp_path / "empty.json", "{}"))
 
 

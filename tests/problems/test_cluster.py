@@ -112,7 +112,7 @@ REFUSED = [
     ({"rates": [1, 2]}, "rates has 2 entries for 3 devices"),
     ({"shared": 1, "latency": [[0]]}, "latency has 1 rows for 3 devices"),
     ({}, "3 devices need a description of their links: bandwidth, rates or shared"),
-    ({"shared": 1, "rates": [1, 1, 1]}, "the links are described by rates and shared; give one of them"),
+    ({"shared": 1, "rates": [1, 1, 1]}, "the links are described by rates and shared; give only one of them"),
     ({"shared": float("inf")}, "shared"),
     ({"shared": -1}, "shared"),
     ({"shared": True}, "shared"),

@@ -53,8 +53,11 @@ class Scattering(Problem[Scattered, MemoryProfile]):
         where = solution.devices_by_operator().values()
         return {device.name: 10 * sum(device.name in used for used in where) for device in self.cluster.devices}
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return ""
+
+    def play(self, solution: Scattered) -> None:
+        return None
 
     def _replay(self, solution: Scattered) -> Evaluation[MemoryProfile]:
         return Evaluation(objective=0)

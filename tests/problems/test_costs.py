@@ -70,7 +70,7 @@ def test_what_is_no_duration(entry):
 
 @pytest.mark.parametrize("size", [0, -1, True, 1.5, "4"])
 def test_what_is_no_batch_size(size):
-    with pytest.raises(InvalidInputError, match="is no batch size"):
+    with pytest.raises(InvalidInputError, match="is not a batch size"):
         Costs.from_table({"conv": {"a": {size: 1.0}}})
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -125,3 +127,9 @@ def test_a_solution_of_unknown_kind_is_refused():
 
 def test_timings_add_up():
     assert Timings(reduce=1, build=2, solve=3, verify=4).total == 10.0
+
+
+def test_files_of_the_version_before_are_read():
+    old = json.loads(result(assumptions="peak").model_dump_json())
+    old["model"] = old.pop("assumptions")
+    assert Result[Ordering].model_validate_json(json.dumps(old)) == result(assumptions="peak")

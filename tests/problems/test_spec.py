@@ -218,7 +218,7 @@ def test_heads_of_families_are_no_kinds():
 
 
 def test_the_wrong_kind_is_refused():
-    with pytest.raises(ValidationError, match="kind is 'forbid', but 'pin' is needed here"):
+    with pytest.raises(ValidationError, match="kind is 'forbid', but it must be 'pin' here"):
         Pin.model_validate({"kind": "forbid", "op": "a", "device": "d"})
 
 

@@ -10,7 +10,8 @@ import pytest
 import opweave as ow
 from opweave.problems.errors import OpweaveError
 from opweave.solvers import registry
-from opweave.solvers.run import ALLOWED_SECONDS, ALLOWED_SHARE, Outcome, Run
+from opweave.solvers.allowance import ALLOWED_SECONDS, ALLOWED_SHARE
+from opweave.solvers.run import Outcome, Run
 from tests.problems.batched_mapping.test_spec import two
 from tests.problems.pipeline.test_spec import four
 from tests.problems.slicing.test_spec import chain

@@ -1,4 +1,4 @@
-"""Judging a result that comes from elsewhere: the referee counts again, and claims must hold."""
+"""Judging a result from another source: the referee recomputes its figures and checks its claims."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def judge(problem: Problem[Any, Any], claimed: Result[Any]) -> list[str]:
     Parameters
     ----------
     problem
-        What the result should solve.
+        The problem that the result should solve.
     claimed
-        Any result, its claims not trusted. Its bound is only checked against the objective: a bound cannot be
+        Any result; its claims are not trusted. The bound is checked only against the objective, because it cannot be
         recomputed from the problem alone.
 
     Returns
     -------
     list of str
-        Sentences; empty when the solution is valid and costs what the result says.
+        Sentences; empty when the solution is valid and has the claimed objective.
     """
     misfit = _misfit(problem, claimed)
     if misfit is not None:

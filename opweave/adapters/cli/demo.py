@@ -1,4 +1,4 @@
-"""The demonstration: a real model that ships with the package, planned by everything that opweave has."""
+"""The demonstration: a real model that ships with the package, planned by several solvers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from importlib import resources
 from typing import Any
 
 from opweave.adapters.load import load
+from opweave.adapters.report.baselines import baselines
 from opweave.adapters.report.tables import Entry
-from opweave.adapters.report.views import view_of
 from opweave.problems.errors import OpweaveError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Result
@@ -17,16 +17,17 @@ from opweave.solvers.run import Observer
 from opweave.solvers.solve import solve
 
 MODEL = "nasnetmobile.json.gz"
-"""keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1: many branches, so that the order matters."""
+"""keras.applications.NASNetMobile as exported to ONNX, 224 x 224, batch 1. Its many branches make the order matter."""
 
+ENGINE = "highs"
 ENGINE_SECONDS = 10.0
 PLAN_SECONDS = 60.0
-"""The search needs less than a second once its loops are compiled; the first run on a machine compiles them."""
+"""The search needs less than a second with compiled loops; the first run on a machine compiles them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One solver of the demonstration; ``label`` says in words what it is."""
+    """One solver of the demonstration; ``label`` describes it."""
 
     solver: str
     label: str
@@ -53,13 +54,12 @@ def demo_problem() -> MemoryOrdering:
 
 def demo_stages(problem: MemoryOrdering) -> list[Stage]:
     """List who plans the model: the usual orders, opweave's own search, and the embedded engine."""
-    view = view_of(problem)
-    names = [(name, PLAN_SECONDS) for name in (*view.floors, "auto")] + [(view.engine, ENGINE_SECONDS)]
+    names = [(name, PLAN_SECONDS) for name in (*baselines(problem), "auto")] + [(ENGINE, ENGINE_SECONDS)]
     return [Stage(name, LABELS.get(name, ""), seconds) for name, seconds in names]
 
 
 def run_stage(problem: MemoryOrdering, stage: Stage, progress: Observer | None) -> Entry:
-    """Let one solver plan the model; one that cannot run here leaves a note instead of a result."""
+    """Let one solver plan the model; a solver that cannot run here gets a note instead of a result."""
     try:
         result = solve(problem, solver=stage.solver, time_limit=stage.seconds, progress=progress)
     except OpweaveError as error:
@@ -68,7 +68,7 @@ def run_stage(problem: MemoryOrdering, stage: Stage, progress: Observer | None) 
 
 
 def best_result(entries: Sequence[Entry], favourite: str) -> Result[Any] | None:
-    """Pick the verified answer with the smallest objective; among equals, that of the favourite solver."""
+    """Pick the verified result with the smallest objective; ties go to the favourite solver."""
     answers = [
         (entry.result.objective, entry.solver != favourite, position, entry.result)
         for position, entry in enumerate(entries)

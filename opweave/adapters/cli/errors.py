@@ -1,4 +1,4 @@
-"""How commands end: what went wrong as one sentence on standard error, and an exit status that scripts can use."""
+"""How commands end: one sentence on standard error that says what went wrong, and an exit status for scripts."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Args = ParamSpec("Args")
 
 
 def polite(command: Callable[Args, int]) -> Callable[Args, None]:
-    """Turn a command that returns its exit status into one that exits, without tracebacks for expected errors."""
+    """Turn a command that returns its exit status into one that exits, and shows expected errors without tracebacks."""
 
     @functools.wraps(command)
     def wrapped(*args: Args.args, **kwargs: Args.kwargs) -> None:
         try:
             status = command(*args, **kwargs)
         except BrokenPipeError:
-            raise  # the reader of our output has gone; typer ends quietly
+            raise  # the reader of our output is gone; typer ends quietly
         except (OpweaveError, ValidationError, OSError) as error:
             sys.stderr.write(f"opweave: {one_sentence(error)}\n")
             raise typer.Exit(BAD_INPUT) from None

@@ -1,6 +1,6 @@
-"""What ``opweave plan`` can be told about a problem: every flag once, with the problems that take it.
+"""The options of ``opweave plan`` that describe a problem: every flag once, with the problems that accept it.
 
-A further problem adds its word to the flags that it shares, and rows for those of its own; no command changes.
+A further problem adds its word to the flags that it shares and new rows for its own flags; no command changes.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ def _as_given(value: object) -> object:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
-    """A flag of ``opweave plan``, and what it becomes.
+    """A flag of ``opweave plan``, and the field that it sets.
 
     Attributes
     ----------
     name
-        As it is typed.
+        The flag as it is typed.
     field
-        Of the problem that it sets.
+        The problem's field that the flag sets.
     uses
-        What it takes, by the word of every problem that has it.
+        The values that it accepts, by the word of every problem that has it.
     takes
-        What the command line turns the text into; a list may be given several times.
+        The type into which the command line converts the text; a list allows several occurrences.
     read
-        Makes the field's value of it; None for the field's default.
+        Converts that to the field's value; None stands for the field's default.
     required
-        Whether a problem that has the flag cannot do without.
+        Whether the problems that have the flag require it.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Flag:
 
     @property
     def help(self) -> str:
-        """Problems and what each takes, those that take the same together."""
+        """Problems and the values that each accepts; problems with the same values are listed together."""
         words: dict[str, list[str]] = {}
         for word, use in self.uses.items():
             words.setdefault(use, []).append(word)
@@ -65,7 +65,7 @@ class Flag:
 
     @property
     def parameter(self) -> inspect.Parameter:
-        """The flag as typer takes it."""
+        """The flag as a typer parameter."""
         option = typer.Option(self.name, help=self.help, show_default=False, rich_help_panel="The problem")
         return inspect.Parameter(
             _variable(self.name),
@@ -76,12 +76,12 @@ class Flag:
 
 
 def pins(texts: Sequence[str]) -> tuple[dict[str, str], ...]:
-    """Read pins written as ``OP=DEVICE``; an operator's name may hold ``=`` itself.
+    """Read pins written as ``OP=DEVICE``; an operator's name may contain ``=``.
 
     Raises
     ------
     InvalidInputError
-        For a text of another form, and an operator that is pinned twice.
+        For a text of another form, or an operator that is pinned twice.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def _geometry(path: str) -> dict[str, object]:
     data = read_json(path)
     if not isinstance(data, dict):
         raise InvalidInputError(
-            f'{path}: a geometry file holds an object, as {{"conv1": {{"kernel": 3, "padding": 1}}}}'
+            f'{path}: a geometry file must hold an object, for example {{"conv1": {{"kernel": 3, "padding": 1}}}}'
         )
     return data
 
@@ -141,7 +141,7 @@ FLAGS = (
         uses={"ordering": "freed, kept or excluded", "pipeline": "first or everywhere"},
     ),
     Flag(name="--outputs", field="outputs", uses={"ordering": "kept or excluded"}),
-    Flag(name="--limit", field="limit_bytes", uses={"ordering": "bytes not to exceed, as 6MiB"}, read=parse_bytes),
+    Flag(name="--limit", field="limit_bytes", uses={"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
     Flag(
         name="--cluster",
         field="cluster",
@@ -150,7 +150,7 @@ FLAGS = (
         required=True,
     ),
     Flag(name="--costs", field="costs", uses=_same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
-    Flag(name="--batch", field="batch", uses={"batched": "how many inputs"}, takes=int),
+    Flag(name="--batch", field="batch", uses={"batched": "number of inputs"}, takes=int),
     Flag(
         name="--transfers",
         field="transfers",
@@ -169,7 +169,7 @@ FLAGS = (
         },
     ),
     Flag(name="--cuts", field="cuts", uses={"pipeline": "dominators or prefix"}),
-    Flag(name="--max-tensors", field="max_tensors", uses={"pipeline": "tensors over a prefix cut, at most"}, takes=int),
+    Flag(name="--max-tensors", field="max_tensors", uses={"pipeline": "most tensors across a prefix cut"}, takes=int),
     Flag(name="--compression", field="compression", uses={"pipeline": "factor by which transfers shrink"}, takes=float),
     Flag(
         name="--no-compute",
@@ -179,35 +179,35 @@ FLAGS = (
         read=lambda left_out: not left_out,
     ),
     Flag(name="--channel", field="channel", uses=_same("pipeline slicing", "dedicated or shared")),
-    Flag(name="--min-stages", field="min_stages", uses={"pipeline": "stages, at least"}, takes=int),
-    Flag(name="--max-stages", field="max_stages", uses={"pipeline": "stages, at most"}, takes=int),
+    Flag(name="--min-stages", field="min_stages", uses={"pipeline": "fewest stages"}, takes=int),
+    Flag(name="--max-stages", field="max_stages", uses={"pipeline": "most stages"}, takes=int),
     Flag(
         name="--device-order",
         field="device_order",
-        uses={"pipeline": "devices in the order to use them, as A,B,C"},
+        uses={"pipeline": "devices in the order of use, for example A,B,C"},
         read=_listed,
     ),
     Flag(
         name="--forbid-device",
         field="forbidden_devices",
-        uses={"pipeline": "a device not to use, may be repeated"},
+        uses={"pipeline": "a device that must not be used; may be repeated"},
         takes=list[str],
     ),
     Flag(name="--dimension", field="dimension", uses={"slicing": "free or rule"}),
     Flag(name="--weights", field="weights", uses={"slicing": "resident or streamed"}),
     Flag(name="--layout", field="layout", uses={"slicing": "channels_first or channels_last"}),
-    Flag(name="--input-device", field="input_device", uses={"slicing": "where the inputs lie"}),
-    Flag(name="--output-device", field="output_device", uses={"slicing": "where the outputs are gathered"}),
+    Flag(name="--input-device", field="input_device", uses={"slicing": "device that has the inputs"}),
+    Flag(name="--output-device", field="output_device", uses={"slicing": "device that gathers the outputs"}),
     Flag(
         name="--geometry",
         field="geometry",
-        uses={"slicing": "a file, instead of what the model file tells"},
+        uses={"slicing": "a file, instead of the geometry in the model file"},
         read=_geometry,
     ),
     Flag(
         name="--pin",
         field="constraints",
-        uses=_same("placement batched pipeline", "OP=DEVICE, may be repeated"),
+        uses=_same("placement batched pipeline", "OP=DEVICE; may be repeated"),
         takes=list[str],
         read=pins,
     ),
@@ -216,7 +216,7 @@ FLAGS = (
 
 
 def with_flags(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command all of :data:`FLAGS`; it gets what was given, by flag, as its argument ``flags``."""
+    """Give a command all of :data:`FLAGS`; it receives the given ones as its argument ``flags``."""
     own = inspect.signature(command, eval_str=True)
     added = [flag.parameter for flag in FLAGS]
     parameters: list[inspect.Parameter] = []
@@ -234,19 +234,19 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
 
 
 def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[str, object]:
-    """Make the fields of a problem from the flags that were given for it.
+    """Make the fields of a problem from its flags.
 
     Parameters
     ----------
     view
-        Of the problem.
+        The problem's view.
     given
-        What was typed, by the flag's name.
+        The values from the command line, by flag name.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For a flag that the problem does not have, one that it lacks, and one that cannot be read.
+        For a flag that the problem does not have, a required flag that is missing, or a value that cannot be read.
 
     Examples
     --------
@@ -266,8 +266,8 @@ def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[s
 
 def _useless(flag: Flag, view: type[View[Any, Any]]) -> str:
     known = flag.field in view.problem_type.model_fields
-    why = "" if known else f": {flag.field} is an unknown field of it"
-    return f"problem {view.word} has no use for {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"
+    why = "" if known else f": it has no field {flag.field}"
+    return f"problem {view.word} does not accept {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"
 
 
 def _variable(name: str) -> str:

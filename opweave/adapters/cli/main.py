@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from opweave.adapters.cli.check import judge
-from opweave.adapters.cli.errors import INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
+from opweave.adapters.cli.errors import BAD_INPUT, INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.settings import (
     DimOption,
@@ -23,12 +23,14 @@ from opweave.adapters.cli.settings import (
     with_settings,
 )
 from opweave.adapters.costs.default_costs import missing_costs
-from opweave.adapters.error_messages import complaint, plain
+from opweave.adapters.error_messages import complaint, one_sentence, plain
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.graphs.geometry import geometry
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
 from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.plugins import import_own
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -39,10 +41,10 @@ app = typer.Typer(
 )
 
 PROBLEMS = "ordering, placement, batched, pipeline, slicing"
-"""What ``--problem`` takes."""
+"""Values of ``--problem``."""
 
 PIPED_WIDTH = 120
-"""Columns of a table that does not go to a terminal."""
+"""Columns of a table that is not written to a terminal."""
 
 
 def _version(wanted: bool) -> None:
@@ -55,11 +57,23 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _opweave(
-    version: Annotated[
+    *,
+    _version_asked: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    own: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--import", help="A module, or a .py file, with problems or solvers of your own.", metavar="MODULE"
+        ),
+    ] = None,
 ) -> None:
-    pass
+    for module in own or ():
+        try:
+            import_own(module)
+        except InvalidInputError as error:
+            typer.echo(f"opweave: {one_sentence(error)}", err=True)
+            raise typer.Exit(BAD_INPUT) from None
 
 
 @app.command("solve")
@@ -86,7 +100,7 @@ def plan_command(
     flags: Mapping[str, object],
     settings: Settings,
 ) -> int:
-    """Plan a model file in one go: load it, solve, verify, and show the plan."""
+    """Plan a model file in one step: load it, solve the problem, verify and show the plan."""
     view = view_for(problem)
     fields = fields_of(view, flags)
     graph = load(model, dims=dimensions(dim))
@@ -106,18 +120,18 @@ def check_command(
     spec: Annotated[Path, typer.Argument(help="The problem as JSON.", show_default=False)],
     result: Annotated[Path, typer.Argument(help="The result to judge.", show_default=False)],
 ) -> int:
-    """Let the referee judge a result anew, from the problem alone."""
+    """Let the referee judge a result again, from the problem alone."""
     problem, claimed = load_problem(spec), load_result(result)
     complaints = judge(problem, claimed)
     for text in complaints:
         typer.echo(f"not valid: {plain(text)}")
     if complaints:
         return NOTHING_FOUND
-    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.reading()})")
+    typer.echo(f"valid: {readable(claimed.objective, problem.unit)}, as claimed ({problem.assumptions()})")
     if claimed.bound is not None:
         source = f" ({claimed.bound_source})" if claimed.bound_source else ""
         typer.echo(
-            plain(f"its bound of {readable(claimed.bound, problem.unit)} is what {claimed.solver} proved{source}")
+            plain(f"the bound of {readable(claimed.bound, problem.unit)} was proved by {claimed.solver}{source}")
         )
     return VERIFIED
 
@@ -132,12 +146,12 @@ def verify_command(
         Path | None, typer.Option("--spec", help="The problem as JSON; its costs are the predicted times.")
     ] = None,
     dim: DimOption = None,
-    seed: Annotated[int, typer.Option("--seed", help="For made-up inputs.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed for generated inputs.")] = 0,
     threads: Annotated[int, typer.Option("--threads", min=1, help="Threads within an operator.")] = 1,
     output: OutputOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Run the planned model beside the model as it was: outputs, order, memory and times."""
+    """Run the planned model and the original model, and compare outputs, order, memory and times."""
     from opweave.adapters.verify.table import verification_tables
     from opweave.adapters.verify.verify import verify
 
@@ -160,9 +174,9 @@ def verify_command(
 @app.command("solvers")
 @polite
 def solvers_command(
-    problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only those for this problem.")] = None,
+    problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only solvers for this problem.")] = None,
 ) -> int:
-    """List the solvers: what they prove, what they honour, and how to install what is missing."""
+    """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.adapters.report.tables import solvers_table
     from opweave.solvers.registry import solvers
 
@@ -174,9 +188,9 @@ def solvers_command(
 @app.command("warm")
 @polite
 def warm_command(
-    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Processes that compile side by side.")] = 2,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes that compile.")] = 2,
 ) -> int:
-    """Compile the solvers' loops in advance, once on a machine; otherwise that happens beside the first solves."""
+    """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.cli.progress import counted
     from opweave.adapters.report.units import readable_seconds
     from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
@@ -191,7 +205,7 @@ def warm_command(
     told = f"{len(found.compiled)} loops compiled in {readable_seconds(found.seconds)}, {found.ready} were ready"
     console.print(plain(f"{told}: {found.folder}"), markup=False, highlight=False)
     for name in found.failed:
-        console.print(plain(f"not compiled, runs slowly: {name}"), markup=False, highlight=False)
+        console.print(plain(f"not compiled, will run slowly: {name}"), markup=False, highlight=False)
     return NOTHING_FOUND if found.failed else VERIFIED
 
 
@@ -231,7 +245,7 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
     from opweave.adapters.report.tables import result_table, section_table
     from opweave.solvers.solve import solve
 
-    showing = view_of(problem)  # before time is spent: an answer that cannot be shown is refused now
+    showing = view_of(type(problem))  # before time is spent: an answer that cannot be shown is refused now
     with live_progress(Console(stderr=True), problem.unit, settings.solver) as observer:
         result = solve(
             problem,

@@ -1,4 +1,4 @@
-"""A line on the terminal that shows how a solve is getting on."""
+"""A line on the terminal that shows the progress of a solve."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ REFRESHES_PER_SECOND = 8
 
 @contextmanager
 def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer | None]:
-    """Show objective, bound, gap and elapsed time while the body runs; nothing when the console is no terminal.
+    """Show objective, bound, gap and elapsed time while the body runs; nothing when the console is not a terminal.
 
     Parameters
     ----------
     console
-        Where to; standard error, so that results can be piped.
+        Where the line is shown; standard error, so that results can be piped.
     unit
-        Of the objective.
+        Unit of the objective.
     label
-        Who is solving.
+        Name of the solver.
 
     Yields
     ------
@@ -45,12 +45,12 @@ def live_progress(console: Console, unit: str, label: str) -> Iterator[Observer 
 
 @contextmanager
 def counted(console: Console, label: str) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar while the body runs, where the console is a terminal.
+    """Show a bar while the body runs, if the console is a terminal.
 
     Yields
     ------
     Callable[[int, int], None]
-        To be told how many are done, and of how many.
+        Call it with the number of steps done and the number of all steps.
     """
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bars
@@ -62,7 +62,7 @@ def counted(console: Console, label: str) -> Iterator[Callable[[int, int], None]
 
 
 class _Line:
-    """Keeps the last news; the display asks for it at its own pace, so solvers are not slowed down."""
+    """Keeps the latest progress. The display reads it at its own pace, so solvers are not slowed down."""
 
     def __init__(self, unit: str, label: str) -> None:
         self._unit = unit

@@ -1,4 +1,4 @@
-"""The options that all commands share which solve something: declared once, as the fields of :class:`Settings`."""
+"""The options that all solving commands share, declared once as the fields of :class:`Settings`."""
 
 from __future__ import annotations
 
@@ -16,19 +16,24 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.result import OptionValue
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON instead of a table.")]
-DimOption = Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, as batch=1.")]
+DimOption = Annotated[list[str] | None, typer.Option("--dim", help="Size of an ONNX dimension, e.g. batch=1.")]
 OutputOption = Annotated[Path | None, typer.Option("--output", "-o", help="Write the result here, as JSON.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How to solve, and where the answer goes; every field is an option of the command line."""
+    """How to solve and where the result goes; every field is an option of the command line."""
 
     solver: Annotated[str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.")] = "auto"
     time_limit: Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")] = None
     gap: Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")] = 0.0
     seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0
-    threads: Annotated[int, typer.Option("--threads", help="Threads of an engine.")] = 1
+    threads: Annotated[
+        int,
+        typer.Option(
+            "--threads", help="Cores to use: threads of an engine; for auto and searches, processes side by side."
+        ),
+    ] = 1
     formulation: Annotated[str | None, typer.Option("--formulation", help="For engines: which model to run.")] = None
     option: Annotated[list[str] | None, typer.Option("--option", help="An option of the solver, as name=value.")] = None
     output: OutputOption = None
@@ -37,7 +42,7 @@ class Settings:
 
     @property
     def options(self) -> Mapping[str, OptionValue]:
-        """What ``--option`` gave, as the values that solvers take.
+        """The values of ``--option``, converted to the types that solvers accept.
 
         Raises
         ------
@@ -47,12 +52,12 @@ class Settings:
         return {name: _option_value(text) for name, text in pairs(self.option, "--option").items()}
 
     def check(self) -> None:
-        """Refuse what cannot be read or written to before time is spent on solving.
+        """Refuse inputs and outputs that cannot be read or written, before time is spent on solving.
 
         Raises
         ------
         InvalidInputError
-            Naming the option or the place.
+            Names the option or the path.
         """
         _ = self.options
         if self.output is not None:
@@ -62,7 +67,7 @@ class Settings:
 
 
 def with_settings(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command all options of :class:`Settings`; it gets them as its argument ``settings``."""
+    """Give a command all options of :class:`Settings`; it receives them as its argument ``settings``."""
     types = get_type_hints(Settings, include_extras=True)
     own = inspect.signature(command, eval_str=True)
     shared = [
@@ -91,19 +96,19 @@ def pairs(texts: Sequence[str] | None, flag: str) -> dict[str, str]:
     Raises
     ------
     InvalidInputError
-        For a text of another form, and a name given twice.
+        For a text of another form, or a name that is given twice.
     """
     found: dict[str, str] = {}
     for text in texts or ():
         name, equals, value = text.partition("=")
         if not equals or not name or name in found:
-            raise InvalidInputError(f"{flag} {text!r:.80}: write it as name=value, every name once")
+            raise InvalidInputError(f"{flag} {text!r:.80}: write it as name=value, and each name once")
         found[name] = value
     return found
 
 
 def dimensions(texts: Sequence[str] | None) -> dict[str, int]:
-    """Read the sizes that ``--dim`` gave.
+    """Read the sizes that ``--dim`` gives.
 
     Raises
     ------

@@ -1,1 +1,1 @@
-"""Where seconds come from: measurements on this machine, profiles, a roofline."""
+"""Sources of operator times: measurements on this machine, profiles, a roofline."""

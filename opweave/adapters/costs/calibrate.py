@@ -1,4 +1,4 @@
-"""The speed of this machine, measured: how much of its best the operators of each kind reach under ONNX Runtime."""
+"""The measured speed of this machine: how much of its peak each operator kind reaches under ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _GRID = 25
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One measured operator: its kind, what it computes and moves, and how long it took."""
+    """One measured operator: its kind, its FLOPs, the bytes that it moves, and its time."""
 
     kind: str
     flops: float
@@ -42,33 +42,33 @@ class Sample:
 def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: int = 8, each: int = 10) -> Calibration:
     """Measure this machine and fit a roofline to each operator kind.
 
-    Some hundred single operators of about 40 ONNX kinds, at sizes drawn from what networks have, run under ONNX Runtime
-    on the CPU, one at a time and without graph optimisation. For every kind, an arithmetic rate, a memory rate and a
-    launch cost are fitted, by the smallest sum of absolute errors of the logarithm. It takes about a minute, in which
-    the machine should do nothing else.
+    A few hundred single operators of about 40 ONNX kinds run under ONNX Runtime on the CPU, one at a time and without
+    graph optimisation, at sizes drawn from those in real networks. For every kind, an arithmetic rate, a memory rate
+    and a launch cost are fitted by the smallest sum of absolute errors of the logarithm. This takes about a minute,
+    during which the machine should do nothing else.
 
     Parameters
     ----------
     name
-        What to call the device.
+        Name of the device.
     threads
         ONNX Runtime's ``intra_op_num_threads``.
     seed
-        Draws the sizes.
+        Seed for drawing the sizes.
     repeats
-        Runs of every operator; the median counts.
+        Runs of every operator; the median is used.
     each
-        Cases for an elementwise kind; fewer are faster and less exact.
+        Cases for each elementwise kind; fewer cases are faster and less exact.
 
     Returns
     -------
     Calibration
-        ``calibration.costs(graph)``, or its ``efficiency`` for :meth:`Costs.roofline`.
+        Use ``calibration.costs(graph)``, or its ``efficiency`` with :meth:`Costs.roofline`.
 
     Raises
     ------
     SolverNotAvailableError
-        When onnxruntime or onnx is not installed; with the line that installs them.
+        When onnxruntime or onnx is not installed; the message says how to install them.
     """
     began = time.perf_counter()
     samples: list[Sample] = []
@@ -80,16 +80,16 @@ def calibrate(*, name: str = "cpu", threads: int = 1, seed: int = 0, repeats: in
 
 
 def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sample]:
-    """Run a model under ONNX Runtime and take the time of every operator.
+    """Run a model under ONNX Runtime and return the time of every operator.
 
     Parameters
     ----------
     model
-        All of its dimensions fixed. Inputs are filled with random numbers, integers with 0 and 1.
+        A model with fixed dimensions. Inputs are filled with random numbers, integer inputs with 0 and 1.
     threads
         ``intra_op_num_threads``.
     repeats
-        Runs whose median counts; one more warms up.
+        Runs over which the median is taken, after one run as a warm-up.
 
     Raises
     ------
@@ -141,9 +141,9 @@ def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:
     Parameters
     ----------
     samples
-        At least one; kinds with few samples are fitted all the same.
+        At least one; kinds with few samples are fitted as well.
     name
-        What to call the device.
+        Name of the device.
 
     Examples
     --------
@@ -185,14 +185,14 @@ def _middle(efficiency: Mapping[str, Efficiency]) -> Efficiency:
 
 
 def _fit_kind(rows: Sequence[Sample]) -> tuple[float | None, float | None, float]:
-    """Arithmetic rate, memory rate and launch seconds of one kind; None for a rate that nothing depends on."""
+    """Arithmetic rate, memory rate and launch seconds of one kind; None for a rate that does not affect the times."""
     took = np.maximum([row.seconds for row in rows], 5e-7)  # the profile counts whole microseconds
     flops = np.array([row.flops for row in rows])
     moved = np.array([row.bytes for row in rows])
     fastest = [float(np.max(work / took)) if work.any() else None for work in (flops, moved)]
     spans = [_span(best / 30, best * 1.5) if best else np.array([np.inf]) for best in fastest]
     launches = np.concatenate([[0.0], _span(2e-7, float(took.min()))]) if took.min() > 2e-7 else np.array([0.0])
-    for _ in range(3):  # ever finer around the best
+    for _ in range(3):  # refine the grid around the best point
         speed, rate, launch = _best(took, flops, moved, spans[0], spans[1], launches)
         spans = [_around(span, best) for span, best in zip(spans, (speed, rate), strict=True)]
         launches = _around(launches, launch) if launch else launches
@@ -207,10 +207,10 @@ def _best(
     rates: NDArray[np.float64],
     launches: NDArray[np.float64],
 ) -> tuple[float, float, float]:
-    """The best of a grid."""
+    """The best point of a grid."""
     busy = np.maximum(flops / speeds[:, None, None, None], moved / rates[:, None, None])
     errors = np.abs(np.log(np.maximum(busy + launches[:, None], 1e-9) / took)).sum(axis=-1)
-    # Of equals the slowest: a rate that never binds should not look like the machine's best.
+    # Ties go to the slowest rate: a rate that never binds should not look like the machine's peak.
     first, second, third = np.unravel_index(int(np.argmin(errors)), errors.shape)
     return float(speeds[first]), float(rates[second]), float(launches[third])
 

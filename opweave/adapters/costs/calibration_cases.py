@@ -1,4 +1,4 @@
-"""The operators that calibration measures: every common ONNX kind at sizes drawn from what networks have."""
+"""The operators that calibration measures: every common ONNX kind, at sizes drawn from those in real networks."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 COPIES = 3
-"""Every case runs this many times over in one model, on data of its own, so that caches are not warmer than in use."""
+"""Copies of every case in one model, each on data of its own, so that caches are not warmer than in real use."""
 
 OPSET = 20
 
 _IN_PLACE = ("Flatten", "Reshape")
-"""Only between other operators do they run without a copy; inputs and outputs of a model are no memory of its own."""
+"""Kinds that need a copy at a model's inputs and outputs, which are not its own memory, but not between operators."""
 
 _UNARY = "Relu Sigmoid Tanh Exp Erf Gelu Sqrt HardSigmoid LeakyRelu Clip Neg Elu"
 _BINARY = "Add Mul Sub Div Pow"
@@ -25,20 +25,20 @@ _BINARY = "Add Mul Sub Div Pow"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One operator to be measured.
+    """One operator to measure.
 
     Attributes
     ----------
     kind
         ONNX operator type.
     inputs
-        Shapes of what the caller feeds.
+        Shapes of the inputs that the caller feeds.
     weights
-        Shapes of constants that follow; an array stands for itself.
+        Shapes of the constants that follow; an array is used as it is.
     attributes
-        Of the node.
+        Attributes of the node.
     outputs
-        How many.
+        Number of outputs.
     """
 
     kind: str
@@ -49,14 +49,14 @@ class Case:
 
 
 def cases(seed: int = 0, each: int = 10) -> list[Case]:
-    """Draw the cases; the same seed gives the same ones.
+    """Draw the cases; the same seed draws the same cases.
 
     Parameters
     ----------
     seed
-        Of the generator.
+        Seed of the generator.
     each
-        Cases for an elementwise kind; convolutions and matrix products get several times as many.
+        Cases for each elementwise kind; convolutions and matrix products get several times as many.
     """
     draw = np.random.default_rng(seed)
     found: list[Case] = []
@@ -71,7 +71,7 @@ def cases(seed: int = 0, each: int = 10) -> list[Case]:
 
 
 def case_model(case: Case) -> ModelProto:
-    """A model of nothing but the case, ``COPIES`` times; weights are drawn, the same every time."""
+    """A model that contains only the case, ``COPIES`` times; the weights are random, but the same every time."""
     from onnx import TensorProto, helper, numpy_helper
 
     draw = np.random.default_rng(0)
@@ -90,7 +90,7 @@ def case_model(case: Case) -> ModelProto:
             weights.append(numpy_helper.from_array(value, f"w{copy}_{position}"))
             names.append(weights[-1].name)
         if case.kind == "Gather":
-            names.reverse()  # the table first, then what to look up
+            names.reverse()  # the table first, then the indices
             names[1] = weights[-2].name
         made = [f"y{copy}_{position}" for position in range(case.outputs)]
         nodes.append(helper.make_node(case.kind, names, made, name=f"case_{copy}", **case.attributes))
@@ -111,7 +111,7 @@ def _side(draw: np.random.Generator) -> int:
 
 
 def _channels(draw: np.random.Generator, side: int) -> int:
-    """Deep maps are small and wide ones shallow, as in networks; at most 3 MB."""
+    """Feature maps with many channels are small and large ones have few, as in networks; at most 3 MB."""
     return int(min(2 ** draw.uniform(4, 10.5), 800_000 // side**2) // 8 * 8) or 8
 
 
@@ -269,4 +269,4 @@ _MAKERS: dict[Callable[[np.random.Generator], Case], int] = {
     _flatten: 6,
     _mean: 8,
 }
-"""How often each is drawn where elementwise kinds get ten cases."""
+"""How often each kind is drawn when elementwise kinds get ten cases."""

@@ -1,4 +1,4 @@
-"""Times for a plan on machines: estimated by a roofline where none are given, for every batch size that may be used."""
+"""Default times for plans on devices: a roofline estimate, for every batch size that may be used, if none are given."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 
 PORTIONS = 16
-"""Into how many portions a batch can be divided on devices that do not say which sizes they support."""
+"""Number of portions of a batch on devices that do not state which sizes they support."""
 
 
 def missing_costs(graph: OpGraph, fields: Mapping[str, object]) -> dict[str, object]:
-    """Estimate the costs of a problem whose fields name a cluster and no costs; empty where none are needed.
+    """Estimate the costs of a problem whose fields have a cluster but no costs; empty if no costs are needed.
 
     Raises
     ------
     InvalidInputError
-        For a device whose speed is not known.
+        For a device whose speed is unknown.
     """
     cluster = fields.get("cluster")
     if not isinstance(cluster, Cluster) or "costs" in fields or fields.get("include_compute") is False:
@@ -31,7 +31,7 @@ def missing_costs(graph: OpGraph, fields: Mapping[str, object]) -> dict[str, obj
 def batch_sizes(cluster: Cluster, batch: int) -> tuple[int, ...]:
     """List the batch sizes that need a time: those that devices support, or :data:`PORTIONS` steps up to the batch.
 
-    With every size of the steps there is the rest of the batch, so that two devices can share it.
+    With every size of the steps, the list contains the rest of the batch, so that two devices can share it.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Graphs from other tools, and what all readers of model files share."""
+"""Graphs from other tools, and code that all readers of model files share."""

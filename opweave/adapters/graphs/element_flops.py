@@ -1,9 +1,9 @@
-"""Operations per element of operators that are no matrix products: the same rule for every framework.
+"""Operations per element of operators that are not matrix products, by the same rule for every framework.
 
-A real kernel's count depends on how it approximates ``exp`` or ``tanh``; these are the operations of the textbook
-formula, each elementary function counted once. What is in no table moves data only and counts 0. All of it is small
-beside convolutions and matrix products; it tells an elementwise operator from a view. For that reason, writing over
-memory that is there (``copy_``, ``fill_``) counts one per element.
+The count of a real kernel depends on how it approximates ``exp`` or ``tanh``. The numbers here count the operations of
+the textbook formula, each elementary function once. Kinds that are in no table only move data and count 0. All of this
+is small compared with convolutions and matrix products, but it distinguishes an elementwise operator from a view. For
+that reason, overwriting existing memory (``copy_``, ``fill_``) counts one operation per element.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ PER_INPUT = frozenset(_PER_INPUT.split())
 
 
 def element_flops(kind: str, inputs: float, outputs: float) -> float:
-    """Count the operations of an operator that is no matrix product.
+    """Count the operations of an operator that is not a matrix product.
 
     Parameters
     ----------
     kind
-        The operator as its framework names it.
+        The operator kind as its framework names it.
     inputs, outputs
-        Elements of its first input, and of its first output.
+        Number of elements of its first input, and of its first output.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""How the operators of a model file read their inputs: what slicing needs to cut convolutions and pooling."""
+"""How the operators of a model file read their inputs. Slicing needs this to cut convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -30,27 +30,27 @@ def geometry(
 ) -> dict[str, Geometry]:
     """Read the geometry of a model's operators, for ``Slicing(geometry=...)``.
 
-    Convolutions (grouped and depthwise ones too) and pooling in two dimensions, global pooling, dense layers, and
-    concatenation along the channels. What is not listed either needs no geometry (elementwise operators, which
-    :class:`~opweave.problems.slicing.spec.Slicing` knows by their kind) or stays whole: transposed and separable
-    convolutions, padding and resizing on their own, attention, reshaping. Dense layers on sequences can be cut into
-    rows where the batch is 1.
+    It covers two-dimensional convolutions (also grouped and depthwise ones) and pooling, global pooling, dense layers,
+    and concatenation along the channels. Other operators either need no geometry (elementwise operators, which
+    :class:`~opweave.problems.slicing.spec.Slicing` recognises by their kind) or stay whole: transposed and separable
+    convolutions, separate padding and resizing, attention, reshaping. Dense layers on sequences can be cut into rows if
+    the batch is 1.
 
     Parameters
     ----------
     model
-        What :func:`~opweave.adapters.load.load` takes. JSON holds no attributes of operators, so there the result is
-        empty.
+        A model that :func:`~opweave.adapters.load.load` accepts. JSON contains no attributes of operators, so its
+        result is empty.
     graph
-        What ``load`` made of it, where that is at hand; its ids are the result's.
+        The graph that ``load`` made of the model, if available; the result uses its ids.
     args, kwargs, dims, limits
         As for ``load``.
 
     Returns
     -------
     dict
-        Geometries by operator id, all of which fit the tensors' shapes. ONNX and PyTorch put channels first; a Keras
-        model puts them where its layers say, mostly last: then the problem takes ``layout="channels_last"``.
+        Geometries by operator id, all of which fit the tensors' shapes. ONNX and PyTorch put channels first. Keras
+        models put them where their layers say, mostly last; then the problem needs ``layout="channels_last"``.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What the readers of geometries share: where channels lie, how "same" pads, and which geometries fit the shapes."""
+"""Code that all readers of geometries share: the channel axis, "same" padding, and the check against the shapes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def shapes_of(graph: OpGraph) -> Shapes:
-    """Shapes of all tensors; none for those that are not known."""
+    """Shapes of all tensors whose shapes are known."""
     return {tensor.id: tensor.shape or () for tensor in graph.tensors}
 
 
 def channel_axis(rank: int, layout: Layout) -> int | None:
-    """Which dimension of a tensor slicing takes for its channels; None where it cannot take the tensor apart.
+    """The dimension of a tensor that slicing uses as its channels; None if it cannot divide the tensor.
 
     Examples
     --------
@@ -34,14 +34,14 @@ def channel_axis(rank: int, layout: Layout) -> int | None:
 
 
 def joins_channels(axis: int, rank: int, layout: Layout) -> bool:
-    """Whether a concatenation along ``axis`` (from the end where negative) is one of channels."""
+    """Whether a concatenation along ``axis`` (counted from the end if negative) joins channels."""
     return rank > 0 and axis % rank == channel_axis(rank, layout)
 
 
 def window(
     kernel: int, stride: int, padding: int, *, dilation: int = 1, groups: int = 1, pooling: bool = False
 ) -> Geometry | None:
-    """Make the geometry of a convolution, or of pooling; None for padding below 0, which cuts the input."""
+    """Make the geometry of a convolution or of pooling; None for negative padding, which crops the input."""
     if padding < 0:
         return None
     channels = {"channels": "own"} if pooling else {"groups": groups}
@@ -51,7 +51,7 @@ def window(
 
 
 def same_padding(rows: int, kernel: int, stride: int, dilation: int = 1) -> tuple[int, int]:
-    """Rows of padding above and below by which every ``stride``-th row becomes one; the odd one lies below.
+    """Rows of padding above and below that keep every ``stride``-th row; an odd row is added below.
 
     Examples
     --------
@@ -64,10 +64,10 @@ def same_padding(rows: int, kernel: int, stride: int, dilation: int = 1) -> tupl
 
 
 def dense_on(shape: tuple[int, ...], layout: Layout) -> Geometry | None:
-    """How a matrix of weights reads a tensor along its last dimension.
+    """How a weight matrix reads a tensor along its last dimension.
 
-    With channels first, a sequence's positions are its rows if the batch is 1: a part of a larger batch would be taken
-    for one of the channels, with a share of the weights.
+    With channels first, the positions of a sequence are its rows if the batch is 1. A part of a larger batch would be
+    taken for a part of the channels, with a share of the weights.
     """
     if len(shape) == 2:
         return DENSE

@@ -1,4 +1,4 @@
-"""Which operator kinds real runtimes let write over an input of the same size."""
+"""Operator kinds that real runtimes execute in place, over an input of the same size."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ELEMENTWISE = """
 _NORMALISING = "batch_norm batchnorm batchnormalization dropout rescaling normalization customscalelayer"
 
 INPLACE_KINDS: Set[str] = frozenset((_ACTIVATIONS + _ELEMENTWISE + _NORMALISING).split())
-"""Short names (see :func:`short_kind`) of elementwise operators, activations, residual additions, and of normalising
-layers in inference: each output element depends on one element of each input."""
+"""Short names (see :func:`short_kind`) of elementwise operators, activations, residual additions, and normalising
+layers in inference. Each output element depends on one element of each input."""
 
 
 def short_kind(kind: str) -> str:
-    """Strip the framework's operator name of namespace, overload and underscores, and make its letters small.
+    """Strip namespace, overload and underscores from the framework's operator name, and convert it to lower case.
 
     Examples
     --------
@@ -34,7 +34,7 @@ def short_kind(kind: str) -> str:
 
 
 def runs_in_place(kind: str, kinds: Set[str] = INPLACE_KINDS) -> bool:
-    """Whether an operator of this kind may overwrite an input; ``kinds`` holds full or short names.
+    """Whether an operator of this kind may overwrite an input; ``kinds`` contains full or short names.
 
     Examples
     --------

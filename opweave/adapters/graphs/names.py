@@ -1,4 +1,4 @@
-"""Ids that are unique and stay the same from run to run."""
+"""Ids that are unique and the same in every run."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 class UniqueNames:
-    """Hands out every name once; a name already taken gets a number.
+    """Gives out every name once; a name that is already taken gets a number.
 
     Examples
     --------
@@ -20,7 +20,7 @@ class UniqueNames:
         self._next: dict[str, int] = {}
 
     def take(self, wanted: str) -> str:
-        """``wanted`` itself, or with the first free number behind it."""
+        """Return ``wanted`` itself, or ``wanted`` with the first free number appended."""
         name = wanted
         count = self._next.get(wanted, 2)
         while name in self._taken:

@@ -1,4 +1,4 @@
-"""networkx graphs in and out."""
+"""Conversion from and to networkx graphs."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def from_networkx(
 ) -> OpGraph:
     """Build a graph from a networkx ``DiGraph``.
 
-    Two forms are read. What :func:`to_networkx` wrote comes back as it was. In any other graph each node is an
-    operator with one output tensor, and edges only say who reads it: a node's attribute ``bytes`` (or ``out_bytes``)
-    is the size of its output, the other attributes are those of :mod:`opweave.adapters.graphs.node_edge` (``op``,
-    ``param_bytes``, ``flops``, ``view``, ...). Attributes of edges are not read, because a tensor with several readers
-    is kept once. ``graph.graph["outputs"]`` may list the outputs.
+    Two forms are accepted. A graph that :func:`to_networkx` wrote is restored exactly. In any other graph, each node is
+    an operator with one output tensor, and edges only say which operators read it. A node's attribute ``bytes`` (or
+    ``out_bytes``) is the size of its output; the other attributes are those of :mod:`opweave.adapters.graphs.node_edge`
+    (``op``, ``param_bytes``, ``flops``, ``view``, ...). Edge attributes are ignored, because a tensor with several
+    readers is stored once. ``graph.graph["outputs"]`` may list the outputs.
 
     Parameters
     ----------
@@ -43,7 +43,7 @@ def from_networkx(
     Raises
     ------
     InvalidInputError
-        When it is not a ``DiGraph``, or an attribute is missing or wrong.
+        When the object is not a ``DiGraph``, or an attribute is missing or wrong.
 
     Examples
     --------
@@ -58,7 +58,7 @@ def from_networkx(
 
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise InvalidInputError(
-            f"an object of type {type(graph).__name__} is no model; give a file name or a networkx.DiGraph with "
+            f"an object of type {type(graph).__name__} is not a model; give a file name or a networkx.DiGraph with "
             "'bytes' on every node"
         )
     if graph and all(attributes.get("part") in _PARTS for _, attributes in graph.nodes(data=True)):
@@ -82,12 +82,12 @@ def from_networkx(
 
 
 def to_networkx(graph: OpGraph) -> nx.DiGraph[tuple[str, str]]:
-    """Write a graph as a networkx ``DiGraph`` that holds everything, for analysis and drawing.
+    """Convert a graph to a networkx ``DiGraph`` that contains everything, for analysis and drawing.
 
-    Nodes are pairs of a part (``"operator"``, ``"tensor"``, ``"parameter"``) and an id, since operators and tensors
-    may share ids. Node attributes are ``part`` and the part's fields. An edge leads from what is read to who reads it
-    and from who writes to what is written; ``positions`` are its places among the operator's inputs, outputs or
-    parameters. For operators alone see :attr:`OpGraph.digraph <opweave.problems.graph.OpGraph.digraph>`.
+    Nodes are pairs of a part (``"operator"``, ``"tensor"``, ``"parameter"``) and an id, because operators and tensors
+    may share ids. Node attributes are ``part`` and the part's fields. An edge leads from an input to its reader, and
+    from a writer to its output; ``positions`` are its places among the operator's inputs, outputs or parameters. For a
+    graph of operators alone, see :attr:`OpGraph.digraph <opweave.problems.graph.OpGraph.digraph>`.
 
     Examples
     --------
@@ -140,7 +140,7 @@ def _from_parts(net: nx.DiGraph[tuple[str, str]]) -> OpGraph:
             content[f"{part}s"].append({"id": node[1], **fields})
     except (KeyError, TypeError, IndexError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
-        raise InvalidInputError(f"networkx graph: not as to_networkx writes it ({what})") from None
+        raise InvalidInputError(f"networkx graph: not in the form that to_networkx writes ({what})") from None
     try:
         return OpGraph.model_validate(
             {"name": net.graph.get("name", "graph"), "outputs": net.graph.get("outputs", ()), **content}
@@ -155,5 +155,5 @@ def _in_order(ends: Iterable[tuple[tuple[str, str], Iterable[int]]], part: str) 
 
 
 def _plain(value: object) -> object:
-    """NumPy numbers as Python's own."""
+    """Convert NumPy numbers to Python numbers."""
     return value.item() if isinstance(value, np.integer | np.floating) else value

@@ -1,4 +1,4 @@
-"""Graphs as nodes and edges, one output tensor for each node: what many exporters write.
+"""Graphs as nodes and edges, with one output tensor for each node, as many exporters write them.
 
 The layout, as a JSON object::
 
@@ -10,7 +10,7 @@ The layout, as a JSON object::
      "outputs": ["conv1"],
      "shared_params": [["embedding.weight", 1024, ["embed", "head"]]]}
 
-Only ``id`` and ``out_bytes`` of a node are needed. Fields that are not named here are left alone.
+Only ``id`` and ``out_bytes`` of a node are required. Other fields than these are ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_FLOPS = 1e30
 
 @dataclass(slots=True)
 class _Node:
-    """One node after its numbers have been checked."""
+    """One node with validated numbers."""
 
     id: str
     kind: str
@@ -71,18 +71,18 @@ def from_node_edge(
 
     * A node of a kind in :data:`INPUT_KINDS` without predecessors is a graph input; any other node is an operator that
       writes one tensor of the same id.
-    * ``alias_of``, or ``view: true`` without it, makes the tensor share storage: the named one's, or that of the first
-      predecessor. A copy into a buffer (``copy_``) shares the buffer's: the predecessor that allocated empty memory.
+      predecessor. A copy into a buffer (``copy_``) shares the storage of the buffer, which is the predecessor that
+      allocated empty memory.
     * ``param_bytes`` become a parameter of the node. A parameter in ``shared_params`` is contained in the
-      ``param_bytes`` of the first of its nodes that is large enough, so it is taken out there and counted once.
-    * Without ``outputs``, every tensor that an operator writes and nobody reads is a graph output.
+      ``param_bytes`` of the first of its nodes that is large enough, so it is subtracted there and counted once.
+    * Without ``outputs``, every tensor that an operator writes and no operator reads is a graph output.
 
     Parameters
     ----------
     data
         The layout shown at the top of this module.
     where
-        Names the data in errors.
+        Name of the data in errors.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -91,7 +91,7 @@ def from_node_edge(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that names the place.
+        One sentence names the place.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def _parameters(nodes: Mapping[str, _Node], shared: Sequence[tuple[str, int, lis
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Checks the outside data piece by piece, so that every complaint names its place."""
+    """Checks the outside data piece by piece, so that every error message names its place."""
 
     where: str
     limits: Limits
@@ -295,7 +295,7 @@ class _Reader:
             return None
         if not isinstance(value, list | tuple):
             raise self.error(path, "should be a list of whole numbers")
-        if not all(type(dim) is int for dim in value):  # open dimensions, several outputs: the bytes say enough
+        if not all(type(dim) is int for dim in value):  # open dimensions or several outputs: the bytes are enough
             return None
         return tuple(self._whole(f"{path}[{index}]", dim) for index, dim in enumerate(value))
 

@@ -1,4 +1,4 @@
-"""Floating-point operations of Keras layers and operations, from the shapes of what they read, hold and make."""
+"""Floating-point operations of Keras layers and operations, from the shapes of inputs, weights and outputs."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -
     layer
         A Keras layer or operation.
     inputs, outputs
-        Shapes of the tensors that it reads and makes.
+        Shapes of the tensors that it reads and of those that it makes.
 
     Returns
     -------
     float
-        Two for a multiply-accumulate, with one more per output element for an activation that belongs to the layer.
-        Convolutions, dense and recurrent layers, attention and matrix products by their formulas; pools by their
-        windows; everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`.
+        Two for a multiply-accumulate, and one more per output element for an activation inside the layer. Convolutions,
+        dense and recurrent layers, attention and matrix products are counted by their formulas, pools by their windows,
+        and everything else by :func:`~opweave.adapters.graphs.element_flops.element_flops`.
     """
     if not outputs:
         return 0.0
@@ -50,7 +50,7 @@ def layer_flops(layer: Any, inputs: Sequence[Shape], outputs: Sequence[Shape]) -
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What formulas look at: shapes of weights by name, shapes of inputs, elements of the first output."""
+    """The inputs of the formulas: shapes of weights by name, shapes of inputs, elements of the first output."""
 
     layer: Any
     weights: Mapping[str, Shape]
@@ -85,7 +85,7 @@ def _dense(call: _Call) -> float:
 
 
 def _einsum_dense(call: _Call) -> float:
-    """Every output element sums over those labels of the kernel that the output lacks."""
+    """Every output element sums over the labels of the kernel that the output lacks."""
     given, kept = call.layer.equation.replace(" ", "").split("->")
     labels = given.split(",")[1]
     summed = [size for label, size in zip(labels, call.weights["kernel"], strict=True) if label not in kept]
@@ -93,7 +93,7 @@ def _einsum_dense(call: _Call) -> float:
 
 
 def _attention(call: _Call) -> float:
-    """Four projections, queries by keys, scores by values."""
+    """Four projections, queries times keys, and scores times values."""
     query = call.inputs[0]
     value = call.inputs[1] if len(call.inputs) > 1 and len(call.inputs[1]) == len(query) else query
     queries, keys = math.prod(query[:-1]), math.prod(value[:-1])
@@ -108,7 +108,7 @@ def _attention(call: _Call) -> float:
 
 
 def _whole(layer: Any, *names: str) -> int:
-    """The first of these attributes that the layer has; 0 for none."""
+    """The first of these attributes that the layer has; 0 if it has none."""
     return next((int(getattr(layer, name)) for name in names if getattr(layer, name, None)), 0)
 
 
@@ -117,7 +117,7 @@ def _plain_attention(call: _Call) -> float:
 
 
 def _recurrent(call: _Call) -> float:
-    """Both weight matrices once for each step of each sequence."""
+    """Both weight matrices, once for each step of each sequence."""
     steps = math.prod(call.inputs[0][:2])
     return 2.0 * steps * sum(math.prod(shape) for name, shape in call.weights.items() if name.endswith("kernel"))
 

@@ -1,4 +1,4 @@
-"""Geometry of Keras operators, from the settings of the layers that they are calls of."""
+"""Geometry of Keras operators, from the settings of the layers that they call."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ ELEMENTWISE = frozenset(
         "tanh",
     }
 )
-"""Activations that look at one cell at a time; a softmax, say, needs all channels of the layer that it belongs to."""
+"""Activations that look at one cell at a time; a softmax, in contrast, needs all channels of its layer."""
 
 
 def keras_geometry(
     model: keras.Model, graph: OpGraph, dims: Mapping[str, int] | None, limits: Limits
 ) -> dict[str, Geometry]:
-    """Read the geometry of every operator that has one; layers with another data format than the first are left out."""
+    """Read the geometry of every operator that has one; layers with another data format than the first are omitted."""
     layers = called_layers(model, dims=dims, limits=limits)
     layout = _layout(layers)
     shapes = shapes_of(graph)

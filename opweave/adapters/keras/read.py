@@ -1,7 +1,7 @@
-"""Functional Keras 3 models in, on any backend: one operator for each call of a layer, in the order Keras runs them.
+"""Reading functional Keras 3 models, on any backend: one operator for each call of a layer, in the order of Keras.
 
-Keras works out every shape itself, for the batch size that is asked for. A layer that is called twice makes two
-operators with the same parameters. Nested models are flattened; the path of the model that a layer is in is its module.
+Keras infers every shape for the requested batch size. A layer that is called twice makes two operators with the same
+parameters. Nested models are flattened; an operator's module is the path of the model that contains its layer.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ VIEW_KINDS = frozenset(
         "Squeeze",
     }
 )
-"""Layers and operations that hand on the storage of their input when the model is not trained."""
+"""Layers and operations that pass on the storage of their input in inference."""
 
 _BYTES = {"bfloat16": 2, "bool": 1, "string": 0, "complex64": 8, "complex128": 16}
 
@@ -54,16 +54,16 @@ def from_keras(
 ) -> OpGraph:
     """Build a graph from a functional or sequential Keras model.
 
-    * Operators are named after their layers, ``encoder/dense`` in nested models; further calls get a number.
+    * Operators are named after their layers, ``encoder/dense`` in nested models; repeated calls get a number.
     * :data:`VIEW_KINDS` make aliases, as backends do in inference.
     * FLOPs are those of :func:`~opweave.adapters.keras.flops.layer_flops`. A custom layer is one operator.
 
     Parameters
     ----------
     model
-        Nothing of it is computed or changed.
+        The model; it is neither computed nor changed.
     dims
-        ``{"batch": 1}``, where the inputs leave their first dimension open.
+        ``{"batch": 1}``, if the inputs leave their first dimension open.
     inplace_kinds
         Kinds (class names, full or short) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -72,7 +72,7 @@ def from_keras(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        For models that are not functional and dimensions that stay open, with one sentence that names the layer.
+        For models that are not functional and dimensions that stay open; one sentence names the layer.
     """
     builder = _Builder(plain(str(model.name)), dims or {}, inplace_kinds, limits)
     return builder.graph(builder.read(model))
@@ -81,12 +81,12 @@ def from_keras(
 def called_layers(
     model: keras.Model, *, dims: Mapping[str, int] | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> dict[str, keras.layers.Layer]:
-    """List the layer that every operator of :func:`from_keras` is a call of, by the operator's id.
+    """List the layer that every operator of :func:`from_keras` calls, by the operator's id.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        As :func:`from_keras`.
+        As for :func:`from_keras`.
     """
     builder = _Builder(plain(str(model.name)), dims or {}, frozenset(), limits)
     builder.read(model)
@@ -94,15 +94,15 @@ def called_layers(
 
 
 class _Builder:
-    """Walks through models as Keras runs them, with tensors that have shapes and no data."""
+    """Walks through models as Keras runs them, with tensors that have shapes but no data."""
 
     def __init__(self, where: str, dims: Mapping[str, int], inplace_kinds: Set[str], limits: Limits) -> None:
         unknown = [name for name in dims if name != "batch"]
         if unknown:
-            raise InvalidInputError(f"{where}: no dimension is called {unknown[0]!r}; a Keras model has only 'batch'")
+            raise InvalidInputError(f"{where}: there is no dimension {unknown[0]!r}; a Keras model has only 'batch'")
         batch = dims.get("batch")
         if batch is not None and (isinstance(batch, bool) or not isinstance(batch, int) or batch < 1):
-            raise InvalidInputError(f"dims['batch'] is {batch!r}; it takes a whole number from 1")
+            raise InvalidInputError(f"dims['batch'] is {batch!r}; it must be a whole number from 1")
         self._where = where
         self._batch = batch
         self._inplace_kinds = inplace_kinds
@@ -117,19 +117,19 @@ class _Builder:
         self.layers: dict[str, Any] = {}  # by operator
 
     def read(self, model: keras.Model) -> list[Any]:
-        """Walk through the whole model; its outputs."""
+        """Walk through the whole model and return its outputs."""
         inner = self.functional(model, model.name)
         return self.walk(inner, [self.input(tensor) for tensor in inner.inputs], "")
 
     def input(self, tensor: Any) -> Any:
-        """An input with its batch size filled in."""
+        """Return an input with its batch size filled in."""
         import keras
 
         shape = list(tensor.shape)
         if shape and shape[0] is None:
             if self._batch is None:
                 raise InvalidInputError(
-                    f'{self._where}: the inputs leave the batch size open; give it, as in dims={{"batch": 1}}'
+                    f'{self._where}: the inputs leave the batch size open; give it, for example dims={{"batch": 1}}'
                 )
             shape[0] = self._batch
         made = keras.KerasTensor(tuple(shape), dtype=tensor.dtype, name=tensor.name)
@@ -137,19 +137,19 @@ class _Builder:
         return made
 
     def functional(self, model: Any, path: str) -> Any:
-        """The graph of layers of a model, or a sentence why it has none."""
+        """Return the layer graph of a model, or raise an error that says why it has none."""
         inner = getattr(model, "_functional", model)
         if inner is None:
             raise InvalidInputError(f"{self._where}: model {path!r} is not built; start it with keras.Input(shape)")
         if not hasattr(inner, "_nodes_by_depth"):
             raise InvalidInputError(
-                f"{self._where}: model {path!r} is no functional Keras 3 model, so its layers' graph is not known; "
+                f"{self._where}: model {path!r} is not a functional Keras 3 model, so its layer graph is unknown; "
                 "build it with keras.Model(inputs, outputs), or write it as ONNX with model.export(..., format='onnx')"
             )
         return inner
 
     def walk(self, model: Any, inputs: list[Any], path: str) -> list[Any]:
-        """Call every layer of a model once for each of its nodes; the model's outputs."""
+        """Call every layer of a model once for each of its nodes, and return the model's outputs."""
         values = {id(there): here for there, here in zip(model.inputs, inputs, strict=True)}
         for depth in sorted(model._nodes_by_depth, reverse=True):
             for node in model._nodes_by_depth[depth]:
@@ -183,10 +183,10 @@ class _Builder:
         kind = type(layer).__name__
         try:
             result = layer.compute_output_spec(*args, **kwargs)
-        except Exception as error:  # a layer's own, of any tree
+        except Exception as error:  # a layer of the user's may raise anything
             reason = " ".join(str(error).split())[:160]
             raise InvalidInputError(
-                f"{self._where}: layer {name!r} ({kind}) does not tell its output shape ({plain(reason)}); give it a "
+                f"{self._where}: layer {name!r} ({kind}) does not state its output shape ({plain(reason)}); give it a "
                 "compute_output_shape"
             ) from error
         if len(self._operators) >= self._limits.operators:
@@ -245,7 +245,7 @@ def _leaves(values: object) -> list[Any]:
 
 
 def _closed(layer: Any, read: list[Any], shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-    """A shape with the dimensions that an EinsumDense leaves open although its equation and inputs tell them."""
+    """Fill in the dimensions that an EinsumDense leaves open although they follow from its equation and inputs."""
     equation = str(getattr(layer, "equation", "")).replace(" ", "")
     if None not in shape or "->" not in equation or "..." in equation:
         return shape

@@ -1,1 +1,1 @@
-"""ONNX files: graphs out of them, reordered and split models into them."""
+"""ONNX: reading graphs from files, writing reordered and split models."""

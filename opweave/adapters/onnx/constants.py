@@ -1,4 +1,4 @@
-"""Nodes that follow from constants alone, computed once and kept as weights, as planning takes for granted."""
+"""Nodes that depend only on constants. They are computed once and stored as weights, as plans assume."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opweave.adapters.onnx.session import onnx_session_options, open_session, ru
 def without_constant_nodes(named: NamedModel) -> NamedModel:
     """Replace constant nodes by their values, computed by ONNX Runtime.
 
-    With optimisations off the runtime would compute them in every run, and their results would count as activations.
+    Without optimisations, the runtime would compute them in every run, and their results would count as activations.
 
     Raises
     ------
     InvalidInputError, EngineError
-        When onnxruntime is not installed, or cannot compute them.
+        When onnxruntime is not installed, or when it cannot compute them.
     """
     from onnx import helper, numpy_helper
 

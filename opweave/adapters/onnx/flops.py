@@ -1,4 +1,4 @@
-"""Floating-point operations of ONNX operators, those that ONNX Runtime fuses included, from shapes alone."""
+"""Floating-point operations of ONNX operators from shapes alone, including operators that ONNX Runtime fuses."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def node_flops(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> float:
     node
         The operator.
     shapes
-        Of its inputs by position; () also for those that are left out.
+        Shapes of its inputs by position; () also for omitted inputs.
     made
         Shape of its first output.
 
     Returns
     -------
     float
-        Two for a multiply-accumulate. Matrix products, convolutions, recurrent layers and attention by their formulas,
-        with one more per output element for a fused activation; pools by their windows; everything else by
-        :func:`~opweave.adapters.graphs.element_flops.element_flops`. Operators on integers count as if on floats.
+        Two for a multiply-accumulate. Matrix products, convolutions, recurrent layers and attention are counted by
+        their formulas, with one more per output element for a fused activation; pools by their windows; everything else
+        by :func:`~opweave.adapters.graphs.element_flops.element_flops`. Operators on integers count as if on floats.
 
     Examples
     --------
@@ -49,7 +49,7 @@ def node_flops(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> float:
         fused = outputs if "activation" in attributes else 0
         try:
             return float(formula(_Call(attributes, shapes, made)) + fused)
-        except IndexError:  # an input that the formula needs is missing, so the file breaks its own schema
+        except IndexError:  # an input that the formula needs is missing, so the file violates its schema
             return 0.0
     if node.op_type in _POOLS:
         window = attributes.get("kernel_shape")
@@ -59,7 +59,7 @@ def node_flops(node: NodeProto, shapes: Sequence[Shape], made: Shape) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What formulas look at: attributes by name, shapes of the inputs by position, shape of the first output."""
+    """The inputs of the formulas: attributes by name, input shapes by position, shape of the first output."""
 
     attributes: Mapping[str, AttributeProto]
     shapes: Sequence[Shape]
@@ -78,7 +78,7 @@ def _convolution_transposed(call: _Call) -> float:
 
 
 def _product(call: _Call) -> float:
-    """Rows times columns times what is summed over: the last dimension of A, or the one before when A is transposed."""
+    """Rows times columns times the summed dimension: the last one of A, or the one before if A is transposed."""
     transposed = "transA" in call.attributes and call.attributes["transA"].i
     return 2.0 * math.prod(call.made) * call.shapes[0][-2 if transposed else -1]
 
@@ -113,12 +113,12 @@ def _attention(call: _Call) -> float:
     projected = math.prod(call.shapes[1][1:])
     past = call.shapes[4][3] if len(call.shapes) > 4 and len(call.shapes[4]) == 5 else 0
     value = call.made[-1]
-    scores = (projected - value) // 2 + value  # width of the queries, and of the values
+    scores = (projected - value) // 2 + value  # width of the queries plus width of the values
     return 2.0 * batch * steps * (width * projected + (steps + past) * scores)
 
 
 def _attention_alone(call: _Call) -> float:
-    """Queries by keys, and scores by values; three dimensions (batch, steps, width) or four (with heads)."""
+    """Queries times keys, and scores times values; three dimensions (batch, steps, width) or four (with heads)."""
     query = call.shapes[0]
     keys = call.shapes[1] if len(call.shapes) > 1 and len(call.shapes[1]) > 2 else query
     values = call.shapes[2] if len(call.shapes) > 2 and len(call.shapes[2]) > 2 else keys

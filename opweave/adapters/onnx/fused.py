@@ -1,7 +1,8 @@
-"""Operators that ONNX Runtime writes into its optimised models, which ONNX itself has no shape rules for.
+"""Operators that ONNX Runtime writes into its optimised models, and for which ONNX has no shape rules.
 
-For shape inference alone, each is replaced by standard operators whose outputs have the same shapes: a stand-in. What
-it computes does not matter. So inference goes through the whole model at once, shape computations included.
+For shape inference only, each is replaced by a stand-in: standard operators whose outputs have the same shapes. The
+values that a stand-in computes do not matter. Thus inference covers the whole model at once, including shape
+computations.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ _SAME_AS_INPUT = {
     "SkipLayerNormalization": (0, 3),
     "SkipSimplifiedLayerNormalization": (0, 3),
 }
-"""Operators with the positions of those outputs that have the shape and type of the first input."""
+"""Operators, with the positions of the outputs that have the shape and type of the first input."""
 
 _EXTRA = frozenset({"activation", "activation_alpha", "activation_beta", "activation_gamma", "activation_params"})
 
 
 def stand_ins(model: ModelProto) -> ModelProto:
-    """A model whose fused operators are replaced for shape inference; the model itself where it has none.
+    """Replace fused operators by stand-ins for shape inference; a model without fused operators is returned as it is.
 
-    Values keep their names. An operator that is not known here stays as it is, and its outputs have no shape.
+    Values keep their names. An unknown operator stays as it is, and its outputs have no shape.
     """
     versions = {entry.domain: entry.version for entry in model.opset_import}
     opset = versions.get("", versions.get("ai.onnx", 1))
@@ -63,7 +64,7 @@ def stand_ins(model: ModelProto) -> ModelProto:
 
 @dataclass(frozen=True, slots=True)
 class _Fused:
-    """A fused node, the dims of the model's weights, and where stand-ins put weights of their own, without data."""
+    """A fused node, the dims of the model's weights, and a place for the weights of stand-ins, which have no data."""
 
     node: NodeProto
     dims: Mapping[str, tuple[int, ...]]
@@ -95,7 +96,7 @@ def _same(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _standard(kind: str, inputs: int) -> Rule:
-    """The standard operator of that kind, with the fused one's attributes but those of the activation."""
+    """The standard operator of that kind, with the fused operator's attributes except those of the activation."""
 
     def rule(fused: _Fused) -> Iterator[NodeProto]:
         plain = helper.make_node(kind, fused.node.input[:inputs], fused.node.output[:1])
@@ -120,7 +121,7 @@ def _channels_last(kind: str, inputs: int) -> Rule:
 
 
 def _reorder_output(fused: _Fused) -> Iterator[NodeProto]:
-    """Back to plain layout: the channels that blocks were filled up with go."""
+    """Return to the plain layout, without the channels that pad the blocks."""
     given = _attributes(fused.node)
     weight = fused.weight(f"{fused.node.output[0]}/weight", given["channels"].i, 1, 1, 1)
     last = "channels_last" in given and given["channels_last"].i
@@ -148,7 +149,7 @@ def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _to_float(fused: _Fused) -> Iterator[NodeProto]:
-    """A product of integers that is given as floats."""
+    """An integer product that is output as floats."""
     product = f"{fused.node.output[0]}/product"
     yield helper.make_node("MatMul", fused.node.input[:2], [product])
     yield helper.make_node("Cast", [product], fused.node.output[:1], to=TensorProto.FLOAT)
@@ -161,7 +162,7 @@ def _packed_matmul(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _attention(fused: _Fused) -> Iterator[NodeProto]:
-    """The last dimension is the width of the values: by attribute, or a third of the projection's columns."""
+    """The last dimension is the width of the values: an attribute, or a third of the projection's columns."""
     given, dims = _attributes(fused.node), fused.dims.get(fused.node.input[1])
     if dims is not None and len(dims) == 2:
         sizes = list(given["qkv_hidden_sizes"].ints) if "qkv_hidden_sizes" in given else []

@@ -1,4 +1,4 @@
-"""Geometry of ONNX operators, from their nodes' attributes and the shapes of the graph's tensors."""
+"""Geometry of ONNX operators, from the attributes of their nodes and the shapes of the graph's tensors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 LAYOUT: Layout = "channels_first"
 WEIGHTS = {"Conv": 1, "FusedConv": 1, "ConvInteger": 1, "QLinearConv": 3}
-"""Which input of a convolution holds its weights."""
+"""Position of the input of a convolution that holds its weights."""
 
 
 def onnx_geometry(model: PathLike | ModelProto, graph: OpGraph, limits: Limits) -> dict[str, Geometry]:
-    """Read the geometry of every operator that has one; weights' values and external data are not looked at."""
+    """Read the geometry of every operator that has one; the values of weights and external data are not read."""
     from onnx import GraphProto
 
     proto, where = read_model(model, limits)
@@ -59,7 +59,7 @@ def _constants(graph: GraphProto) -> dict[str, TensorProto]:
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A node beside its operator."""
+    """A node with its operator."""
 
     node: NodeProto
     op: Operator
@@ -67,28 +67,28 @@ class _Node:
     constants: Mapping[str, TensorProto]
 
     def numbers(self, name: str) -> list[int]:
-        """An attribute of one or several integers; empty where it is not set."""
+        """An attribute of one or several integers; empty if it is not set."""
         for given in self.node.attribute:
             if given.name == name:
                 return list(given.ints) or [given.i]
         return []
 
     def word(self, name: str) -> str:
-        """An attribute of text; empty where it is not set."""
+        """A text attribute; empty if it is not set."""
         return next((given.s.decode("ascii", "replace") for given in self.node.attribute if given.name == name), "")
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the first input that is computed; none where it is not known."""
+        """Shape of the first computed input; empty if unknown."""
         return self.shapes[self.op.inputs[0]] if self.op.inputs else ()
 
     def reads_only(self, position: int) -> bool:
-        """Whether that input is the only one that is computed."""
+        """Whether that input is the only computed one."""
         return len(self.op.inputs) == 1 and self.node.input[position] == self.op.inputs[0]
 
 
 def _conv(node: _Node) -> Geometry | None:
-    if not node.reads_only(0):  # computed weights, or a sum that is fused in
+    if not node.reads_only(0):  # computed weights, or a fused sum
         return None
     kernel = node.numbers("kernel_shape") or _kernel(node)
     return _window(node, kernel, groups=(node.numbers("group") or [1])[0])
@@ -124,7 +124,7 @@ def _global_pool(node: _Node) -> Geometry | None:
 
 
 def _reduction(node: _Node) -> Geometry | None:
-    """Of a feature map over rows and columns: the same as global pooling."""
+    """A reduction of a feature map over rows and columns, which equals global pooling."""
     axes = node.numbers("axes")
     if len(node.node.input) > 1:
         given = node.constants.get(node.node.input[1])

@@ -1,4 +1,4 @@
-"""Which memory model ONNX Runtime's CPU provider follows, so that a prediction can be exact to the byte."""
+"""The memory model of ONNX Runtime's CPU provider, which makes predictions exact to the byte."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _KINDS = """
 """
 
 RUNTIME_INPLACE_KINDS: Set[str] = frozenset(_KINDS.split())
-"""Kinds whose CPU kernels write over their first input when nobody needs it afterwards.
+"""Kinds whose CPU kernels write over their first input when it is not needed afterwards.
 
-Found by running every elementwise kind on a dying input and reading the arena's counter before and after (ONNX Runtime
-1.31.1, optimisations off). Sums, products, roots, exponentials and normalisations, which could, take new memory."""
+They were found by running every elementwise kind on a dying input and reading the arena's counter before and after
+(ONNX Runtime 1.31.1, optimisations off). Sums, products, roots, exponentials and normalisations could run in place, but
+take new memory."""
 
 
 def onnx_runtime_problem(model: PathLike | ModelProto, dims: Mapping[str, int] | None = None) -> MemoryOrdering:
     """Read a model as a memory-ordering problem that counts what ONNX Runtime's CPU provider uses.
 
     It holds for :func:`~opweave.adapters.onnx.session.onnx_session_options`, byte for byte at every step. Plain
-    ``in_place="any"`` promises less memory than the runtime needs, for it lets sums and products overwrite an input,
-    which the runtime does not; ``in_place="none"`` promises more.
+    ``in_place="any"`` predicts less memory than the runtime needs, because it lets sums and products overwrite an
+    input, which the runtime does not do; ``in_place="none"`` predicts more.
 
     * Inputs are the caller's arrays and are not copied: ``inputs="excluded"``.
-    * Outputs are taken from the runtime's arena and live to the end: ``outputs="kept"``.
+    * Outputs come from the runtime's arena and live to the end: ``outputs="kept"``.
     * :data:`RUNTIME_INPLACE_KINDS` overwrite a dying first input, but never with a graph output, and never a graph
       input. A view that is a graph output is a copy.
 
@@ -49,7 +50,7 @@ def onnx_runtime_problem(model: PathLike | ModelProto, dims: Mapping[str, int] |
     Raises
     ------
     InvalidInputError, LimitExceededError
-        As :func:`~opweave.adapters.onnx.read.from_onnx` does.
+        As for :func:`~opweave.adapters.onnx.read.from_onnx`.
     """
     graph = from_onnx(model, dims=dims, inplace_kinds=RUNTIME_INPLACE_KINDS)
     outputs = frozenset(graph.outputs)

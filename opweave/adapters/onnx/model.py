@@ -1,4 +1,4 @@
-"""An ONNX model made ready for planning: whole, flat, sorted, without weights, every shape inferred."""
+"""Preparing an ONNX model for planning: flat and sorted, without weights, with all shapes inferred."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 KEPT_CONSTANT_BYTES = 8192
-"""Larger constants lose their data before shape inference, which only needs small ones (the shape of a Reshape)."""
+"""Larger constants lose their data before shape inference, which needs only small ones (the shape of a Reshape)."""
 
 _DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data", "external_data")
 
@@ -29,12 +29,12 @@ _FIX_SHAPES = (
 
 
 def read_model(model: PathLike | ModelProto, limits: Limits) -> tuple[ModelProto, str]:
-    """Read a model and name it for errors; external data is never opened.
+    """Read a model and name it for error messages; external data is never opened.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When onnx is not installed, or the file is missing, too large, or no ONNX model.
+        When onnx is not installed, or the file is missing, too large, or not an ONNX model.
     """
     if not isinstance(model, str | os.PathLike):
         copy = type(model)()
@@ -50,7 +50,7 @@ def read_model(model: PathLike | ModelProto, limits: Limits) -> tuple[ModelProto
     data = read_bytes(model, limits=limits)
     try:
         parsed = onnx.load_model_from_string(data)
-    except Exception:  # protobuf has an error tree of its own
+    except Exception:  # protobuf has its own exception tree
         raise InvalidInputError(f"{where}: not an ONNX model, or cut off; export or download it again") from None
     _refuse_broken_names(parsed, where)
     if not parsed.graph.name:
@@ -59,7 +59,7 @@ def read_model(model: PathLike | ModelProto, limits: Limits) -> tuple[ModelProto
 
 
 def _refuse_broken_names(model: ModelProto, where: str) -> None:
-    """Names that are not UTF-8 come out of protobuf as bytes, and only from files that something has damaged."""
+    """Refuse names that are not UTF-8. Protobuf returns them as bytes; they occur only in damaged files."""
     graph = model.graph
     values = (*_values(graph), *graph.initializer)
     names = [graph.name, *(value.name for value in values)]
@@ -79,9 +79,9 @@ def prepare(
     Parameters
     ----------
     model
-        Is changed.
+        The model; it is changed.
     where
-        Names the model in errors.
+        Name of the model in errors.
     dims
         Sizes of symbolic dimensions.
     limits
@@ -95,7 +95,7 @@ def prepare(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that names the node and says how to fix the file.
+        One sentence names the node and says how to fix the file.
     """
     from opweave.adapters.onnx.fused import stand_ins
 
@@ -124,12 +124,12 @@ def title(node: NodeProto) -> str:
 
 
 def tensor_size(name: str, kind: TypeProto | None, maker: str, where: str) -> Sized:
-    """Size a value from its inferred type.
+    """Size of a value, from its inferred type.
 
     Raises
     ------
     InvalidInputError
-        When the type, the shape or a dimension is not known.
+        When the type, the shape or a dimension is unknown.
     """
     what = f"{where}: {maker}"
     form = None if kind is None else kind.WhichOneof("value")
@@ -172,7 +172,7 @@ def _values(graph: GraphProto) -> Iterator[ValueInfoProto]:
 
 
 def inlined(model: ModelProto, where: str) -> ModelProto:
-    """Put the bodies of model-local functions where they are called."""
+    """Put the bodies of model-local functions at the places where they are called."""
     import onnx.checker
     import onnx.inliner
 
@@ -198,7 +198,7 @@ def _refuse_control_flow(graph: GraphProto, where: str) -> None:
 
 
 def _constants(graph: GraphProto, where: str) -> dict[str, Sized]:
-    """Size every constant, and drop the data of all but the smallest."""
+    """Size every constant, and drop the data of all but the smallest ones."""
     found: dict[str, Sized] = {}
     for tensor in graph.initializer:
         found[tensor.name] = initializer_size(tensor, f"{where}: initializer {tensor.name!r}")
@@ -227,7 +227,7 @@ def _strip(tensor: TensorProto, size: Sized) -> None:
 def _fix_dims(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
     for name, size in dims.items():
         if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= MAX_BYTES:
-            raise InvalidInputError(f"dims[{name!r}] is {size!r}; it takes a whole number from 0 to 2**53")
+            raise InvalidInputError(f"dims[{name!r}] is {size!r}; it must be a whole number from 0 to 2**53")
     known: dict[str, None] = {}
     for value in _values(graph):
         for dim in value.type.tensor_type.shape.dim if value.type.HasField("tensor_type") else ():
@@ -238,11 +238,11 @@ def _fix_dims(graph: GraphProto, dims: Mapping[str, int], where: str) -> None:
     for name in dims:
         if name not in known:
             has = f"its symbolic dimensions: {', '.join(known)}" if known else "it has no symbolic dimension"
-            raise InvalidInputError(f"{where}: no dimension is called {name!r}; {has}")
+            raise InvalidInputError(f"{where}: there is no dimension {name!r}; {has}")
 
 
 def _check_inputs(graph: GraphProto, constants: Mapping[str, Sized], where: str) -> None:
-    """Name open dimensions where they come from, before inference spreads them."""
+    """Report open dimensions at the inputs, before inference spreads them."""
     inputs = [value for value in graph.input if value.name not in constants and value.type.HasField("tensor_type")]
     names: dict[str, None] = {}
     for value in inputs:
@@ -262,13 +262,13 @@ def _check_inputs(graph: GraphProto, constants: Mapping[str, Sized], where: str)
         python = ", ".join(f'"{name}": 1' for name in names)
         words = " ".join(f"--dim {name}=1" for name in names)
         raise InvalidInputError(
-            f"{where}: the inputs have open dimensions; give their sizes, as in dims={{{python}}}, or on the command "
+            f"{where}: the inputs have open dimensions; give their sizes, e.g. dims={{{python}}}, or on the command "
             f"line {words}"
         )
 
 
 def sort_nodes(graph: GraphProto, where: str) -> None:
-    """Put nodes before their readers, as shape inference needs them; most files already have them so."""
+    """Put nodes before their readers, as shape inference needs them; in most files they already are."""
     maker = {name: index for index, node in enumerate(graph.node) for name in node.output if name}
     heads = [[maker[name] for name in dict.fromkeys(node.input) if name in maker] for node in graph.node]
     if all(source < index for index, row in enumerate(heads) for source in row):
@@ -277,7 +277,7 @@ def sort_nodes(graph: GraphProto, where: str) -> None:
     cycle = find_cycle(successors)
     if cycle is not None:
         names = [graph.node[index].name or graph.node[index].output[0] for index in cycle[:8]]
-        raise InvalidInputError(f"{where}: the graph has a cycle: {' -> '.join([*names, names[0]])}; mend the model")
+        raise InvalidInputError(f"{where}: the graph has a cycle: {' -> '.join([*names, names[0]])}; correct the model")
     nodes = [graph.node[index] for index in topological_order(successors).tolist()]
     copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
     del graph.node[:]

@@ -1,4 +1,4 @@
-"""An ONNX model with its weights, and its nodes by the operator ids that planning used."""
+"""An ONNX model with its weights, and its nodes by the operator ids used in planning."""
 
 from __future__ import annotations
 
@@ -19,23 +19,24 @@ if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
 
 LARGEST_PROTOBUF = 2**31 - 1
-"""Bytes of the largest model that fits into one file; a larger one keeps its weights beside it."""
+"""Largest model in bytes that fits into one file; a larger one keeps its weights beside it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NamedModel:
-    """A model ready to be written anew.
+    """A model that is ready to be rewritten.
 
     Attributes
     ----------
     proto
-        Flat (functions inlined) and sorted, with its weights, every planned node named by its operator id.
+        The model: flat (functions inlined) and sorted, with its weights, and every planned node named by its operator
+        id.
     where
-        What to call the model in errors.
+        Name of the model in errors.
     nodes
         The planned nodes by operator id, in the file's order.
     constant
-        Nodes that follow from constants alone; no plan lists them, a runtime computes them before it runs.
+        Nodes that depend only on constants. No plan lists them; a runtime computes them before it runs.
     """
 
     proto: ModelProto
@@ -44,19 +45,19 @@ class NamedModel:
     constant: Sequence[NodeProto]
 
     def check_covered(self, order: Sequence[str], what: str) -> None:
-        """Make sure that a plan lists every planned node once, and nothing before what it reads.
+        """Check that a plan lists every planned node once, and every node after the makers of its inputs.
 
         Parameters
         ----------
         order
             Operator ids.
         what
-            Names the plan in errors.
+            Name of the plan in errors.
 
         Raises
         ------
         InvalidInputError
-            Naming the first node that does not fit.
+            Names the first node that does not fit.
         """
         seen: set[str] = set()
         made = {name for node in self.nodes.values() for name in node.output if name}
@@ -66,7 +67,7 @@ class NamedModel:
             if node is None:
                 raise InvalidInputError(
                     f"{self.where}: {what} lists operator {name!r:.80}, which the model does not have; it was planned "
-                    "for another model, or node names have changed since: plan this file anew"
+                    "for another model, or node names have changed since: plan this file again"
                 )
             if name in seen:
                 raise InvalidInputError(f"{self.where}: {what} lists operator {name!r:.80} twice; check it")
@@ -82,7 +83,7 @@ class NamedModel:
         if left is not None:
             raise InvalidInputError(
                 f"{self.where}: {what} lacks {title(self.nodes[left])}; it was planned for another model: plan this "
-                "file anew"
+                "file again"
             )
 
 
@@ -92,7 +93,7 @@ def named_model(model: PathLike | ModelProto, *, limits: Limits = DEFAULT_LIMITS
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the file is missing, too large, no ONNX model, or lacks its external data.
+        When the file is missing, too large, not an ONNX model, or lacks its external data.
     """
     proto, where = read_model(model, limits)
     if isinstance(model, str | os.PathLike):
@@ -127,7 +128,7 @@ def _name(proto: ModelProto, others: Sequence[NodeProto]) -> tuple[dict[str, Nod
 
 
 def _follows(node: NodeProto, reads: Sequence[str], fixed: set[str]) -> bool:
-    """Whether a node is no operator of the plan, by the same rule as when the model was read."""
+    """Whether a node is not an operator of the plan, by the rule that was used when the model was read."""
     if node.op_type in VIEW_KINDS and reads and reads[0] in fixed:
         return True
     return all(read in fixed for read in reads) and not node.domain and node.op_type not in NOT_FOLDED
@@ -146,7 +147,7 @@ def _load_weights(proto: ModelProto, folder: Path, where: str) -> None:
 
 
 def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
-    """Copy a model with other nodes in place of its own; the weights are copied too."""
+    """Copy a model with other nodes in place of its own; the weights are also copied."""
     copy = type(proto)()
     copy.CopyFrom(proto)
     del copy.graph.node[:]
@@ -155,12 +156,12 @@ def with_nodes(proto: ModelProto, nodes: Iterable[NodeProto]) -> ModelProto:
 
 
 def save_model(proto: ModelProto, out: PathLike) -> Path:
-    """Write a model, whole or not at all; one over 2 GiB keeps its weights in ``OUT.data`` beside it.
+    """Write a model atomically; a model over 2 GiB keeps its weights in ``OUT.data`` beside it.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to.
+        When the path cannot be written to.
     """
     path = Path(out)
     make_folder(path.parent)

@@ -1,4 +1,4 @@
-"""A model cut into pieces, one file each: what crosses a cut becomes an output of one piece and an input of others."""
+"""Splitting a model into files; a tensor that crosses a cut is an output of one piece and an input of others."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file of a model that was cut up.
+    """One file of a split model.
 
     Attributes
     ----------
     path
         The file.
     device
-        Where it was planned to run.
+        The device on which it was planned to run.
     operators
-        Ids, in the order of the file.
+        Operator ids, in the order of the file.
     inputs, outputs
         Names of tensors: the model's own, and those that cross a cut.
     """
@@ -49,17 +49,17 @@ def split_onnx(
     dims: Mapping[str, int] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> tuple[Piece, ...]:
-    """Write one ONNX file for each group of operators; run one after the other they are the whole model.
+    """Write one ONNX file for each group of operators. Run one after the other, they compute the whole model.
 
     Parameters
     ----------
     model
         A file, or a model in memory (which is not changed).
     groups
-        In the order in which they run, as :func:`~opweave.adapters.runtimes.groups.schedule_groups` makes them from a
-        placement.
+        The groups in the order in which they run. :func:`~opweave.adapters.runtimes.groups.schedule_groups` makes them
+        from a placement.
     folder
-        Gets ``piece_000.onnx``, ``piece_001.onnx``, ...
+        Receives ``piece_000.onnx``, ``piece_001.onnx``, ...
     dims
         Sizes for symbolic dimensions; the pieces have fixed shapes.
     limits
@@ -68,12 +68,12 @@ def split_onnx(
     Returns
     -------
     tuple of Piece
-        In order. Weights and constants go with every piece that reads them.
+        The pieces in order. Weights and constants are part of every piece that reads them.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the groups do not fit the model, naming the node, or a file cannot be read or written.
+        When the groups do not fit the model (the message names the node), or a file cannot be read or written.
     """
     named = named_model(model, limits=limits)
     named.check_covered([name for group in groups for name in group.operators], "the plan")
@@ -85,7 +85,7 @@ def split_onnx(
 
 
 class _Cutter:
-    """Knows who makes and who reads every tensor."""
+    """Records the maker and the readers of every tensor."""
 
     def __init__(self, named: NamedModel, types: Mapping[str, TypeProto], groups: Sequence[Group]) -> None:
         self._named = named
@@ -134,7 +134,7 @@ class _Cutter:
         return Piece(save_model(piece, path), group.device, group.operators, inputs, outputs)
 
     def _leaving(self, index: int) -> dict[str, None]:
-        """What other pieces, or the caller, read."""
+        """The tensors that other pieces or the caller read."""
         later = {
             name: None
             for other in range(index + 1, len(self._groups))
@@ -145,7 +145,7 @@ class _Cutter:
         return later | {name: None for name in self._wanted if self._home.get(name) == index}
 
     def _closure(self, names: Sequence[str]) -> tuple[list[NodeProto], list[str]]:
-        """Constant nodes that the names follow from, in their order, and the weights that all of it reads."""
+        """Constant nodes that the names depend on, in their order, and the weights that all of them read."""
         needed = dict.fromkeys(names)
         waiting = list(needed)
         while waiting:

@@ -1,4 +1,4 @@
-"""ONNX Runtime's profiles: seconds that every node took, as ``SessionOptions.enable_profiling`` has them written."""
+"""Profiles of ONNX Runtime (``SessionOptions.enable_profiling``): seconds of every node."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _ENDING = "_kernel_time"
 
 
 def kernel_seconds(data: object, where: str) -> dict[str, float]:
-    """Median seconds of every node over the runs of a profile; of several runs the first, which warms up, is left out.
+    """Median seconds of every node over the runs of a profile, without the first of several runs, which warms up.
 
     Parameters
     ----------
     data
         The profile's JSON: a list of events.
     where
-        Names it in errors.
+        Name of the profile in errors.
 
     Raises
     ------
     InvalidInputError
-        When it holds no such events.
+        When the profile has no such events.
 
     Examples
     --------
@@ -49,13 +49,13 @@ def kernel_seconds(data: object, where: str) -> dict[str, float]:
         rows.setdefault(_node(name, event.get("args")), []).append(took * 1e-6)
     if not rows:
         raise InvalidInputError(
-            f"{where}: no profile of ONNX Runtime's, or one without nodes; set enable_profiling of the SessionOptions"
+            f"{where}: not a profile of ONNX Runtime, or one without nodes; set enable_profiling of the SessionOptions"
         )
     return {name: statistics.median(row[1:] or row) for name, row in rows.items()}
 
 
 def _node(name: str, about: object) -> str:
-    """The node's name; for a nameless one its kind and position, as :mod:`opweave.adapters.onnx.read` names it."""
+    """The node's name; for a node without a name, kind and position, as in :mod:`opweave.adapters.onnx.read`."""
     given = name.removesuffix(_ENDING)
     if given or not isinstance(about, Mapping):
         return given
@@ -63,12 +63,12 @@ def _node(name: str, about: object) -> str:
 
 
 def profile_costs(data: Sequence[object], where: str, *, graph: OpGraph | None = None, device: str = "cpu") -> Costs:
-    """Costs from a profile's events; see :func:`~opweave.adapters.load.load_costs`.
+    """Make costs from a profile's events; see :func:`~opweave.adapters.load.load_costs`.
 
     Raises
     ------
     InvalidInputError
-        For events that are no profile, and operators of ``graph`` that it has no time for.
+        For events that are not a profile, and operators of ``graph`` without a time.
     """
     seconds = kernel_seconds(data, where)
     if graph is not None:
@@ -77,7 +77,7 @@ def profile_costs(data: Sequence[object], where: str, *, graph: OpGraph | None =
             more = f" and {len(lacking) - 1:,} more" if len(lacking) > 1 else ""
             raise InvalidInputError(
                 f"{where}: has no time for operator {lacking[0]!r}{more}; "
-                "profile the very model that is planned: either switch graph optimisation off, or plan the model that "
+                "profile the same model that is planned: either switch graph optimisation off, or plan the model that "
                 "optimized_model_filepath wrote"
             )
         seconds = {op.id: seconds[op.id] for op in graph.operators}
@@ -85,11 +85,11 @@ def profile_costs(data: Sequence[object], where: str, *, graph: OpGraph | None =
 
 
 def read_profile(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, float]:
-    """Median seconds of every node, from a profile's file.
+    """Median seconds of every node, from a profile file.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that says what is wrong, where, and what to do.
+        One sentence says what is wrong, where, and what to do.
     """
     return kernel_seconds(read_json(path, limits=limits), plain(os.fspath(path)))

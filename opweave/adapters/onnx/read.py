@@ -1,4 +1,4 @@
-"""ONNX models in: operators, tensor sizes and constants; never a weight's value, never external data."""
+"""Reading ONNX models: operators, tensor sizes and constants, but never a weight's value or external data."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto
 
 VIEW_KINDS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
-"""Their output shares the storage of their first input, as in ONNX Runtime."""
+"""Operators whose output shares the storage of their first input, as in ONNX Runtime."""
 
 NOT_FOLDED = frozenset(
     {
@@ -34,7 +34,7 @@ NOT_FOLDED = frozenset(
         "RandomUniformLike",
     }
 )
-"""Operators that stay although all their inputs are constant: random ones, and those that keep weights small."""
+"""Operators that remain although all their inputs are constant: random ones, and those that keep weights small."""
 
 
 def from_onnx(
@@ -49,20 +49,20 @@ def from_onnx(
     * Shapes are inferred, also through the operators that ONNX Runtime fuses (see
       :mod:`opweave.adapters.onnx.fused`), so its optimised models load; weights are sized from their dims and type.
       External data is never opened.
-    * Initialisers (sparse ones too), Constant nodes, and what follows from them alone become parameters, as ONNX
-      Runtime computes all that before it runs; constants that no operator reads are left out, and so are graph outputs
-      that are constants: they take no planned memory.
-    * :data:`VIEW_KINDS` make aliases; of a constant, they make no operator at all, only another name for it.
-    * An output that nobody reads and whose shape is not known (the mask of an old Dropout) is left out.
-    * Model-local functions are inlined. Control flow is refused: it has no fixed order.
-    * An operator's id is its node's name, or its kind and position; doubled names get a number.
+    * Initialisers (also sparse ones), Constant nodes, and values that depend only on them become parameters, because
+      ONNX Runtime computes all of these before it runs. Constants that no operator reads are omitted, and so are graph
+      outputs that are constants, because they take no planned memory.
+    * :data:`VIEW_KINDS` make aliases; a view of a constant is not an operator, only another name for the constant.
+    * An output that no operator reads and whose shape is unknown (the mask of an old Dropout) is omitted.
+    * Model-local functions are inlined. Control flow is refused, because it has no fixed order.
+    * An operator's id is its node's name, or its kind and position; repeated names get a number.
 
     Parameters
     ----------
     model
-        A file, or a model already in memory (which is not changed).
+        A file, or a model in memory (which is not changed).
     dims
-        Sizes for symbolic dimensions, as in ``{"batch": 1}``.
+        Sizes for symbolic dimensions, for example ``{"batch": 1}``.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -71,13 +71,13 @@ def from_onnx(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that names the node and says how to fix the file.
+        One sentence names the node and says how to fix the file.
     """
     proto, where = read_model(model, limits)
     graph, constants = prepare(proto, where, dims or {}, limits)
     try:
         content = _Builder(graph, constants, where, inplace_kinds).content()
-    except ValidationError as error:  # from one operator or tensor, such as a name of thousands of characters
+    except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
         raise complaint(error, f"{where}: {error.title}") from None
     try:
         return OpGraph.model_validate(content)
@@ -86,14 +86,14 @@ def from_onnx(
 
 
 def operator_ids(graph: GraphProto) -> list[str]:
-    """Name every node once; names from the file come first, so that no made-up one displaces them."""
+    """Name every node once; names from the file come first, so that no generated name displaces them."""
     names = UniqueNames()
     ids = [names.take(node.name) if node.name else "" for node in graph.node]
     return [name or names.take(f"{graph.node[index].op_type}_{index}") for index, name in enumerate(ids)]
 
 
 class _Builder:
-    """Turns the prepared graph into opweave's, value by value."""
+    """Converts the prepared graph to opweave's graph, value by value."""
 
     def __init__(self, graph: GraphProto, constants: Mapping[str, Sized], where: str, inplace_kinds: Set[str]) -> None:
         self._graph = graph

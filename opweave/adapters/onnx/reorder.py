@@ -1,4 +1,4 @@
-"""An order, written into the model file."""
+"""Writing an order into the model file."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ def reorder_onnx(
 ) -> Path:
     """Write a model with its nodes in the planned order, each named by its operator id.
 
-    The order of a file is no more than a wish: ONNX Runtime makes an order of its own unless it is told otherwise. Run
-    the file with :func:`~opweave.adapters.onnx.session.onnx_session_options`.
+    ONNX Runtime does not follow the order of a file by default. Run the file with
+    :func:`~opweave.adapters.onnx.session.onnx_session_options`.
 
     Parameters
     ----------
     model
         A file, or a model in memory (which is not changed).
     ordering
-        What :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model.
+        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model.
     out
-        Where to write. Weights go with it; over 2 GiB into ``OUT.data`` beside it.
+        Path of the new file. It contains the weights; over 2 GiB they go into ``OUT.data`` beside it.
     limits
         Caps on file size.
 
@@ -41,18 +41,18 @@ def reorder_onnx(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the order is not one of this model's, naming the node; when a file cannot be read or written.
+        When the order does not fit this model (the message names the node), or a file cannot be read or written.
     """
     return save_model(reordered(named_model(model, limits=limits), ordering), out)
 
 
 def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:
-    """Put the planned nodes into another order, behind those that are constant.
+    """Put the planned nodes into another order, after the constant nodes.
 
     Raises
     ------
     InvalidInputError
-        When the order is not one of this model's.
+        When the order does not fit this model.
     """
     named.check_covered(ordering.order, "the order")
     return with_nodes(named.proto, [*named.constant, *(named.nodes[name] for name in ordering.order)])

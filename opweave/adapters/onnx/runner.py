@@ -1,4 +1,4 @@
-"""Running the pieces of a model in order, each with a session of its own, and passing tensors from one to the next."""
+"""Running the pieces of a model in order, each in its own session, and passing tensors between them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class PieceRunner:
-    """Runs what :func:`~opweave.adapters.onnx.pieces.split_onnx` wrote.
+    """Runs the pieces that :func:`~opweave.adapters.onnx.pieces.split_onnx` wrote.
 
     Parameters
     ----------
     pieces
-        All of them, in order.
+        All pieces, in order.
     outputs
-        The model's outputs by name.
+        Names of the model's outputs.
     threads
         Threads within an operator.
 
@@ -32,7 +32,7 @@ class PieceRunner:
     InvalidInputError
         When onnxruntime is not installed.
     EngineError
-        When the runtime refuses a piece, in its own words.
+        When the runtime refuses a piece; with the runtime's message.
     """
 
     def __init__(self, pieces: Sequence[Piece], outputs: Sequence[str], *, threads: int = 1) -> None:
@@ -41,14 +41,14 @@ class PieceRunner:
         self._sessions = [open_session(piece.path, onnx_session_options(threads=threads)) for piece in pieces]
 
     def run(self, feeds: Arrays) -> Arrays:
-        """Run every piece once; a tensor is dropped after the last piece that reads it.
+        """Run every piece once; a tensor is freed after the last piece that reads it.
 
         Raises
         ------
         InvalidInputError
             When an input is missing.
         EngineError
-            When the runtime fails, in its own words.
+            When the runtime fails; with the runtime's message.
         """
         known: dict[str, NDArray[np.generic]] = dict(feeds)
         readers = Counter(name for piece in self._pieces for name in piece.inputs)

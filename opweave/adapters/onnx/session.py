@@ -1,4 +1,4 @@
-"""ONNX Runtime told to obey, and asked what it did: order, memory at every step, seconds of every operator."""
+"""Making ONNX Runtime obey a plan, and measuring a run: order, memory at every step, seconds of every operator."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ _PEAK = "mem_in_use_peak"
 
 
 def onnx_session_options(*, threads: int = 1) -> SessionOptions:
-    """Make the options under which ONNX Runtime runs a model in the order of its file and frees what it can at once.
+    """Make options with which ONNX Runtime runs a model in the file's order and frees memory as early as possible.
 
-    * ``execution_order = PRIORITY_BASED``: of all nodes that are ready the first in the file runs next, so a sorted
-      file runs as it stands (``Shape`` and ``Size`` nodes come early). The default order walks back from the outputs
-      and ignores the file.
+    * ``execution_order = PRIORITY_BASED``: of all ready nodes, the first in the file runs next, so a sorted file runs
+      in its own order (``Shape`` and ``Size`` nodes run early). The default order walks back from the outputs and
+      ignores the file.
     * ``execution_mode = ORT_SEQUENTIAL``: one operator at a time.
-    * ``graph_optimization_level = ORT_DISABLE_ALL``: fusing makes new nodes, and these go to the end of the priorities.
-      To run an optimised model in a planned order, let the runtime write it first (``optimized_model_filepath``, at
-      most ``ORT_ENABLE_EXTENDED``), plan that file, and run the reordered one with these options.
+    * ``graph_optimization_level = ORT_DISABLE_ALL``: fusing creates new nodes, which get the lowest priority. To run an
+      optimised model in a planned order, let the runtime write it first (``optimized_model_filepath``, at most
+      ``ORT_ENABLE_EXTENDED``), plan that file, and run the reordered file with these options.
     * ``enable_mem_reuse = False``: memory reuse keeps a dead tensor's buffer for a later tensor of the same size, so
-      that dead buffers stay live between the two. Without it every buffer goes back when its last reader has run.
+      the dead buffer stays live in between. Without reuse, every buffer is freed when its last reader has run.
     * ``enable_mem_pattern = False``: a pattern reserves all activations in one block before the first node runs.
 
     Parameters
@@ -65,7 +65,7 @@ def onnx_session_options(*, threads: int = 1) -> SessionOptions:
 
 
 def default_options(*, threads: int = 1) -> SessionOptions:
-    """Make the runtime's own options; it only keeps quiet."""
+    """Make the runtime's default options, without log output."""
     options = import_runtime().SessionOptions()
     options.intra_op_num_threads = threads
     options.log_severity_level = 3
@@ -73,7 +73,7 @@ def default_options(*, threads: int = 1) -> SessionOptions:
 
 
 def import_runtime() -> ModuleType:
-    """Import onnxruntime, or say how to get it.
+    """Import onnxruntime, or raise an error that says how to install it.
 
     Raises
     ------
@@ -90,29 +90,30 @@ def import_runtime() -> ModuleType:
 
 @dataclass(frozen=True, slots=True)
 class RuntimeRun:
-    """What ONNX Runtime did, from its profile.
+    """Measurements of a run of ONNX Runtime, from its profile.
 
     Attributes
     ----------
     outputs
-        By name.
+        Outputs by name.
     order
         Node names in the order in which they ran.
     seconds
-        Median time of every node over the runs after the first.
+        Median seconds of every node over all runs but the first.
     live
-        Bytes that tensors asked for, at the end of every node before its inputs are freed, without what the session
-        held before; None where the runtime has no such counters.
+        Bytes that tensors requested, at the end of every node before its inputs are freed, without the bytes that the
+        session held before; None if the runtime has no such counters.
     peak_bytes
-        Largest use of the arena, scratch memory of the kernels included, every block rounded up to 256 bytes; None
-        where it is not known, as when building the session took more than running it.
+        Largest use of the arena, including scratch memory of the kernels, with every block rounded up to 256 bytes;
+        None if unknown, for example when building the session took more than running it.
     padding_bytes
-        The part of the peak by which blocks were larger than what was asked for: the arena splits no block for less
-        than half of it.
+        The part of the peak by which blocks were larger than requested. The arena splits no block if the rest would be
+        less than half of it.
     peak_node
-        Where the arena was fullest.
+        The node at which the arena use was largest.
     session_bytes
-        What the session held in the arena before the first node: pre-packed weights mostly. None without counters.
+        Bytes of the arena that the session held before the first node, mostly pre-packed weights. None without
+        counters.
     """
 
     outputs: Arrays
@@ -131,12 +132,12 @@ def open_session(path: Path, options: SessionOptions) -> InferenceSession:
     Raises
     ------
     EngineError
-        When the runtime refuses it, in the runtime's words.
+        When the runtime refuses the model; with the runtime's message.
     """
     runtime = import_runtime()
     try:
         return runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime has an error tree of its own
+    except Exception as error:  # the runtime has its own exception tree
         raise EngineError(f"ONNX Runtime cannot open {path.name}: {_short(error)}") from None
 
 
@@ -146,7 +147,7 @@ def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] |
     Raises
     ------
     EngineError
-        When the runtime fails, in its own words.
+        When the runtime fails; with the runtime's message.
     """
     wanted = [value.name for value in session.get_outputs()] if names is None else list(names)
     try:
@@ -156,23 +157,23 @@ def run_session(session: InferenceSession, feeds: Arrays, names: Sequence[str] |
 
 
 def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: int = 3) -> RuntimeRun:
-    """Run a model some times under the runtime's profiler.
+    """Run a model several times under the runtime's profiler.
 
     Parameters
     ----------
     path
         The model file; nodes need names.
     options
-        Are changed: profiling is switched on.
+        Options; they are changed to switch profiling on.
     feeds
-        The inputs by name.
+        Inputs by name.
     runs
-        How many times; the first one counts for memory, the others for time.
+        Number of runs; the first is used for memory, the others for times.
 
     Raises
     ------
     EngineError
-        When the runtime refuses or fails.
+        When the runtime refuses the model or fails.
     """
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
         options.enable_profiling = True
@@ -203,23 +204,23 @@ def profiled_run(path: Path, options: SessionOptions, feeds: Arrays, *, runs: in
 
 
 def _arena_peak(counters: Sequence[Mapping[str, int]]) -> tuple[int | None, int | None, int | None]:
-    """Largest use of the arena during the run, how much of it was padding, and the node that ran then."""
+    """Largest use of the arena during the run, the padding in it, and the node that ran then."""
     base = counters[0][_USED] - counters[0][_TOOK]
     base_padding = base - (counters[0][_LIVE] - counters[0][_MADE])
     highest = counters[-1][_PEAK]
     where = next(index for index, row in enumerate(counters) if row[_PEAK] == highest)
     if where == 0 and highest > counters[0][_USED]:
-        return None, None, None  # the mark may be older than the run
+        return None, None, None  # the high-water mark may be from before the run
     return highest - base, counters[where][_USED] - counters[where][_LIVE] - base_padding, where
 
 
 def random_feeds(model: ModelProto, dims: Mapping[str, int], seed: int) -> Arrays:
-    """Make up inputs: normal numbers for floats, zeros and ones for everything else (indices must be in range).
+    """Generate inputs: normal numbers for floats, zeros and ones for everything else (indices must be in range).
 
     Raises
     ------
     InvalidInputError
-        For an open dimension without a size, or an element type that NumPy lacks; names the input.
+        For an open dimension without a size, or an element type that NumPy lacks; the message names the input.
     """
     from onnx import helper
 
@@ -249,7 +250,7 @@ def _size(name: str, symbol: str, fixed: bool, size: int, dims: Mapping[str, int
     if symbol in dims:
         return dims[symbol]
     raise InvalidInputError(
-        f"input {name!r} has an open dimension {symbol or 'without a name'!r}; give its size, as in "
+        f"input {name!r} has an open dimension {symbol or 'without a name'!r}; give its size, for example "
         f"dims={{{symbol or 'batch'!r}: 1}}, or on the command line --dim {symbol or 'batch'}=1"
     )
 

@@ -42,7 +42,7 @@ ELEMENT_BITS = {
     "UINT64": 64,
     "UINT8": 8,
 }
-"""Bits of one element; elements under a byte are packed, and the last byte is filled up."""
+"""Bits of one element. Elements smaller than a byte are packed, and the last byte is padded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Sized:
 
 
 def element_type(number: int) -> str:
-    """Name an ONNX element type; "type 99" for one that this version of onnx does not know."""
+    """Name of an ONNX element type; "type 99" for a type that this version of onnx does not have."""
     from onnx import TensorProto
 
     try:
@@ -70,11 +70,11 @@ def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
     Parameters
     ----------
     shape
-        Every dimension known; 0 is legal.
+        The dimensions, all known; 0 is legal.
     dtype
         A key of :data:`ELEMENT_BITS`.
     what
-        Names the tensor in errors, file first.
+        Name of the tensor in errors, file first.
 
     Raises
     ------
@@ -102,12 +102,12 @@ def sized(shape: Sequence[int], dtype: str, what: str) -> Sized:
 
 
 def initializer_size(tensor: TensorProto, what: str) -> Sized:
-    """Size a constant from its dims and type; its data, inside or outside the file, is not looked at.
+    """Size of a constant, from its dims and type; its data, inside or outside the file, is not read.
 
     Raises
     ------
     InvalidInputError
-        As :func:`sized` does.
+        As for :func:`sized`.
     """
     dtype = element_type(tensor.data_type)
     if dtype == "STRING":
@@ -116,12 +116,12 @@ def initializer_size(tensor: TensorProto, what: str) -> Sized:
 
 
 def sparse_size(tensor: SparseTensorProto, what: str) -> Sized:
-    """Size a sparse constant: what its values and indices take.
+    """Size of a sparse constant, the sum of its values and indices.
 
     Raises
     ------
     InvalidInputError
-        As :func:`sized` does.
+        As for :func:`sized`.
     """
     values = initializer_size(tensor.values, what)
     indices = initializer_size(tensor.indices, what)
@@ -129,12 +129,12 @@ def sparse_size(tensor: SparseTensorProto, what: str) -> Sized:
 
 
 def constant_size(node: NodeProto, what: str) -> Sized:
-    """Size what a Constant node holds.
+    """Size of the value of a Constant node.
 
     Raises
     ------
     InvalidInputError
-        When it holds nothing that is known, or as :func:`sized` does.
+        When the node has no known value, or as for :func:`sized`.
     """
     for attribute in node.attribute:
         if attribute.name in _CONSTANT_SIZES:

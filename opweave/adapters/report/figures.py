@@ -122,6 +122,20 @@ def safe_text(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def shortened(text: str, letters: int) -> str:
+    """Cut a text for a picture to so many letters, from its middle; matplotlib reads no formula in it.
+
+    Examples
+    --------
+    >>> shortened("model.layers.12", 9), shortened("conv", 9)
+    ('mode..s.12', 'conv')
+    """
+    if len(text) <= letters:
+        return safe_text(text)
+    half = max(1, (letters - 2) // 2)
+    return safe_text(f"{text[: letters - 2 - half]}..{text[-half:]}" if letters > 5 else text[:letters])
+
+
 def png(figure: Figure) -> bytes:
     """Render a figure as PNG."""
     buffer = io.BytesIO()

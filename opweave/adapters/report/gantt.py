@@ -1,30 +1,77 @@
-"""What the pictures of schedules share: the end and the bound, how busy the devices are, and their legend."""
+"""Any timeline as a Gantt chart: a row for each device and port in use, the critical path, how busy they are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from opweave.adapters.report.figures import BOUND
-from opweave.adapters.report.units import TIME_UNITS, precise_seconds
+import numpy as np
+
+from opweave.adapters.report.figures import BEST, BOUND, CRITICAL, DASHES, MUTED, SENT, new_panels, safe_text, shortened
+from opweave.adapters.report.timeline_tables import DeviceUse
+from opweave.adapters.report.timeline_trace import lanes
+from opweave.adapters.report.units import precise_seconds, readable_bytes, unit_of
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.critical_path import critical_rows
+from opweave.problems.measures import utilisation
+from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-WIDTH = 12.0
-"""Inches of a picture."""
+WIDTH, TIME_SHARE = 12.0, 0.72
+"""Inches of a picture, and the part of them that is the time axis."""
 
-TIME_SHARE = 0.72
-"""Of the width is the time axis."""
+DRAWN_DEVICES = 16
+"""The busiest devices are drawn; a picture cannot show more."""
 
-END = "#333333"
-DASHES = (0, (5, 3))
+DRAWN_ROUNDS = 6
+"""Inputs that are drawn where they follow each other."""
 
+NAMED_RUNS = 160
+"""Up to this many runs get their names where these fit."""
+
+DEVICE_HEIGHT, PORT_HEIGHT, BETWEEN, GAP = 1.0, 0.42, 0.06, 0.3
+
+STRIPE = 0.19
+"""Part of a device's row above its runs, on which the critical ones are marked where the runs are shaded."""
+
+SHADES = ("#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C")
+"""From the smallest batch to the largest."""
 
 LEAST, PARTED = 1 / 3000, 1 / 250
 """Shares of the time axis: what could not be seen if it were narrower; what has room for a gap beside it."""
+
+END = "#333333"
+PORTS: tuple[ResourceKind, ...] = ("send_port", "receive_port", "link", "channel")
+PORT_WORDS: Mapping[ResourceKind, str] = {"send_port": "sends", "receive_port": "receives"}
+
+SAME = 1e-9
+"""Resources that are busy for shares so near are both the bottleneck."""
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """A row of the chart: a resource, what stands beside it, and where it lies (downwards)."""
+
+    resource: int
+    label: str
+    top: float
+    height: float
+    device: bool
+
+    @property
+    def middle(self) -> float:
+        """Where its label belongs."""
+        return self.top + self.height / 2
+
+    @property
+    def colour(self) -> str:
+        """Of what happens on it."""
+        return BEST if self.device else SENT
 
 
 class Bar(NamedTuple):
@@ -37,9 +84,177 @@ class Bar(NamedTuple):
     colour: str
 
 
-def time_scale(makespan: float) -> tuple[float, str]:
-    """Seconds of the unit in which a schedule is drawn, and its name."""
-    return next((pair for pair in TIME_UNITS if makespan >= pair[0]), TIME_UNITS[-1])
+def marked_rows(timeline: Timeline) -> BoolArray:
+    """The critical path, or what happens on the bottleneck where inputs follow each other. Shape (activities,)."""
+    marked = np.zeros(len(timeline.activities), dtype=bool)
+    if timeline.period is None:
+        marked[[row for rows, _ in critical_rows(timeline) for row in rows]] = True
+        return marked
+    busy = utilisation(timeline)
+    worst = (busy >= busy.max(initial=0.0) * (1 - SAME)) & timeline.exclusive
+    own, twin = worst[timeline.activities.resource], timeline.activities.twin
+    both: BoolArray = own | ((twin >= 0) & own[twin])
+    return both
+
+
+def gantt_figure(
+    timeline: Timeline, uses: Sequence[DeviceUse], *, headline: str, subtitle: str, bound: float | None
+) -> Figure:
+    """Draw a timeline with a row for each device and each port in use, and how busy they are beside it.
+
+    Where runs are of several inputs, the darker is the larger, and the critical ones have a stripe above them.
+
+    Parameters
+    ----------
+    timeline, uses
+        What happens, and what it asks of each device.
+    headline, subtitle
+        The title, and the line under it.
+    bound
+        Proved lower bound of the last end, in seconds; None when there is none.
+    """
+    ranked = sorted(uses, key=lambda use: (-use.runs, -use.busy_seconds))[:DRAWN_DEVICES]
+    rows = bands(timeline, [use for use in uses if use in ranked], PORTS)
+    bottom = max((band.top + band.height for band in rows), default=1.0)
+    figure, (axes, shares) = new_panels(WIDTH, 1.9 + 0.42 * bottom, (6.0, 1.0))
+    end = draw_gantt(axes, timeline, rows, until=max(timeline.end, bound or 0.0) if timeline.period is None else None)
+    busy = utilisation(timeline).tolist()
+    for band in rows:
+        _share_bar(shares, band, busy[band.resource] if timeline.end > 0.0 else None)
+    _dress_shares(shares, bottom)
+    axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
+    hidden = f"; {len(uses) - len(ranked)} devices not shown" if len(uses) > len(ranked) else ""
+    axes.text(0, 1.0, safe_text(subtitle + hidden), transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
+    handles = legend_of(timeline)
+    if timeline.period is None:
+        handles += _mark_end(axes, timeline.end, bound, end)
+    in_a_row = -(-len(handles) // (1 if len(handles) <= 6 else 2))
+    figure.legend(handles=handles, loc="outside lower center", ncols=in_a_row, frameon=False, fontsize=9.5)
+    return figure
+
+
+def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[ResourceKind]) -> list[Band]:
+    """Rows from the top down: every device with its memory, below it its ports in use, then links and channels."""
+    used = set(timeline.activities.resource.tolist())
+    found: list[Band] = []
+    top = 0.0
+
+    def add(resource: int, label: str, *, device: bool) -> None:
+        nonlocal top
+        height = DEVICE_HEIGHT if device else PORT_HEIGHT
+        found.append(Band(resource, label, top, height, device))
+        top += height + BETWEEN
+
+    for use in uses:
+        for row, resource in enumerate(timeline.resources):
+            if resource.name != use.name:
+                continue
+            if resource.kind == "device":
+                limit = "" if use.memory_limit is None else f" / {readable_bytes(use.memory_limit)}"
+                note = f"{readable_bytes(use.memory_bytes)}{limit}" if use.runs else "not used"
+                add(row, f"{shortened(use.name, 22)}\n{note}", device=True)
+            elif row in used and resource.kind in ports and resource.kind in PORT_WORDS:
+                add(row, PORT_WORDS[resource.kind], device=False)
+        top += GAP
+    for row, resource in enumerate(timeline.resources):
+        if row in used and resource.kind in ports and resource.kind in ("link", "channel"):
+            add(row, shortened(resource.name, 22), device=False)
+    return found
+
+
+def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: float | None) -> float:
+    """Draw what happens on rows.
+
+    Parameters
+    ----------
+    until
+        Seconds that the axis reaches at least; None for the end of what is drawn.
+
+    Returns
+    -------
+    float
+        Seconds of the time axis' unit.
+    """
+    acts = timeline.activities
+    drawn = acts.round < DRAWN_ROUNDS
+    until = float(acts.end[drawn].max(initial=0.0)) if until is None else until
+    scale, unit = unit_of(until, "seconds")
+    span = until / scale or 1.0
+    marked = marked_rows(timeline)
+    sizes = sorted(set(acts.count[acts.kind == ActivityKind.RUN].tolist()))
+    named = int((drawn & (acts.kind == ActivityKind.RUN)).sum()) <= NAMED_RUNS
+    for band in rows:
+        axes.axhspan(band.top, band.top + band.height, color="#F4F4F4", linewidth=0, zorder=0)
+        chosen = np.flatnonzero((acts.resource == band.resource) & drawn)
+        chosen = chosen[np.argsort(acts.start[chosen], kind="stable")]
+        shaded = band.device and sizes[-1:] > [1]
+        for critical in (False, True):  # the critical ones last, so that they stay visible among thousands
+            bars = _bars(timeline, band, chosen, scale=scale, sizes=sizes if shaded else ())
+            kept = [bar for bar, row in zip(bars, chosen.tolist(), strict=True) if marked[row] == critical or shaded]
+            if shaded and critical:
+                kept = [_stripe(bar, band) for bar, row in zip(bars, chosen.tolist(), strict=True) if marked[row]]
+            elif critical:
+                kept = [bar._replace(colour=CRITICAL) for bar in kept]
+            gap = 0.0 if shaded and critical else 0.8 if named else 0.4
+            draw_bars(axes, kept, span=span, gap=gap, order=3 if critical else 2)
+        if named:
+            for row in chosen.tolist() if band.device or timeline.period is not None else ():
+                _name(axes, timeline, band, row, scale=scale, span=span, sizes=sizes if shaded else ())
+    _dress(axes, timeline, rows, scale=scale, unit=unit, span=span)
+    return scale
+
+
+def _bars(timeline: Timeline, band: Band, chosen: IntArray, *, scale: float, sizes: Sequence[int]) -> list[Bar]:
+    """One for each activity; what overlaps shares the height."""
+    acts = timeline.activities
+    start, end = (each[chosen] / scale for each in (acts.start, acts.end))
+    lane = [0] * len(chosen)
+    if not timeline.exclusive[band.resource]:
+        lane = lanes((("", one, other) for one, other in zip(start.tolist(), end.tolist(), strict=True)))
+    height = band.height * (1 - STRIPE if sizes else 1.0) / (max(lane, default=0) + 1)
+    top = band.top + (STRIPE * band.height if sizes else 0.0)
+    colours = [_shade(count, sizes) if sizes else band.colour for count in acts.count[chosen].tolist()]
+    columns = zip(start.tolist(), (end - start).tolist(), lane, colours, strict=True)
+    return [Bar(begin, width, top + place * height, height, colour) for begin, width, place, colour in columns]
+
+
+def _stripe(bar: Bar, band: Band) -> Bar:
+    return Bar(bar.start, bar.width, band.top, 0.7 * STRIPE * band.height, CRITICAL)
+
+
+def _shade(size: int, sizes: Sequence[int]) -> str:
+    place = sizes.index(size) / (len(sizes) - 1) if len(sizes) > 1 else 0.75
+    return SHADES[round(place * (len(SHADES) - 1))]
+
+
+def _name(
+    axes: Axes, timeline: Timeline, band: Band, row: int, *, scale: float, span: float, sizes: Sequence[int]
+) -> None:
+    """Write into a bar what runs, and how many of them, or which input it is, where that fits."""
+    acts = timeline.activities
+    start, end, count = float(acts.start[row]), float(acts.end[row]), int(acts.count[row])
+    letters = int((end - start) / scale / span * WIDTH * TIME_SHARE / 0.075) - 1
+    text, size, least = timeline.name(int(acts.what[row])), 8.5, 3
+    if timeline.period is not None:
+        text, size, least = str(int(acts.round[row]) + 1), 7.5, 1
+    elif sizes:
+        last, size, least = text.split(".")[-1], 7.0, 2
+        text = f"{last}\nx{count}" if len(last) <= letters else f"x{count}"
+    if letters < least:
+        return
+    axes.text(
+        (start + end) / 2 / scale,
+        band.middle + (STRIPE * band.height / 2 if sizes else 0.0),
+        safe_text(text) if sizes else shortened(text, letters),
+        ha="center",
+        va="center",
+        fontsize=size,
+        color="#222222" if sizes and _shade(count, sizes) in SHADES[:2] else "white",
+        fontweight="normal" if sizes else "bold",
+        linespacing=0.95,
+        zorder=5,
+        clip_on=True,
+    )
 
 
 def draw_bars(axes: Axes, bars: Sequence[Bar], *, span: float, gap: float, order: float) -> None:
@@ -68,38 +283,45 @@ def _corners(bar: Bar, least: float) -> list[tuple[float, float]]:
     return [(bar.start, bar.top), (end, bar.top), (end, bottom), (bar.start, bottom)]
 
 
-def dress_time(axes: Axes, *, makespan: float, bound: float | None, scale: float, unit: str, span: float) -> None:
-    """Mark the end and the bound, both in seconds, on an axis of ``span`` units of ``scale`` seconds."""
-    axes.axvline(makespan / scale, color=END, linewidth=1.6, zorder=6)
-    if bound is not None and bound > 0:
-        axes.axvline(bound / scale, color=BOUND, linewidth=1.4, linestyle=DASHES, zorder=6)
+def _dress(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, scale: float, unit: str, span: float) -> None:
+    """Label the rows and the time axis; mark when results are there where inputs follow each other."""
+    acts = timeline.activities
+    bottom = max((band.top + band.height for band in rows), default=1.0) + 0.15
+    axes.set_ylim(bottom, -0.25)
+    axes.set_yticks([band.middle for band in rows])
+    for band, label in zip(rows, axes.set_yticklabels([safe_text(band.label) for band in rows]), strict=True):
+        label.set_fontsize(9.5 if band.device else 8)
+        label.set_color("#222222" if band.device else MUTED)
+    if timeline.period is not None:
+        ends = [float(acts.end[acts.round == number].max()) / scale for number in range(DRAWN_ROUNDS)]
+        axes.vlines(ends, -0.25, bottom, color=BOUND, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
     axes.set_xlim(0, span * 1.012)
-    axes.set_xlabel(f"time ({unit})", fontsize=11)
+    inputs = "" if timeline.period is None else f"the first {DRAWN_ROUNDS} inputs: "
+    axes.set_xlabel(f"{inputs}time ({unit})", fontsize=11)
 
 
-def share_bar(axes: Axes, place: float, share: float | None, *, height: float, colour: str, size: float) -> None:
-    """Draw a share of the time, from 0 to 100 %, with its number in letters of ``size`` points."""
+def _share_bar(axes: Axes, band: Band, share: float | None) -> None:
+    """Draw a share of the time, from 0 to 100 %, with its number."""
     part = min(share or 0.0, 1.0)
-    axes.barh(place, 1.0, height=height, color="#F4F4F4", linewidth=0)
-    axes.barh(place, part, height=height, color=colour, alpha=0.85, linewidth=0)
+    axes.barh(band.middle, 1.0, height=band.height, color="#F4F4F4", linewidth=0)
+    axes.barh(band.middle, part, height=band.height, color=band.colour, alpha=0.85, linewidth=0)
     inside = part > 0.6
     axes.text(
         part - 0.04 if inside else part + 0.04,
-        place,
-        _percent(share),
+        band.middle,
+        "-" if share is None else "0 %" if share == 0 else "< 1 %" if share < 0.01 else f"{100 * share:.0f} %",
         ha="right" if inside else "left",
         va="center",
-        fontsize=size,
+        fontsize=9.5 if band.device else 8,
         color="white" if inside else "#222222",
     )
 
 
-def dress_shares(axes: Axes, bottom: float, top: float) -> None:
-    """Scale the axes of shares to the rows beside them."""
-    axes.set_ylim(bottom, top)
+def _dress_shares(axes: Axes, bottom: float) -> None:
+    axes.set_ylim(bottom + 0.15, -0.25)
     axes.set_xlim(0, 1)
     axes.set_yticks([])
     axes.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
@@ -108,18 +330,34 @@ def dress_shares(axes: Axes, bottom: float, top: float) -> None:
     axes.set_xlabel("busy", fontsize=11)
 
 
-def add_legend(figure: Figure, handles: list[Artist], makespan: float, bound: float | None) -> None:
-    """Put a legend below: ``handles``, the end, and the bound where there is one."""
+def legend_of(timeline: Timeline) -> list[Artist]:
+    """What the colours of a chart mean."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    sizes = sorted(set(timeline.activities.count[timeline.activities.kind == ActivityKind.RUN].tolist()))
+    shown = sizes if len(sizes) <= 5 else [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
+    handles: list[Artist] = [Patch(color=BEST, label="computing")]
+    if sizes[-1:] > [1]:
+        handles = [Patch(color=_shade(size, sizes), label=f"batch of {size}") for size in shown]
+    if (timeline.activities.kind != ActivityKind.RUN).any():
+        handles.append(Patch(color=SENT, label="sending, receiving"))
+    handles.append(Patch(color=CRITICAL, label="critical path" if timeline.period is None else "bottleneck"))
+    if timeline.period is not None:
+        style = (0, (4, 3))
+        handles.append(Line2D([], [], color=BOUND, linewidth=0.8, linestyle=style, label="a result is there"))
+    return handles
+
+
+def _mark_end(axes: Axes, end: float, bound: float | None, scale: float) -> list[Artist]:
+    """Draw the last end and its bound, and return what the legend says of them."""
     from matplotlib.lines import Line2D
 
-    handles.append(Line2D([], [], color=END, linewidth=1.6, label=f"end: {precise_seconds(makespan)}"))
+    axes.axvline(end / scale, color=END, linewidth=1.6, zorder=6)
+    handles: list[Artist] = [Line2D([], [], color=END, linewidth=1.6, label=f"end: {precise_seconds(end)}")]
     if bound is not None and bound > 0:
+        style = (0, DASHES[0])
+        axes.axvline(bound / scale, color=BOUND, linewidth=1.4, linestyle=style, zorder=6)
         label = f"lower bound: no plan ends before {precise_seconds(bound)}"
-        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, linestyle=DASHES, label=label))
-    rows = 1 if len(handles) <= 6 else 2
-    columns = -(-len(handles) // rows)
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9.5)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else "0 %" if share == 0 else "< 1 %" if share < 0.01 else f"{100 * share:.0f} %"
+        handles.append(Line2D([], [], color=BOUND, linewidth=1.4, linestyle=style, label=label))
+    return handles

@@ -82,7 +82,7 @@ def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence
         files[view.plan_file] = _json(json.dumps(view.plan(), ensure_ascii=False, indent=1))
         files["trace.json"] = _json(json.dumps(view.trace(), ensure_ascii=False))
         files |= {name: _json(json.dumps(data, ensure_ascii=False, indent=1)) for name, data in view.exports().items()}
-        files[view.figure_file] = png(view.figure())
+        files |= {name: png(figure) for name, figure in view.figures().items()}
     page = _page(view, files, comparison)
     files["report.html"] = page.encode("utf-8", "backslashreplace")
     place = make_folder(folder)
@@ -100,8 +100,7 @@ def _page(view: View[Any, Any], files: dict[str, bytes], comparison: Sequence[En
 
     picture = plan = side_by_side = ""
     if view.result.solution is not None:
-        encoded = base64.b64encode(files[view.figure_file]).decode("ascii")
-        picture = f'<p><img alt="The plan over its steps" src="data:image/png;base64,{encoded}"></p>'
+        picture = "".join(_picture(name, data) for name, data in files.items() if name.endswith(".png"))
         headings, rows = view.steps()
         more = f" (the first {SHOWN_STEPS:,} of {len(rows):,} steps)" if len(rows) > SHOWN_STEPS else ""
         plan = f"<details><summary>The plan{more}</summary>{_table(headings, rows[:SHOWN_STEPS])}</details>"
@@ -118,6 +117,11 @@ def _page(view: View[Any, Any], files: dict[str, bytes], comparison: Sequence[En
         version=_text(__version__),
         files=_text(", ".join(files)),
     )
+
+
+def _picture(name: str, data: bytes) -> str:
+    encoded = base64.b64encode(data).decode("ascii")
+    return f'<p><img alt="The plan: {_text(name.removesuffix(".png"))}" src="data:image/png;base64,{encoded}"></p>'
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]], css: str = "") -> str:

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
+from opweave.adapters.report.timeline_tables import measure_rows
 from opweave.adapters.report.units import readable, readable_seconds, readable_share
 from opweave.adapters.report.views import Row, Section, View, view_for
 from opweave.problems.result import Result, Status
@@ -46,7 +47,8 @@ def summary_rows(view: View[Any, Any]) -> list[Row]:
         ("lower bound", _exact(result.bound, unit) + (f", {result.bound_source}" if result.bound_source else "")),
         ("gap", readable_share(result.gap)),
         *view.rows(),
-        ("counted", result.model),
+        *(measure_rows(view.timeline, result.objective) if result.solution is not None else ()),
+        ("counted", result.assumptions),
         ("solver", " ".join(filter(None, (result.solver, result.solver_version))) + f", seed {result.seed}"),
         ("time", readable_seconds(result.timings.total)),
     ]

@@ -8,6 +8,7 @@ import numpy as np
 
 from opweave.adapters.report.trace import Spot, Trace
 from opweave.problems.graph import OpGraph
+from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.timeline import ActivityKind, Resource, ResourceKind, Timeline
 
 SECOND, STEP = 1e6, 1e3
@@ -41,7 +42,7 @@ def lanes(activities: Iterable[tuple[str, float, float]]) -> list[int]:
     return found
 
 
-def timeline_trace(graph: OpGraph, timeline: Timeline, notes: Notes) -> dict[str, object]:
+def timeline_trace(graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> dict[str, object]:
     """Draw a timeline as a trace.
 
     An arrow leads from the run that makes a tensor over the sender's and the receiver's port to every run that reads it
@@ -54,6 +55,8 @@ def timeline_trace(graph: OpGraph, timeline: Timeline, notes: Notes) -> dict[str
         What the timeline's names refer to.
     timeline
         What happens.
+    critical
+        Rows of the critical path; empty where none is known.
     notes
         Further details of an activity.
 
@@ -62,15 +65,16 @@ def timeline_trace(graph: OpGraph, timeline: Timeline, notes: Notes) -> dict[str
     dict
         The Trace Event Format as plain data.
     """
-    return _Drawing(graph, timeline, notes).trace.to_json()
+    return _Drawing(graph, timeline, critical, notes).trace.to_json()
 
 
 class _Drawing:
     """A trace under construction."""
 
-    def __init__(self, graph: OpGraph, timeline: Timeline, notes: Notes) -> None:
+    def __init__(self, graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> None:
         self.trace = Trace(f"opweave: {graph.name}")
         self._graph, self._timeline, self._notes = graph, timeline, notes
+        self._critical = critical
         self._scale = SECOND if timeline.unit == "seconds" else STEP
         self._share = 1.0 if timeline.unit == "seconds" else BUSY
         self._track = self._tracks()
@@ -108,6 +112,8 @@ class _Drawing:
         if acts.kind[row] == ActivityKind.RUN:
             if what < timeline.names.operators:
                 about = {"kind": self._graph.operators[what].kind, "module": self._graph.operators[what].module}
+            if self._critical:
+                about["critical"] = row in self._critical
         else:
             about = self._moved(row)
         self.trace.block(
@@ -153,24 +159,14 @@ class _Drawing:
 
     def _memory(self) -> None:
         """Bytes held over time: at every change, and in steps both while each runs and after it."""
-        timeline, lives = self._timeline, self._timeline.lifetimes
+        timeline = self._timeline
         for position, resource in enumerate(timeline.resources):
-            mine = np.flatnonzero(lives.resource == position)
-            begin, end = (np.sort(each[mine]) for each in (lives.begin, lives.end))
-            if not len(mine) or (begin[-1] <= 0.0 and end[0] > timeline.end):
+            name, (times, level) = f"bytes held by {resource.name}", bytes_over_time(timeline, position)
+            if timeline.unit == "steps" and (timeline.lifetimes.resource == position).any():
+                name, times = "live bytes", np.stack([times, times + BUSY], axis=1).ravel()
+                level = np.stack([level, bytes_after_steps(timeline, position)], axis=1).ravel()
+            elif (level == level[:1]).all():
                 continue  # it never changes
-            added = np.concatenate([[0], np.cumsum(lives.bytes[mine][np.argsort(lives.begin[mine], kind="stable")])])
-            freed = np.concatenate([[0], np.cumsum(lives.bytes[mine][np.argsort(lives.end[mine], kind="stable")])])
-            if timeline.unit == "steps":
-                steps = np.arange(len(timeline.activities), dtype=np.float64)
-                times = np.stack([steps, steps + BUSY], axis=1).ravel()
-                held = np.stack([steps, steps + 0.5], axis=1).ravel()
-                gone = np.stack([steps, steps + 1.0], axis=1).ravel()
-            else:
-                changes = np.concatenate([begin, end])
-                times = held = gone = np.unique(np.clip(changes[np.isfinite(changes)], 0.0, None))
-            level = added[np.searchsorted(begin, held, side="right")] - freed[np.searchsorted(end, gone, side="right")]
-            name = "live bytes" if timeline.unit == "steps" else f"bytes held by {resource.name}"
             for time, value in zip(times.tolist(), level.tolist(), strict=True):
                 self.trace.counter(name, time * self._scale, {"live": value})
 

@@ -70,11 +70,15 @@ def readable(value: float | None, unit: str) -> str:
     """Write an objective or bound in its problem's unit; a dash when unknown."""
     if value is None:
         return "-"
-    return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
+    if unit in ("bytes", "seconds"):
+        return readable_bytes(value) if unit == "bytes" else precise_seconds(value)
+    return f"{value:,.4g} {unit}"
 
 
 def unit_of(value: float, unit: str) -> tuple[float, str]:
     """Find how many bytes or seconds make the unit in which a value is best read, and that unit's name.
+
+    Other units are read as they are.
 
     Examples
     --------
@@ -84,6 +88,8 @@ def unit_of(value: float, unit: str) -> tuple[float, str]:
     if unit == "bytes":
         power = max((power for power in range(len(BYTE_UNITS)) if value >= 1024**power), default=0)
         return 1024.0**power, BYTE_UNITS[power]
+    if unit != "seconds":
+        return 1.0, unit
     if value <= 0:
         return TIME_UNITS[0]
     return next((pair for pair in TIME_UNITS if value >= pair[0]), TIME_UNITS[-1])

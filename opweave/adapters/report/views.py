@@ -1,27 +1,73 @@
-"""How a problem is shown: one view for each of the five, all of the same shape."""
+"""How problems are shown: what a timeline tells, for any problem; a view of its own adds words and pictures."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+from opweave.adapters.report.timeline_tables import (
+    Cells,
+    DeviceUse,
+    Limits,
+    device_table,
+    device_uses,
+    plan_of,
+    step_table,
+    transfer_rows,
+)
 from opweave.adapters.report.timeline_trace import timeline_trace
-from opweave.adapters.report.wording import no_plan
+from opweave.adapters.report.units import precise_seconds, readable
+from opweave.adapters.report.wording import (
+    SAME,
+    Alone,
+    bottleneck,
+    memory_binds,
+    no_plan,
+    path_sentence,
+    proof_sentence,
+    verdict,
+)
+from opweave.problems.cluster import Cluster
+from opweave.problems.critical_path import critical_rows
+from opweave.problems.device_details import Wait
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.measures import bytes_over_time
 from opweave.problems.problem import Problem
-from opweave.problems.result import Result
+from opweave.problems.result import Result, Status
 from opweave.problems.solution import Solution
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from opweave.adapters.report.baselines import Reference
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 Row = tuple[str, str]
+
+
+@runtime_checkable
+class LimitsMemory(Protocol):
+    """A problem that says how many bytes every device may hold."""
+
+    @property
+    def memory_limits(self) -> Limits:
+        """By device; None for no limit."""
+        ...
+
+
+@runtime_checkable
+class OnCluster(Protocol):
+    """A problem with devices."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """The devices."""
+        ...
 
 
 class Section(NamedTuple):
@@ -32,8 +78,11 @@ class Section(NamedTuple):
     rows: list[Sequence[str]]
 
 
-class View(ABC, Generic[ProblemT, SolutionT]):
+class View(Generic[ProblemT, SolutionT]):
     """A problem and its result as the command line and the reports show them.
+
+    Whatever is said here comes from the timeline of the result's solution, so that it fits any problem; a subclass says
+    what is truly its problem's own.
 
     Attributes
     ----------
@@ -43,23 +92,21 @@ class View(ABC, Generic[ProblemT, SolutionT]):
         What the command line calls the problem.
     problem_type
         Its class.
-    floors
-        Names of the simple solvers that every answer is compared with, the usual one first.
-    engine
-        Name of the embedded engine that can check the answer.
-    noun
-        What explanations call a plan.
+    baseline
+        The solver that every answer is compared with; None for the first that is registered as a baseline.
+    noun, better
+        What explanations call a plan, and one that costs less.
     plan_file, figure_file
         Names of the plan and the picture in a report folder.
     """
 
-    word: ClassVar[str]
+    word: ClassVar[str] = "problem"
     problem_type: ClassVar[type[Problem[Any, Any]]]
-    floors: ClassVar[tuple[str, ...]]
-    engine: ClassVar[str] = "highs"
+    baseline: ClassVar[str | None] = None
     noun: ClassVar[str] = "plan"
-    plan_file: ClassVar[str]
-    figure_file: ClassVar[str]
+    better: ClassVar[str] = "better"
+    plan_file: ClassVar[str] = "plan.json"
+    figure_file: ClassVar[str] = "plan.png"
 
     def __init__(self, problem: ProblemT, result: Result[SolutionT]) -> None:
         self.problem = problem
@@ -78,40 +125,6 @@ class View(ABC, Generic[ProblemT, SolutionT]):
             raise InvalidInputError(f"the result has no solution to show (status {self.result.status.value})")
         return self.result.solution
 
-    @abstractmethod
-    def rows(self) -> list[Row]:
-        """Label and value of what the problem adds to a result's table."""
-
-    def explain(self) -> str:
-        """Say in a few sentences what the result means, or why there is none."""
-        if self.result.solution is None:
-            return no_plan(self.result, self.noun, self.shortage())
-        return " ".join(self.sentences())
-
-    @abstractmethod
-    def sentences(self) -> Iterator[str]:
-        """Say what the solution means: what limits it, what it gains, and what is proved."""
-
-    def shortage(self) -> str | None:
-        """Find a simple reason why there can be no plan; None where none is known."""
-        return None
-
-    def sections(self) -> list[Section]:
-        """List further tables, most wanted first."""
-        return []
-
-    def exports(self) -> Mapping[str, object]:
-        """Write the solution in forms that other tools take: file names and plain data for ``json.dumps``."""
-        return {}
-
-    @abstractmethod
-    def plan(self) -> dict[str, object]:
-        """Write the plan as plain data for ``json.dumps``."""
-
-    @abstractmethod
-    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        """List the plan step by step for reading: headings and rows."""
-
     @cached_property
     def timeline(self) -> Timeline:
         """What happens when the result's solution is carried out.
@@ -126,22 +139,198 @@ class View(ABC, Generic[ProblemT, SolutionT]):
             raise InvalidInputError("the solution cannot be carried out, so there is nothing to draw")
         return timeline
 
-    def trace(self) -> dict[str, object]:
-        """Draw the plan as a Chrome trace."""
-        return timeline_trace(self.problem.graph, self.timeline, self.notes)
-
-    def notes(self, activity: int) -> Mapping[str, object]:
-        """Say more about an activity of the timeline, given its row."""
+    @cached_property
+    def limits(self) -> Limits:
+        """Bytes that every device may hold, by its name; None for no limit."""
+        if isinstance(self.problem, LimitsMemory):
+            return self.problem.memory_limits
+        if isinstance(self.problem, OnCluster):
+            return {device.name: device.memory_bytes for device in self.problem.cluster.devices}
         return {}
 
-    @abstractmethod
+    @cached_property
+    def uses(self) -> list[DeviceUse]:
+        """What the plan asks of each device."""
+        return device_uses(self.timeline, self.limits)
+
+    @cached_property
+    def path(self) -> Sequence[tuple[Sequence[int], Wait]]:
+        """The critical path: the rows of each step and what it waited for; empty where inputs follow each other."""
+        return [] if self.timeline.period is not None else critical_rows(self.timeline)
+
+    @cached_property
+    def critical(self) -> frozenset[int]:
+        """Rows of the critical path."""
+        return frozenset(row for rows, _ in self.path for row in rows)
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The answer of the baseline; None where there is no baseline, or it has no plan."""
+        from opweave.adapters.report.baselines import baselines, reference
+
+        name = self.baseline or next(iter(baselines(self.problem)), None)
+        return None if name is None else reference(self.problem, name)
+
+    @property
+    def alone(self) -> Alone | None:
+        """The best plan on a single device, where that is the baseline."""
+        return None if self.reference is None else self.reference.alone
+
+    def rows(self) -> list[Row]:
+        """Label and value of what the problem adds to a result's table: the baseline, and the gain against it."""
+        rows = [self._baseline_row()] if self.baseline or self.reference else []
+        if self.result.solution is None:
+            return rows
+        if len(self.uses) > 1:
+            rows.append(("devices used", f"{sum(use.runs > 0 for use in self.uses)} of {len(self.uses)}"))
+        gain = self._gain()
+        if gain is not None:
+            rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{gain:.2f}"))
+        return rows
+
+    def _baseline_row(self) -> Row:
+        if self.baseline:
+            alone = self.alone
+            none = "none may run the whole model"
+            return (
+                "best single device",
+                none if alone is None else f"{precise_seconds(alone.seconds)} on {alone.device}",
+            )
+        assert self.reference is not None
+        return f"baseline {self.reference.solver}", readable(self.reference.objective, self.problem.unit)
+
+    def _gain(self) -> float | None:
+        """How many times as much the baseline needs."""
+        if self.reference is None or not self.result.objective or self.reference.objective <= 0:
+            return None
+        return self.reference.objective / self.result.objective
+
+    def explain(self) -> str:
+        """Say in a few sentences what the result means, or why there is none."""
+        if self.result.solution is None:
+            return no_plan(self.result, self.noun, self.shortage())
+        return " ".join(self.sentences())
+
+    def sentences(self) -> Iterator[str]:
+        """Say what the solution means: what limits it, what it gains, and what is proved."""
+        yield self.opening()
+        if self.baseline:
+            used = [use.name for use in self.uses if use.runs]
+            yield verdict(self.timeline.end, used, self.alone, len(self.uses))
+        elif self.reference is not None:
+            needed = readable(self.reference.objective, self.problem.unit)
+            yield f"The baseline {self.reference.solver!r} needs {needed}."
+        if self.path and self.timeline.unit == "seconds" and self.timeline.end > 0:
+            yield bottleneck(self.timeline)
+            yield path_sentence(self.timeline, self.path)
+        yield from memory_binds(self.uses)
+        yield proof_sentence(self.result, self.better, self.noun)
+
+    def opening(self) -> str:
+        """Say what the plan needs."""
+        used = sum(use.runs > 0 for use in self.uses)
+        where = f" on {used:,} of {counted(len(self.uses), 'device')}" if self.timeline.unit == "seconds" else ""
+        verb = "takes" if self.problem.unit == "seconds" else "needs"
+        return f"The plan {verb} {readable(self.result.objective, self.problem.unit)}{where}."
+
+    def shortage(self) -> str | None:
+        """Find a simple reason why there can be no plan; None where none is known."""
+        return None
+
+    def sections(self) -> list[Section]:
+        """List further tables, most wanted first: the devices."""
+        if self.result.solution is None or self.timeline.unit == "steps":
+            return []
+        return [Section("Devices", *device_table(self.timeline, self.uses))]
+
+    def exports(self) -> Mapping[str, object]:
+        """Write the solution in forms that other tools take: file names and plain data for ``json.dumps``."""
+        return {}
+
+    def plan(self) -> dict[str, object]:
+        """Write the plan as plain data for ``json.dumps``."""
+        about = {"model": self.problem.graph.name, "assumptions": self.problem.assumptions()}
+        return about | plan_of(self.problem.graph, self.timeline, self.uses, self.critical, self.notes)
+
+    def steps(self) -> Cells:
+        """List the plan step by step for reading: headings and rows."""
+        return step_table(self.problem.graph, self.timeline, self.notes)
+
+    def trace(self) -> dict[str, object]:
+        """Draw the plan as a Chrome trace."""
+        return timeline_trace(self.problem.graph, self.timeline, self.critical, self.notes)
+
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say more about an activity of the timeline, given its row: numbers, words, and shares as fractions."""
+        return {}
+
+    def headline(self) -> str:
+        """The title of the picture."""
+        text = f"{self.problem.graph.name[:40]}: {readable(self.result.objective, self.problem.unit)}"
+        used = [use.name for use in self.uses if use.runs]
+        if self.timeline.unit == "seconds" and not used:
+            return f"{self.problem.graph.name[:40]}: nothing to run"
+        if self.timeline.unit == "seconds":
+            text += f" on {used[0]} alone" if len(used) == 1 else f" on {len(used)} of {len(self.uses)} devices"
+        if self.baseline and self.alone is None:
+            return f"{text}; no single device may run it"
+        gain = self._gain() or 1.0
+        if self.alone is None or len(self.uses) == 1:
+            return text if self.reference is None else f"{text}, {self.reference.solver} over it {gain:.2f}"
+        if len(used) > 1 and gain > 1 + SAME:
+            return f"{text}, {gain:.2f} times as fast as the best single one"
+        return f"{text}, the best single device" if gain >= 1 - SAME else f"{text}; {self.alone.device} alone is faster"
+
+    def subtitle(self) -> str:
+        """The line under it."""
+        text = counted(len(self.problem.graph.operators), "operator")
+        transfers = sum(1 for _ in transfer_rows(self.timeline))
+        sent = f", {counted(transfers, 'transfer')}" if transfers else ""
+        return f"{text}{sent}; {self.problem.assumptions()}"
+
     def figure(self) -> Figure:
-        """Draw the result as a picture."""
+        """Draw the result as a picture: what every device does when, or the memory where there are only steps."""
+        return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
+
+    def gantt_figure(self) -> Figure:
+        """Draw what every device and port does when."""
+        from opweave.adapters.report.gantt import gantt_figure
+
+        ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
+        bound = self.result.bound if ends else None
+        return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
+
+    def memory_figure(self) -> Figure:
+        """Draw how many bytes every device holds when."""
+        from opweave.adapters.report.memory_figure import memory_figure
+
+        return memory_figure(
+            self.problem.graph,
+            self.timeline,
+            given=self.given_timeline(),
+            proved=self.result.status is Status.OPTIMAL,
+            bound=self.result.bound if self.problem.unit == "bytes" else None,
+            limits=self.limits,
+            headline=self.headline(),
+            subtitle=self.subtitle(),
+        )
+
+    def given_timeline(self) -> Timeline | None:
+        """What the memory figure compares with: the plan that was there before; None where there was none."""
+        return None
+
+    def figures(self) -> dict[str, Figure]:
+        """All pictures of a report by their file names: the memory too where it changes and is not the first one."""
+        found = {self.figure_file: self.figure()}
+        devices = range(len(self.uses)) if self.timeline.unit == "seconds" else ()
+        if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
+            found["memory.png"] = self.memory_figure()
+        return found
 
 
 @cache
 def views() -> tuple[type[View[Any, Any]], ...]:
-    """List all views; imported on first use, so that ``import opweave`` stays light."""
+    """List problems' own views; imported on first use, so that ``import opweave`` stays light."""
     from opweave.adapters.report.batched_mapping.view import BatchedMappingView
     from opweave.adapters.report.memory_ordering.view import MemoryOrderingView
     from opweave.adapters.report.pipeline.view import PipelineView
@@ -157,12 +346,11 @@ def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
     Raises
     ------
     InvalidInputError
-        When opweave has no view of the problem (a class of the user's own), or the result is one of another problem.
+        When the result is one of another problem.
     """
-    view = view_of(problem)
     if result.problem != problem.kind:
         raise InvalidInputError(f"the result is one of {result.problem!r:.60}, the problem is {problem.kind!r}")
-    return view(problem, result)
+    return view_of(type(problem))(problem, result)
 
 
 def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
@@ -178,7 +366,7 @@ def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
     Raises
     ------
     InvalidInputError
-        When opweave has no view of the problem (a class of the user's own).
+        When the result is one of another problem.
 
     Examples
     --------
@@ -192,18 +380,14 @@ def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
     return show(problem, result).explain()
 
 
-def view_of(problem: Problem[Any, Any]) -> type[View[Any, Any]]:
-    """Find the view of a problem.
-
-    Raises
-    ------
-    InvalidInputError
-        When it has none (a class of the user's own).
-    """
+@cache
+def view_of(problem_type: type[Problem[Any, Any]]) -> type[View[Any, Any]]:
+    """Find the view of a class of problems: its own, or the general one with the problem's kind as its word."""
     for view in views():
-        if isinstance(problem, view.problem_type):
+        if issubclass(problem_type, view.problem_type):
             return view
-    raise InvalidInputError(f"opweave cannot draw a {type(problem).__name__}; it draws: {_words()}")
+    about = {"word": problem_type.kind, "problem_type": problem_type, "__module__": __name__}
+    return type(f"{problem_type.__name__}View", (View,), about)
 
 
 def view_for(word: str) -> type[View[Any, Any]]:
@@ -217,8 +401,9 @@ def view_for(word: str) -> type[View[Any, Any]]:
     for view in views():
         if word in (view.word, view.problem_type.kind):
             return view
-    raise InvalidInputError(f"no problem is called {word!r:.60}; there are: {_words()}")
-
-
-def _words() -> str:
-    return ", ".join(view.word for view in views())
+    known = Problem.kinds()
+    if word in known:
+        return view_of(known[word])
+    own = [kind for kind, each in known.items() if not any(issubclass(each, view.problem_type) for view in views())]
+    words = ", ".join([*(view.word for view in views()), *own])
+    raise InvalidInputError(f"no problem is called {word!r:.60}; there are: {words}")

@@ -1,12 +1,19 @@
-"""What the explanations of all problems say alike: why there is no plan, what binds, what is proved."""
+"""What explanations say of any plan: why there is none, whether splitting pays, what binds, what is proved."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_share
+from opweave.problems.device_details import Wait
+from opweave.problems.measures import utilisation
 from opweave.problems.result import Result, Status
+from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
+from opweave.problems.words import counted, joined
 
 SAME = 1e-6
 """Times that differ by less than this share count as equal."""
@@ -17,19 +24,24 @@ BOTTLENECK = 0.9
 FULL = 0.95
 """Memory filled to this share is worth a sentence."""
 
+WORTH_NAMING = 0.01
+"""A device's share of the critical path that it is named for."""
+
+PLACES: Mapping[ResourceKind, str] = {
+    "device": "device {name!r}, which computes",
+    "send_port": "the send port of {name!r}, which is busy",
+    "receive_port": "the receive port of {name!r}, which is busy",
+    "link": "link {name!r}, which is busy",
+    "channel": "the channel, which is busy",
+}
+"""How a bottleneck of each kind is named."""
+
 
 class Alone(NamedTuple):
     """The device that is best by itself, and the seconds that it takes."""
 
     device: str
     seconds: float
-
-
-def alone_cell(alone: Alone | None) -> str:
-    """The best single device, for a table."""
-    if alone is None:
-        return "none may run the whole model"
-    return f"{precise_seconds(alone.seconds)} on {alone.device}"
 
 
 def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
@@ -49,12 +61,96 @@ def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
     return f"No {noun} was found ({result.termination.value.replace('_', ' ')}){because}."
 
 
-def memory_binds(held: Iterable[tuple[str, int, int | None]]) -> Iterator[str]:
-    """Name the devices whose memory is nearly full, given as (device, bytes, limit)."""
-    for device, used, limit in held:
+def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: int) -> str:
+    """One device or many, and by how much.
+
+    Parameters
+    ----------
+    seconds
+        What the plan takes.
+    used
+        Devices that run something.
+    alone
+        The best plan on a single device; None where no device may run all.
+    devices
+        How many there are.
+    """
+    if not used:
+        return "The graph has no operators, so there is nothing to split."
+    if alone is None:
+        return "No single device may run the whole model, so it has to be split."
+    whole = f"device {alone.device!r} alone takes {precise_seconds(alone.seconds)}"
+    if len(used) == 1:
+        if seconds > alone.seconds * (1 + SAME):
+            return f"Splitting is not used, and {whole}, which is better."
+        if devices == 1:
+            return f"Nothing can be split: {used[0]!r} is the only device."
+        return f"Splitting was not found to pay: everything runs on {used[0]!r}, the best single device."
+    if seconds <= 0 or abs(seconds - alone.seconds) <= SAME * alone.seconds:
+        return f"Splitting gains nothing: {whole} as well."
+    if seconds > alone.seconds:
+        return (
+            f"Splitting does not pay here: {whole}, {readable_share(1 - alone.seconds / seconds)} less than this plan."
+        )
+    return f"Splitting pays: {whole}, so the plan is {alone.seconds / seconds:.2f} times as fast."
+
+
+def bottleneck(timeline: Timeline) -> str:
+    """Name the resource that the plan waits for, or say that it is none."""
+    busy = np.where(timeline.exclusive, utilisation(timeline), 0.0).tolist()
+    devices, ports = (
+        [(share, each) for share, each in zip(busy, timeline.resources, strict=True) if (each.kind == "device") is kind]
+        for kind in (True, False)
+    )
+    share, worst = max(devices + ports, key=lambda pair: pair[0])
+    if share >= BOTTLENECK:
+        place = PLACES[worst.kind].format(name=worst.name)
+        return f"The bottleneck is {place} for {readable_share(share)} of the time."
+    share, device = max(devices, key=lambda pair: pair[0])
+    rest = ""
+    if ports and max(part for part, _ in ports) > 0:
+        part, port = max(ports, key=lambda pair: pair[0])
+        name = PLACES[port.kind].format(name=port.name).split(",")[0]
+        rest = f", and no port busier than {readable_share(part)} ({name})"
+    busiest = f"{readable_share(share)} ({device.name!r})"
+    return f"The bottleneck is the critical path: no device is busier than {busiest}{rest}."
+
+
+def path_sentence(timeline: Timeline, path: Sequence[tuple[Sequence[int], Wait]]) -> str:
+    """Say what the critical path consists of; ``path`` has the rows of each step, and what it waited for."""
+    acts, span = timeline.activities, timeline.end
+    computing: dict[str, float] = {}
+    sending = 0.0
+    for rows, _ in path:
+        seconds = float(acts.end[rows[0]] - acts.start[rows[0]])
+        if acts.kind[rows[0]] == ActivityKind.RUN:
+            name = timeline.resources[acts.resource[rows[0]]].name
+            computing[name] = computing.get(name, 0.0) + seconds
+        else:
+            sending += seconds
+    worth = {name: seconds for name, seconds in computing.items() if seconds >= WORTH_NAMING * span}
+    parts = [
+        f"{readable_share(seconds / span)} computing on {name!r}"
+        for name, seconds in sorted(worth.items(), key=lambda pair: -pair[1])
+    ]
+    elsewhere = sum(computing.values()) - sum(worth.values())
+    idle = 1 - (sum(computing.values()) + sending) / span
+    for share, what in ((elsewhere / span, "computing elsewhere"), (sending / span, "sending"), (idle, "idle")):
+        if share > SAME:
+            parts.append(f"{readable_share(share)} {what}")
+    queued = sum(wait not in ("nothing", "data", "device") for _, wait in path)
+    times = {1: "once", 2: "twice"}.get(queued, f"{queued:,} times")
+    wait = f"; {times} it waits for a port" if queued else ""
+    return f"The critical path of {counted(len(path), 'step')} is {joined(parts)}{wait}."
+
+
+def memory_binds(uses: Iterable[DeviceUse]) -> Iterator[str]:
+    """Name the devices whose memory is nearly full."""
+    for use in uses:
+        used, limit = use.memory_bytes, use.memory_limit
         if limit and used >= FULL * limit:
             share = readable_share(used / limit)
-            yield f"Memory binds on {device!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
+            yield f"Memory binds on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
 
 
 def proof_sentence(result: Result[Any], better: str, noun: str = "plan") -> str:

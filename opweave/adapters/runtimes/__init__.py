@@ -1,1 +1,1 @@
-"""Plans in the words of the runtimes that carry them out."""
+"""Plans in the formats of the runtimes that carry them out."""

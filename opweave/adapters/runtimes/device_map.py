@@ -1,4 +1,4 @@
-"""A schedule as a device map: module names to devices, the form that accelerate's ``dispatch_model`` takes."""
+"""A schedule as a device map from module names to devices, the format of accelerate's ``dispatch_model``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from opweave.problems.placement.spec import Schedule
 def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
     """Write a placement as the shortest list of module prefixes.
 
-    A module whose operators share one device stands for all of them. Where they do not, its parts are listed, down to
-    single operators by their ids; so are operators whose module is unknown. The whole model on one device is the prefix
-    ``""``.
+    A module whose operators share one device represents all of them. If they do not, its parts are listed, down to
+    single operators by their ids. Operators whose module is unknown are also listed by id. A whole model on one device
+    is the prefix ``""``.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
 
 @dataclass(slots=True)
 class _Module:
-    """A module with the operators directly in it and the modules below."""
+    """A module with its own operators and its submodules."""
 
     prefix: str
     devices: set[str] = field(default_factory=set)
@@ -49,7 +49,7 @@ class _Module:
     below: dict[str, _Module] = field(default_factory=dict)
 
     def add(self, operator: str, path: Sequence[str], device: str) -> None:
-        """Put an operator where its module path leads; every module on the way learns its device."""
+        """Add an operator at its module path, and record its device in every module of the path."""
         module = self
         module.devices.add(device)
         for name in path:
@@ -62,7 +62,7 @@ class _Module:
     def entries(self, operator_ids: frozenset[str]) -> Iterator[tuple[str, str]]:
         """Prefixes and devices, depth first in the model's order.
 
-        A prefix that is also the id of some operator elsewhere is not used, for it could be taken for that one.
+        A prefix that is also the id of an operator elsewhere is not used, because it would be ambiguous.
         """
         waiting = [self]
         while waiting:

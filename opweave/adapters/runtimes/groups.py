@@ -1,4 +1,4 @@
-"""Ordered groups of operators: the common form of placements and pipeline stages, for what cuts models up."""
+"""Ordered groups of operators, the common form of placements and pipeline stages for splitting models."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Group(NamedTuple):
 
 
 def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
-    """Cut a schedule into as few pieces as a simple rule finds, so that no piece waits for a later one.
+    """Cut a schedule into few pieces by a simple rule, so that no piece waits for a later one.
 
-    The device whose waiting operator starts first takes all its operators that need nothing from the others; then the
-    next device does. A device may get several pieces.
+    The device whose waiting operator starts first takes all of its operators that need nothing from other devices. Then
+    the next device does the same. A device may get several pieces.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
     Raises
     ------
     InvalidInputError
-        When the schedule is for another model.
+        When the schedule belongs to another model.
 
     Examples
     --------
@@ -73,7 +73,7 @@ def schedule_groups(graph: OpGraph, schedule: Schedule) -> tuple[Group, ...]:
 
 
 def _places(graph: OpGraph) -> Sequence[int]:
-    """Position in a topological order: what breaks ties between operators that take no time."""
+    """Positions in a topological order, which break ties between operators that take no time."""
     place = [0] * len(graph.operators)
     for position, index in enumerate(topological_order(graph.arrays.successors).tolist()):
         place[index] = position
@@ -85,32 +85,32 @@ def _check_schedule(graph: OpGraph, schedule: Schedule) -> None:
         if name not in schedule.device or name not in schedule.start:
             raise InvalidInputError(
                 f"the schedule says nothing about operator {plain(name)!r} of {plain(graph.name)}; it was planned for "
-                "another model: plan this one anew"
+                "another model: plan this one again"
             )
     for name in schedule.device:
         if name not in graph.operator_index:
             raise InvalidInputError(
                 f"the schedule lists operator {plain(name)!r}, which {plain(graph.name)} does not have; it was planned "
-                "for another model, or names have changed since: plan this one anew"
+                "for another model, or names have changed since: plan this one again"
             )
 
 
 def layer_counts(groups: Sequence[Group], layer_of: Mapping[str, int | None], layers: int) -> tuple[int, ...]:
-    """Count the transformer layers of every group; a layer cut in two is counted where most of it is.
+    """Count the transformer layers of every group; a layer that is cut in two counts where most of it is.
 
     Parameters
     ----------
     groups
         In pipeline order.
     layer_of
-        Number of the layer that each operator belongs to, from 0; None, or absent, for the embedding, the head, ...
+        Number of the layer that each operator belongs to, from 0; None or absent for the embedding, the head, ...
     layers
-        How many layers the model has.
+        Number of layers of the model.
 
     Raises
     ------
     InvalidInputError
-        When a group's layers do not follow those of the group before, so that no list of counts can describe them.
+        When the layers of a group do not follow those of the group before, so that no list of counts describes them.
 
     Examples
     --------
@@ -152,15 +152,15 @@ def vllm_partition(counts: Sequence[int]) -> str:
     """
     for stage, count in enumerate(counts):
         if count < 1:
-            raise InvalidInputError(f"stage {stage} has no layer, and vLLM needs one in each; plan with fewer stages")
+            raise InvalidInputError(f"stage {stage} has no layer, but vLLM needs one in each; plan with fewer stages")
     return ",".join(map(str, counts))
 
 
 def tensor_split(counts: Sequence[int]) -> str:
-    """Write llama.cpp's ``--tensor-split``: each device's share, here simply its number of layers.
+    """Write llama.cpp's ``--tensor-split``: each device's share, which here is its number of layers.
 
-    llama.cpp divides its layers in these proportions, with the output layer counted as one more at the end; the parts
-    are as planned when each device's count is given, 0 for a device that gets none.
+    llama.cpp divides its layers in these proportions and counts the output layer as one more layer at the end. The
+    parts are as planned when each device's count is given, with 0 for a device without layers.
 
     Raises
     ------
@@ -173,5 +173,5 @@ def tensor_split(counts: Sequence[int]) -> str:
     '3,0,5'
     """
     if not any(counts) or min(counts) < 0:
-        raise InvalidInputError(f"layers per device are {list(counts)}; at least one must be over 0, and none under it")
+        raise InvalidInputError(f"layers per device are {list(counts)}; one must be above 0, and none below")
     return ",".join(map(str, counts))

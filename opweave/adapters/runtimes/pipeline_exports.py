@@ -1,4 +1,4 @@
-"""Stages in the forms that other tools take: torch pipelining, vLLM, llama.cpp, pieces of ONNX models."""
+"""Stages in the formats of other tools: torch pipelining, vLLM, llama.cpp, pieces of ONNX models."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def exports_of(problem: Pipeline, stages: Stages, details: PipelineDetails) -> M
     -------
     mapping
         ``onnx_pieces.json``: inputs and outputs of each piece. ``runtimes.json``: ``split_points`` for
-        ``torch.distributed.pipelining``, ``VLLM_PP_LAYER_PARTITION`` and ``--tensor-split``, with the devices that they
-        stand for; where a form cannot say it, a sentence says why.
+        ``torch.distributed.pipelining``, ``VLLM_PP_LAYER_PARTITION`` and ``--tensor-split``, with their devices. If a
+        format cannot express the stages, a sentence says why.
     """
     groups = stage_groups(stages)
     return {
@@ -33,14 +33,14 @@ def exports_of(problem: Pipeline, stages: Stages, details: PipelineDetails) -> M
 
 
 def stage_groups(stages: Stages) -> tuple[Group, ...]:
-    """Write stages as the groups that model cutters take."""
+    """Convert stages to the groups that the functions for splitting models take."""
     return tuple(Group(stage.device, stage.operators) for stage in stages.stages)
 
 
 def piece_boundaries(graph: OpGraph, groups: Sequence[Group], details: PipelineDetails) -> list[dict[str, object]]:
-    """Name the tensors that go into and come out of each piece; what only passes through is not the piece's business.
+    """Name the input and output tensors of each piece; tensors that it only passes on are not listed.
 
-    The model's own inputs and outputs are named where they are read and made.
+    The model's own inputs and outputs are listed where they are read and made.
     """
     results = set(graph.outputs)
     pieces: list[dict[str, object]] = []
@@ -62,7 +62,7 @@ def piece_boundaries(graph: OpGraph, groups: Sequence[Group], details: PipelineD
 
 
 def runtime_settings(graph: OpGraph, groups: Sequence[Group]) -> dict[str, object]:
-    """Write the settings of runtimes; a sentence where one cannot express the stages."""
+    """Write the settings of runtimes; a sentence in place of those that cannot express the stages."""
     found: dict[str, object] = {"devices": [group.device for group in groups]}
     try:
         found["split_points"] = list(split_points(graph, groups))
@@ -81,7 +81,7 @@ def runtime_settings(graph: OpGraph, groups: Sequence[Group]) -> dict[str, objec
 
 
 def layer_number(module: str) -> int | None:
-    """The number of the layer that a module path names; None when it names none.
+    """The layer number in a module path; None if there is none.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""PyTorch computations in as they run: every dispatched operator of a forward pass, or of a whole training step.
+"""Recording PyTorch computations: every dispatched operator of a forward pass or of a whole training step.
 
-Where :mod:`opweave.adapters.torch.read` reads an exported program, this follows a run, operator by operator: backward
-passes, optimisers, control flow that depends on Python values, tens of thousands of operators. Tensors on the meta
-device or fake ones take no memory. Composite operators appear as what they are made of, as PyTorch chooses for the
-device: attention is one kernel on the CPU, and its plain formula on the meta device.
+:mod:`opweave.adapters.torch.read` reads an exported program; this module follows a run, operator by operator. It covers
+backward passes, optimisers, control flow that depends on Python values, and tens of thousands of operators. Tensors on
+the meta device and fake tensors take no memory. Composite operators appear as their components, which PyTorch chooses
+for the device: attention is one kernel on the CPU, and its plain formula on the meta device.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ def trace_step(
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
-    """Build a graph from one call of a function, by following the operators that it dispatches.
+    """Build a graph from one call of a function, by recording the operators that it dispatches.
 
-    * Operators are called ``relu_12``: short name and position. The module is the innermost one whose forward was
-      running; operators of the backward pass and the optimiser have none.
-    * Parameters and buffers of ``modules`` are parameters; so is any other tensor that was there before
+    * Operators are named by short name and position, such as ``relu_12``. The module is the innermost one whose forward
+      was running; operators of the backward pass and the optimiser have none.
+    * Parameters and buffers of ``modules`` are parameters. So is any other tensor that existed before the call
       (``constant_3``), such as the state of an optimiser.
     * Outputs are the tensors that the function returns, and the gradients of parameters when it returns.
 
     Parameters
     ----------
     step
-        Called once. On the meta device it takes no memory and little time; with real tensors it really runs, and all
-        of their memory is held until the end.
+        The function; it is called once. On the meta device this takes no memory and little time. With real tensors it
+        really runs, and all of its memory is held until the end.
     inputs
         Tensors that count as inputs of the graph.
     modules
         Modules whose parameters are named by their paths.
     name
-        Of the graph.
+        Name of the graph.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -63,7 +63,7 @@ def trace_step(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the function fails; on the meta device for instance because it looks at a value.
+        When the function fails, for example because it reads a value on the meta device.
     """
     ledger = Ledger(name, inplace_kinds, limits)
     for position, tensor in enumerate(inputs):
@@ -78,7 +78,7 @@ def trace_step(
             result = step()
     except InvalidInputError:
         raise
-    except Exception as error:  # whatever the user's function or torch raises
+    except Exception as error:  # any error of the user's function or of torch
         raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     ids = [found for tensor in tensors_in((result, gradients)) if (found := ledger.tensor_id(tensor)) is not None]
@@ -97,31 +97,31 @@ def trace_training(
     inplace_kinds: Set[str] = INPLACE_KINDS,
     limits: Limits = DEFAULT_LIMITS,
 ) -> OpGraph:
-    """Build the graph of a training step: forward, backward, and the optimiser where one is given.
+    """Build the graph of a training step: forward, backward, and the optimiser if one is given.
 
-    It is traced on a copy of the module made of fake tensors, as a run on the CPU would go: nothing is computed, no
-    weight is copied, and the module is left as it is. With an optimiser the step that is traced is the second one,
-    when the optimiser's state is there; gradients are freed after their use, as ``zero_grad`` does before the next
-    step. Without one they are outputs.
+    The step is traced on a copy of the module made of fake tensors, as a run on the CPU would proceed. Nothing is
+    computed, no weight is copied, and the module is not changed. With an optimiser, the second step is traced, because
+    the optimiser's state exists by then; gradients are freed after their use, as ``zero_grad`` does before the next
+    step. Without an optimiser, the gradients are outputs.
 
     Parameters
     ----------
     module
-        Traced in the mode (training or evaluation) that it is in.
+        The module; it is traced in its current mode (training or evaluation).
     args, kwargs
-        Example inputs of ``forward``, on any device; floating-point ones are not trained.
+        Example inputs of ``forward``, on any device; floating-point inputs are not trained.
     loss
-        Makes a scalar of what ``forward`` returns; without it, the field ``loss`` of the output or else the sum of its
-        first tensor.
+        Computes a scalar from the output of ``forward``. By default, this is the field ``loss`` of the output if it
+        exists, otherwise the sum of its first tensor.
     optimizer
-        Makes an optimiser for the parameters it is given, as in ``lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)``.
+        Makes an optimiser for given parameters, for example ``lambda p: torch.optim.SGD(p, 0.1, momentum=0.9)``.
     inplace_kinds, limits
         As for :func:`trace_step`.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When a step fails, with what to do.
+        When a step fails; the message says what to do.
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -138,7 +138,7 @@ def trace_training(
         with fake:
             value = judge(twin(*places, **words))
             value.backward()
-        if updates is not None:  # outside, because optimisers count their steps in tensors whose values they look at
+        if updates is not None:  # outside, because optimisers count their steps in tensors whose values they read
             updates.step()
             updates.zero_grad()
         return value.detach()
@@ -146,7 +146,7 @@ def trace_training(
     if updates is not None:
         try:
             step()
-        except Exception as error:  # whatever the user's functions or torch raise
+        except Exception as error:  # any error of the user's functions or of torch
             raise InvalidInputError(f"{name}: {reason(error)}; {_what_to_do(error)}") from error
     return trace_step(
         step,
@@ -164,7 +164,7 @@ def _default_loss(output: Any) -> torch.Tensor:
 
 
 def _twin(module: torch.nn.Module) -> torch.nn.Module:
-    """A copy whose parameters and buffers are made anew, on the CPU, tied as they were."""
+    """A copy with new parameters and buffers on the CPU, which are shared between modules as before."""
     import torch
 
     memo: dict[int, object] = {}
@@ -176,7 +176,7 @@ def _twin(module: torch.nn.Module) -> torch.nn.Module:
 
 
 def _loose(module: torch.nn.Module) -> list[torch.Tensor]:
-    """Tensors that modules hold as plain attributes, or in lists and mappings there."""
+    """Tensors that modules hold as plain attributes, or in lists and mappings."""
     return [tensor for part in module.modules() for tensor in tensors_in(dict(vars(part)))]
 
 
@@ -195,12 +195,12 @@ def _like(tensor: torch.Tensor) -> torch.Tensor:
 
 def _what_to_do(error: BaseException) -> str:
     if "meta" in str(error).lower() or "item()" in str(error):
-        return "no value can be looked at on the meta device, and all tensors must lie there; change that line"
+        return "values cannot be read on the meta device, and all tensors must be on it; change that line"
     return advice(error)
 
 
 class _paths:  # noqa: N801  # a context manager, used as one word
-    """Follows which module's forward is running."""
+    """Tracks which module's forward is running."""
 
     def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
         self._names = {part: path for module in modules for path, part in module.named_modules()}
@@ -223,7 +223,7 @@ class _paths:  # noqa: N801  # a context manager, used as one word
 
 
 def _recorder(ledger: Ledger, path: Callable[[], str]) -> Any:
-    """A dispatch mode that writes every call down; made here, since its class comes from torch."""
+    """A dispatch mode that records every call. The class is defined here because its base class comes from torch."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recorder(TorchDispatchMode):  # type: ignore[misc]

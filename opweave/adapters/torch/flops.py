@@ -17,16 +17,17 @@ _WHOLE_NAMES = """
     einsum inner linalg_multi_dot linear matmul mv outer tensordot vdot
 """
 _WHOLE = frozenset(_WHOLE_NAMES.split())
-"""Operators that PyTorch builds from those that it counts; they are counted by what they are built from."""
+"""Operators that PyTorch builds from operators that it counts; their counts are the sums of these."""
 
 
 class FlopCount:
-    """Counts calls, remembering those of the same operator and shapes.
+    """Counts calls, and caches the counts of calls with the same operator and shapes.
 
-    * Matrix products, convolutions and attention, forward and backward: as ``torch.utils.flop_counter`` counts them,
-      two for a multiply-accumulate. Operators that are built from these (linear, conv2d, einsum) are the sum of them.
-    * Recurrent layers: the matrix products of every step.
-    * Everything else: :func:`~opweave.adapters.graphs.element_flops.element_flops`.
+    * Matrix products, convolutions and attention, forward and backward, are counted as in ``torch.utils.flop_counter``,
+      two for a multiply-accumulate. Operators that are built from these (linear, conv2d, einsum) count as the sum of
+      them.
+    * Recurrent layers count the matrix products of every step.
+    * Everything else is counted by :func:`~opweave.adapters.graphs.element_flops.element_flops`.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class FlopCount:
     def count(
         self, func: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object], result: object
     ) -> float:
-        """FLOPs of ``func(*args, **kwargs)``, which gave ``result``; only shapes are looked at."""
+        """FLOPs of the call ``func(*args, **kwargs)`` with this ``result``; only shapes are read."""
         kind = str(func)
         key = (kind, _shapes(args), _shapes(tuple(kwargs.values())), _shapes(result))
         if key not in self._known:
@@ -108,7 +109,7 @@ def _attention_backward(args: Sequence[object]) -> float:
 
 
 def _recurrent(args: Sequence[object]) -> float:
-    """Every weight matrix once for each step and sequence; both outer dimensions of the input stand for these."""
+    """Every weight matrix, once for each step and sequence, which are the two outer dimensions of the input."""
     tensors = _tensors(args)
     steps = int(math.prod(tensors[0].shape[:2]))
     return 2.0 * steps * sum(int(tensor.numel()) for tensor in _tensors(args[2:3]) if tensor.dim() == 2)

@@ -39,7 +39,7 @@ def torch_geometry(program: ExportedProgram, graph: OpGraph) -> dict[str, Geomet
 
 
 def _arguments(node: Node) -> dict[str, object]:
-    """All arguments by the names that the operator's schema gives them, defaults included."""
+    """All arguments by the names in the operator's schema, including defaults."""
     rows = node.target._schema.arguments
     defaults = {row.name: row.default_value for row in rows if row.has_default_value()}
     given = {row.name: value for row, value in zip(rows, node.args, strict=False)}
@@ -48,21 +48,21 @@ def _arguments(node: Node) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A call beside its operator, and the shape of the first input that is computed."""
+    """A call with its operator, and the shape of the first computed input."""
 
     op: Operator
     arguments: dict[str, object]
     shape: tuple[int, ...]
 
     def tall(self, name: str) -> int | None:
-        """An argument's entry for the height: its first, or itself; None where it is empty."""
+        """An argument's entry for the height: its first entry, or the argument itself; None if it is empty."""
         value = self.arguments.get(name)
         if isinstance(value, Sequence) and not isinstance(value, str):
             value = value[0] if value else None
         return value if isinstance(value, int) else None
 
     def wide(self, name: str) -> tuple[int, ...]:
-        """Shape of an argument that is a tensor."""
+        """Shape of a tensor argument."""
         held = cast("Node", self.arguments[name]).meta["val"]
         return tuple(int(size) for size in held.shape)
 
@@ -89,7 +89,7 @@ def _pool(call: _Call) -> Geometry | None:
 
 
 def _adaptive_pool(call: _Call) -> Geometry | None:
-    """To one row it is global; where rows divide evenly, each is the mean of a window of its own."""
+    """Pooling to one row is global; if the rows divide evenly, each output row is the mean of its own window."""
     rows = call.tall("output_size")
     if rows == 1:
         return GLOBAL_POOL

@@ -1,12 +1,12 @@
-"""Calls of PyTorch operators, written down one after the other, as a graph: who made which storage, and who sees it.
+"""A record of PyTorch operator calls as a graph, with the maker and the readers of every storage.
 
-A storage is what PyTorch allocates and frees: ``tensor.untyped_storage()``. A tensor that a call makes in a storage of
-its own has the storage's bytes; one that looks into a storage that was there before (a view, the result of an in-place
-call, an input that is handed back) is an alias of it. Values are never read, so meta and fake tensors do.
+A storage is the memory that PyTorch allocates and frees: ``tensor.untyped_storage()``. A tensor that a call makes in a
+new storage has the storage's bytes. A tensor in a storage that existed before (a view, the result of an in-place call,
+an input that is returned) is an alias of it. Values are never read, so meta and fake tensors are enough.
 
-In-place calls bind their neighbours: who read the storage before must come before, who reads it after must come after.
-The second kind reads what the in-place call wrote. The first kind gets an output of 0 bytes, ``NAME.read``, which the
-in-place call reads; so any order that respects the graph computes the same values.
+In-place calls constrain other calls: earlier readers of the storage must stay before it, and later readers after it.
+Later readers read the tensor that the in-place call wrote. Earlier readers get an output of 0 bytes, ``NAME.read``,
+which the in-place call reads. Thus any order that respects the graph computes the same values.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Call:
     Attributes
     ----------
     id
-        Name of the operator in the graph.
+        Id of the operator in the graph.
     func, args, kwargs, result
-        What was called, with what, and what it gave.
+        The function that was called, its arguments and its result.
     names
-        Tensor ids by position in the result (0 where it is a single tensor); others get made-up ones.
+        Tensor ids by position in the result (0 if it is a single tensor); other tensors get generated ids.
     read_ids
-        Tensor ids of the arguments that are tensors, in order, where the caller knows them; else None.
+        Ids of the tensor arguments, in order, if the caller knows them; otherwise None.
     module
         Path of the module.
     """
@@ -58,9 +58,9 @@ class Call:
 
 @dataclass(slots=True)
 class _Storage:
-    """What is known about one storage; ``root`` is the tensor that owns it, or else ``parameter`` does."""
+    """One storage; it is owned by the tensor ``root``, or otherwise by ``parameter``."""
 
-    pin: object  # keeps the address from being used again
+    pin: object  # keeps the address from being reused
     root: str | None
     parameter: str | None
     writer: str | None = None
@@ -70,7 +70,7 @@ class _Storage:
 
 @dataclass(slots=True)
 class _Row:
-    """An operator under way: readers get further outputs after they are written down."""
+    """An operator that is not final yet, because readers get further outputs after they are recorded."""
 
     id: str
     kind: str
@@ -91,12 +91,12 @@ def tensors_in(value: object) -> list[torch.Tensor]:
 
 
 class Ledger:
-    """Writes calls down and makes the graph.
+    """Records calls and makes the graph.
 
     Parameters
     ----------
     where
-        Names the model in errors.
+        Name of the model in errors.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``.
     limits
@@ -116,11 +116,11 @@ class Ledger:
         self._version: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Operators written down so far."""
+        """Number of operators recorded so far."""
         return len(self._rows)
 
     def add_input(self, name: str, tensor: torch.Tensor) -> None:
-        """A tensor that the caller gives."""
+        """Record a tensor that the caller provides."""
         storage = self._storages.get(self._key(tensor))
         if storage is None:
             self._own(name, tensor)
@@ -128,7 +128,7 @@ class Ledger:
             self._alias(name, tensor, storage.root)
 
     def add_parameter(self, name: str, tensor: torch.Tensor) -> None:
-        """Weights, a buffer or a constant; a storage that is known already keeps its first name."""
+        """Record weights, a buffer or a constant; a storage that is already known keeps its first name."""
         key = self._key(tensor)
         if key not in self._storages:
             storage = tensor.untyped_storage()
@@ -136,7 +136,7 @@ class Ledger:
             self._parameters[name] = Parameter(id=name, bytes=int(storage.nbytes()))
 
     def record(self, call: Call) -> dict[int, str]:
-        """Write one call down; calls without tensors in what they give or change leave no trace.
+        """Record one call; a call that neither returns nor changes tensors leaves no trace.
 
         Returns
         -------
@@ -172,27 +172,27 @@ class Ledger:
             if name is not None:
                 ids[position] = name
         for position, tensor in enumerate(written):
-            if touched[self._key(tensor)] is None:  # nothing that it gives stands for what it changed
+            if touched[self._key(tensor)] is None:  # no returned tensor represents the changed storage
                 self._write(row, f"{call.id}.write" + (f".{position}" if position else ""), tensor, touched)
         return ids
 
     def tensor_id(self, tensor: torch.Tensor) -> str | None:
-        """Id of a tensor that is known by where it lies; None for parameters and strangers."""
+        """Id of the tensor with this storage, offset, shape and stride; None for parameters and unknown tensors."""
         storage = self._storages.get(self._key(tensor))
         if storage is None or storage.root is None:
             return None
         return self._seen.get(self._place(tensor), storage.root)
 
     def graph(self, name: str, outputs: Sequence[str]) -> OpGraph:
-        """The graph of everything written down so far.
+        """The graph of all calls recorded so far.
 
         Raises
         ------
         InvalidInputError
-            When there is no operator at all.
+            When there is no operator.
         """
         if not self._rows:
-            raise InvalidInputError(f"{self._where}: it computes nothing; check the model and its inputs")
+            raise InvalidInputError(f"{self._where}: the model computes nothing; check the model and its inputs")
         used = {parameter for row in self._rows for parameter in row.parameters}
         content: dict[str, object] = {
             "name": name,
@@ -238,7 +238,7 @@ class Ledger:
         return list(inputs), list(parameters)
 
     def _wait_for_readers(self, storage: _Storage, row: _Row) -> None:
-        """Let an in-place call come after whoever read the storage before."""
+        """Make an in-place call wait for the earlier readers of its storage."""
         for index in storage.readers:
             reader = self._rows[index]
             if not any(name in row.inputs for name in reader.outputs):
@@ -251,7 +251,7 @@ class Ledger:
         storage.readers.clear()
 
     def _write(self, row: _Row, name: str, tensor: torch.Tensor, touched: dict[int, str | None]) -> str | None:
-        """Add a tensor that a call gives or changes; its id, or None for a parameter."""
+        """Add a tensor that a call returns or changes; return its id, or None for a parameter."""
         key = self._key(tensor)
         storage = self._storages.get(key)
         if storage is None:
@@ -259,14 +259,14 @@ class Ledger:
         elif key in touched and touched[key] is None:
             storage.version += 1
             storage.writer = touched[key] = name
-            if storage.root is None:  # parameters are no tensors: what is written there takes no new bytes
+            if storage.root is None:  # parameters are not tensors, so writing to them takes no new bytes
                 self._tensors[name] = Tensor(id=name, bytes=0)
                 self._version[name] = 0
             else:
                 self._alias(name, tensor, storage.root)
         elif storage.root is None:
             return None
-        elif storage.root in row.outputs:  # a second look into a storage that this call made
+        elif storage.root in row.outputs:  # another tensor in a storage that this call made
             self._seen[self._place(tensor)] = storage.root
             return storage.root
         else:
@@ -313,7 +313,7 @@ def _made_up(call: Call, position: int) -> str:
 
 
 def _written(call: Call) -> list[torch.Tensor]:
-    """Arguments that the call changes, by its schema."""
+    """Arguments that the call changes, according to its schema."""
     schema = getattr(call.func, "_schema", None)
     if schema is None or not schema.is_mutable:
         return []

@@ -1,8 +1,8 @@
-"""Running an exported program in a given order, dropping every value after its last reader, and weighing what is live.
+"""Running an exported program in a given order, freeing every value after its last reader, and measuring live bytes.
 
-This is the executor that the definition of memory ordering describes: eager PyTorch allocates what an operator makes,
-frees what nobody holds, and never overwrites a value unless the program says so. The reading that matches is therefore
-``MemoryOrdering(graph, in_place="none")``: in-place calls of the program are aliases in the graph already.
+This executor matches the definition of memory ordering: eager PyTorch allocates the result of an operator, frees values
+without references, and overwrites a value only if the program says so. The matching problem is therefore
+``MemoryOrdering(graph, in_place="none")``, because in-place calls of the program are already aliases in the graph.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TorchRun:
-    """What a run in a given order brought.
+    """Measurements of a run in a given order.
 
     Attributes
     ----------
     outputs
-        Flat, in the program's order.
+        Flat outputs, in the program's order.
     live
-        Bytes of all storages alive at every step: after the operator, before anything is freed; without weights.
+        Bytes of all live storages at every step, after the operator and before anything is freed, without weights.
     seconds
-        Wall time of every operator.
+        Wall seconds of every operator.
     """
 
     outputs: list[object]
@@ -41,7 +41,7 @@ class TorchRun:
 
 
 def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> TorchRun:
-    """Run a program operator by operator, freeing eagerly.
+    """Run a program operator by operator, freeing values as early as possible.
 
     Parameters
     ----------
@@ -50,14 +50,14 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
     order
         Operator ids.
     inputs
-        Flat inputs; the list is emptied, so that inputs are freed too once the caller holds them no more.
+        Flat inputs; the list is emptied, so that inputs are also freed once the caller holds no reference to them.
 
     Raises
     ------
     InvalidInputError
-        When the order is not one of this program's.
+        When the order does not fit this program.
     EngineError
-        When an operator runs before what it reads.
+        When an operator runs before the maker of its input.
     """
     import torch
 
@@ -85,9 +85,10 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
 
 
 def allocator_peak(run: Callable[[], object]) -> int:
-    """Largest sum of bytes that PyTorch's CPU allocator handed out while something ran, above what was held before.
+    """Largest number of bytes that PyTorch's CPU allocator handed out during a run, beyond the bytes held before.
 
-    The figures are the profiler's: every allocation and release, scratch memory of kernels included as far as it comes
+    The profiler provides the figures: every allocation and release, including scratch memory of kernels if it comes
+    from this allocator.
     from this allocator.
     """
     from torch.profiler import ProfilerActivity, profile
@@ -104,7 +105,7 @@ def allocator_peak(run: Callable[[], object]) -> int:
 
 
 class _Memory:
-    """Values by node, how many readers each still has, and how many tensors look into each storage."""
+    """Values by node, the remaining readers of each value, and the number of tensors in each storage."""
 
     def __init__(self, run: Runnable) -> None:
         self._run = run
@@ -119,11 +120,11 @@ class _Memory:
 
     @property
     def bytes(self) -> int:
-        """Of all live storages."""
+        """Bytes of all live storages."""
         return sum(self._sizes.values())
 
     def keep(self, node: Node, value: object) -> None:
-        """Hold a value; a list is taken apart at once, so that its parts can be freed one by one."""
+        """Hold a value. A list is split at once, so that its parts can be freed one by one."""
         parts = self._run.parts_of(node)
         if parts:
             self._take(node, value)
@@ -131,7 +132,7 @@ class _Memory:
             self._hold(node, value)
 
     def _take(self, node: Node, value: object) -> None:
-        self._count(value, 1)  # parts that nobody takes live in this step too
+        self._count(value, 1)  # parts that no node takes also live in this step
         self._values[node] = value
         for user in node.users:
             if user.target is operator.getitem:
@@ -163,7 +164,7 @@ class _Memory:
             self._count(self._values.pop(node), -1)
 
     def drop_after(self, node: Node) -> None:
-        """Free what the operator was the last to need."""
+        """Free the values whose last reader was this operator."""
         for source in self._read_by(node):
             self._left[source] -= 1
             if not self._left[source]:
@@ -173,7 +174,7 @@ class _Memory:
                 self._drop(made)
 
     def _read_by(self, node: Node) -> set[Node]:
-        """Values that a planned node reads, directly or through nodes that nobody plans."""
+        """Values that a planned node reads, directly or through unplanned nodes."""
         found: set[Node] = set()
         waiting = [node]
         while waiting:
@@ -189,7 +190,7 @@ class _Memory:
         return node.op == "call_function" and node.name not in self._run.planned and node.target is not operator.getitem
 
     def given(self, node: Node) -> tuple[tuple[object, ...], dict[str, object]]:
-        """A node's arguments, with values for nodes."""
+        """A node's arguments, with nodes replaced by their values."""
         from torch.fx.node import map_arg
 
         args = map_arg(node.args, self.value)
@@ -197,7 +198,7 @@ class _Memory:
         return tuple(args), dict(kwargs)
 
     def value(self, node: Node) -> object:
-        """Value of a node; weights and what follows from them alone are found or computed here."""
+        """Value of a node; weights, and values that depend only on weights, are looked up or computed here."""
         import torch
 
         if node in self._values:

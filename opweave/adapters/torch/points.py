@@ -1,4 +1,4 @@
-"""Where to split a model for ``torch.distributed.pipelining``: names of modules."""
+"""Split points for ``torch.distributed.pipelining``, as names of modules."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from opweave.problems.graph import OpGraph
 
 
 def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
-    """Name the modules at whose beginning a new stage begins, for ``pipeline(module, ..., split_spec=...)``.
+    """Name the modules at which new stages begin, for ``pipeline(module, ..., split_spec=...)``.
 
-    Write ``{name: SplitPoint.BEGINNING for name in split_points(graph, groups)}``. PyTorch cuts where a module is
-    entered, in the order in which the model runs; so every group must be a stretch of that order that begins with a
-    module.
+    Write ``{name: SplitPoint.BEGINNING for name in split_points(graph, groups)}``. PyTorch cuts where the model enters
+    a module, in the order in which the model runs. Every group must therefore be a consecutive part of that order that
+    begins with a module.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
     Raises
     ------
     InvalidInputError
-        When a group is no such stretch, naming the operator in the way.
+        When a group is not such a part; the message names the operator that prevents it.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
     stage = []
     for op in graph.operators:
         if op.id not in where:
-            raise InvalidInputError(f"no group has operator {op.id!r}; plan this model anew")
+            raise InvalidInputError(f"no group has operator {op.id!r}; plan this model again")
         stage.append(where[op.id])
     points = []
     for position in range(1, len(stage)):
@@ -51,14 +51,14 @@ def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
         if stage[position] != stage[position - 1] + 1:
             raise InvalidInputError(
                 f"operator {op.id!r} runs in stage {stage[position]}, right after one of stage {stage[position - 1]}: "
-                "the stages are no stretches of the model's own order, and pipelining cannot split it so"
+                "the stages are not consecutive parts of the model's own order, so pipelining cannot split it there"
             )
         points.append(_beginning(graph, position))
     return tuple(points)
 
 
 def _beginning(graph: OpGraph, position: int) -> str:
-    """The outermost module whose first operator this is."""
+    """The outermost module whose first operator is at this position."""
     op = graph.operators[position]
     parts = op.module.split(".") if op.module else []
     for depth in range(1, len(parts) + 1):
@@ -66,7 +66,7 @@ def _beginning(graph: OpGraph, position: int) -> str:
         before = graph.operators[:position]
         if not any(other.module == prefix or other.module.startswith(f"{prefix}.") for other in before):
             return prefix
-    place = f"in the midst of module {op.module!r}" if op.module else "in no module that is known"
+    place = f"in the middle of module {op.module!r}" if op.module else "in no known module"
     raise InvalidInputError(
         f"a stage begins with operator {op.id!r}, {place}; pipelining splits where a module begins: plan with coarser "
         "operators, or move that part into a module of its own"

@@ -1,4 +1,4 @@
-"""A PyTorch model as an exported program whose nodes have one fixed order and known shapes, or one sentence why not."""
+"""A PyTorch model as an exported program whose nodes have a fixed order and known shapes; otherwise an error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 _WRAPPERS = ("wrap_with_set_grad_enabled", "wrap_with_autocast")
-"""Calls that only wrap a stretch of nodes in a mode; decomposing the program dissolves them."""
+"""Calls that only wrap a range of nodes in a mode; decomposing the program removes them."""
 
 _ADVICE = (
-    ("DataDependent", "what it does depends on values; rewrite that line with torch.where, masks or fixed sizes"),
-    ("UserError", "what it does depends on values; rewrite that line with torch.where, masks or fixed sizes"),
+    ("DataDependent", "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes"),
+    ("UserError", "its behaviour depends on values; rewrite that line with torch.where, masks or fixed sizes"),
     ("DynamicOutputShape", "the size of a result depends on values; rewrite that line with masks or fixed sizes"),
     ("UnsupportedOperator", "an operator has no shape rule; give it one with torch.library.register_fake"),
     ("OperatorWithoutFake", "an operator has no shape rule; give it one with torch.library.register_fake"),
@@ -31,7 +31,7 @@ _ADVICE = (
 )
 _OPEN_INPUT = "export it with example inputs of fixed sizes and without dynamic_shapes"
 _OPEN_RESULT = "where its size depends on values, rewrite that line with masks or fixed sizes"
-_FALLBACK = "see that torch.export.export(model, args, kwargs, strict=False) works, or trace it with trace_step"
+_FALLBACK = "make sure that torch.export.export(model, args, kwargs, strict=False) works, or trace it with trace_step"
 
 
 def prepare(
@@ -39,24 +39,24 @@ def prepare(
     args: Sequence[object] = (),
     kwargs: Mapping[str, object] | None = None,
 ) -> ExportedProgram:
-    """Export a module; a program that is exported already is taken as it is.
+    """Export a module; an exported program is used as it is.
 
-    Nothing is decomposed, so that convolutions and attention stay whole and nodes keep their names: decomposing turns
-    dropout in evaluation, which returns its input, into a copy, and so invents memory. Only a program with calls that
-    wrap others in a gradient or autocast mode is decomposed (with an empty table), which dissolves them.
+    Nothing is decomposed, so convolutions and attention stay whole and nodes keep their names. Decomposing would turn
+    dropout in evaluation mode, which returns its input, into a copy, and thus invent memory. Only a program with calls
+    that wrap others in a gradient or autocast mode is decomposed (with an empty table), which removes these calls.
 
     Parameters
     ----------
     model
-        A module, best built under ``torch.device("meta")``: no weight is ever read. It is exported in the mode
-        (training or evaluation) that it is in, without gradients.
+        A module, best built under ``torch.device("meta")``, because weights are never read. It is exported in its
+        current mode (training or evaluation), without gradients.
     args, kwargs
-        Example inputs of ``forward``. Their sizes are the plan's; those on the meta device go with any module.
+        Example inputs of ``forward``. The plan holds for their sizes; inputs on the meta device work with any module.
 
     Raises
     ------
     InvalidInputError
-        When there are no inputs, export fails, or a dimension or a step depends on values. Names the node.
+        When there are no inputs, export fails, or a dimension or a step depends on values. The message names the node.
     """
     from torch.export import ExportedProgram
 
@@ -80,7 +80,7 @@ def read_program(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> ExportedPro
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When torch is not installed, or the file is missing, too large, or holds no exported program.
+        When torch is not installed, or the file is missing, too large, or not an exported program.
     """
     where = plain(os.fspath(path))
     data = read_bytes(path, limits=limits)
@@ -90,25 +90,25 @@ def read_program(path: PathLike, limits: Limits = DEFAULT_LIMITS) -> ExportedPro
         raise InvalidInputError(
             f"{where}: reading .pt2 needs a package; to get it: pip install 'opweave[torch]'"
         ) from None
-    if not zipfile.is_zipfile(io.BytesIO(data)):  # torch would complain at length, on standard error
+    if not zipfile.is_zipfile(io.BytesIO(data)):  # torch would write a long message to standard error
         raise InvalidInputError(f"{where}: not a program that torch.export.save wrote; export and save it again")
     try:
         return torch.export.load(io.BytesIO(data))
-    except Exception as error:  # zipfile, pickle, JSON and torch have error trees of their own
+    except Exception as error:  # zipfile, pickle, JSON and torch have their own exception trees
         raise InvalidInputError(
             f"{where}: not a program that torch.export.save wrote ({reason(error)}); export and save it again"
         ) from None
 
 
 def reason(error: BaseException) -> str:
-    """The first line of a foreign error, cut short."""
+    """The first line of an error from another library, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = plain(lines[0]).rstrip(".") if lines else type(error).__name__
     return text if len(text) <= 160 else text[:156] + " ..."
 
 
 def advice(error: BaseException) -> str:
-    """What to do about an error of torch's, told by its kind."""
+    """What to do about an error of torch, depending on its type."""
     names = [kind.__name__ for kind in type(error).__mro__]
     for word, text in _ADVICE:
         if any(word in name for name in names):
@@ -119,7 +119,7 @@ def advice(error: BaseException) -> str:
 
 
 def title(node: Node) -> str:
-    """Name a node for people, with its module where that is known."""
+    """Name a node for people, with its module if known."""
     module = module_path(node)
     return f"node {node.name!r} ({node.target}{f', in {module}' if module else ''})"
 
@@ -135,16 +135,16 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
 
     name = type(model).__name__
     if not isinstance(model, torch.nn.Module):
-        raise InvalidInputError(f"a {name} is no torch module; give a torch.nn.Module or a torch.export program")
+        raise InvalidInputError(f"a {name} is not a torch module; give a torch.nn.Module or a torch.export program")
     if not args and not kwargs:
         raise InvalidInputError(
-            f"{name}: give example inputs, as in load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
+            f"{name}: give example inputs, e.g. load(model, args=(torch.empty(1, 3, 224, 224, device='meta'),))"
         )
     places, words = _beside(model, (tuple(args), dict(kwargs)))
     try:
         with torch.no_grad():
             return torch.export.export(model, places, words, strict=False)
-    except Exception as error:  # torch raises errors of many trees here
+    except Exception as error:  # torch raises errors from many exception trees here
         place = _user_line(error)
         raise InvalidInputError(
             f"{name}: cannot be exported{f' at {place}' if place else ''} ({reason(error)}); {advice(error)}"
@@ -152,7 +152,7 @@ def _exported(model: torch.nn.Module, args: Sequence[object], kwargs: Mapping[st
 
 
 def _beside(model: torch.nn.Module, inputs: Any) -> Any:
-    """Example inputs on the device of the model where one of the two is the meta device; their values do not matter."""
+    """Example inputs on the device of the model if either is the meta device; their values do not matter."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -174,7 +174,7 @@ def _user_line(error: BaseException) -> str:
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
         if trace.tb_frame.f_code.co_name == "forward" and f"{os.sep}torch{os.sep}" not in file:
-            found = f"{os.path.basename(file)}, line {trace.tb_lineno}"  # noqa: PTH119  # it may be no path at all
+            found = f"{os.path.basename(file)}, line {trace.tb_lineno}"  # noqa: PTH119  # it may not be a path at all
         trace = trace.tb_next
     return plain(found)
 

@@ -1,4 +1,4 @@
-"""An exported program made runnable node by node: its planned nodes, and what has to be computed beside them."""
+"""Making an exported program runnable node by node: its planned nodes, and other nodes that must be computed."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Runnable:
     Attributes
     ----------
     program
-        As :func:`~opweave.adapters.torch.program.prepare` made it.
+        The program as :func:`~opweave.adapters.torch.program.prepare` made it.
     module
-        The same as a module that holds the weights; its nodes bear the same names.
+        The same program as a module that holds the weights; its nodes have the same names.
     planned
         Nodes by operator id, in the program's order.
     inputs
@@ -47,7 +47,7 @@ class Runnable:
         Raises
         ------
         InvalidInputError
-            When they are not as many as the program takes.
+            When their number is not the number that the program takes.
         """
         from torch.utils._pytree import tree_leaves
 
@@ -68,7 +68,7 @@ class Runnable:
         return tree_unflatten(list(flat), self.program.call_spec.out_spec)
 
     def parts_of(self, node: Node) -> list[Node]:
-        """The ``getitem`` nodes that take a node's result apart, and those that take these apart."""
+        """The ``getitem`` nodes that take parts of a node's result, and those that take parts of these."""
         found: list[Node] = []
         waiting = [node]
         while waiting:
@@ -78,7 +78,7 @@ class Runnable:
         return found
 
     def readers(self, node: Node) -> Iterator[Node]:
-        """Planned nodes, and the output, that need a value, directly or through nodes that nobody plans."""
+        """Planned nodes, and the output, that need a value directly or through unplanned nodes."""
         waiting, seen = [node], {node}
         while waiting:
             for user in waiting.pop().users:
@@ -97,14 +97,14 @@ def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
     Parameters
     ----------
     program
-        As :func:`~opweave.adapters.torch.program.prepare` made it; with real weights.
+        The program as :func:`~opweave.adapters.torch.program.prepare` made it, with real weights.
     graph
-        What :func:`~opweave.adapters.torch.read.from_torch` made of it.
+        The graph that :func:`~opweave.adapters.torch.read.from_torch` made of it.
 
     Raises
     ------
     InvalidInputError
-        When weights are on the meta device, or a node that nobody plans changes memory.
+        When weights are on the meta device, or an unplanned node changes memory.
     """
     for name, weight in program.state_dict.items():
         if weight.device.type == "meta":
@@ -127,23 +127,23 @@ def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
 
 
 def check_covered(run: Runnable, order: Sequence[str], what: str) -> None:
-    """Make sure that a plan lists every planned node once.
+    """Check that a plan lists every planned node once.
 
     Raises
     ------
     InvalidInputError
-        Naming the first node that does not fit.
+        Names the first node that does not fit.
     """
     seen: set[str] = set()
     for name in order:
         if name not in run.planned:
             raise InvalidInputError(
                 f"{what} lists operator {name!r:.80}, which the program does not have; it was planned for another "
-                "model or for another version of torch: plan this one anew"
+                "model or for another version of torch: plan this one again"
             )
         if name in seen:
             raise InvalidInputError(f"{what} lists operator {name!r:.80} twice; check it")
         seen.add(name)
     left = next((node for name, node in run.planned.items() if name not in seen), None)
     if left is not None:
-        raise InvalidInputError(f"{what} lacks {title(left)}; it was planned for another model: plan this one anew")
+        raise InvalidInputError(f"{what} lacks {title(left)}; it was planned for another model: plan this one again")

@@ -1,12 +1,12 @@
-"""PyTorch models in: every node of an exported program, with the storages that it would make and share.
+"""Reading PyTorch models: every node of an exported program, with the storages that it would make and share.
 
-The program is run once on fake tensors, which have shapes and storages but no memory. What is a view and what is a copy
-is therefore decided by PyTorch itself, operator by operator, as in a run on the CPU without gradients. A model of 13
-billion parameters loads in the memory of its graph.
+The program is run once on fake tensors, which have shapes and storages but no memory. PyTorch itself therefore decides
+what is a view and what is a copy, operator by operator, as in a run on the CPU without gradients. A model of 13 billion
+parameters loads in the memory of its graph.
 
-Nodes become operators under their own names; a tensor has the name of its node, or of the ``getitem`` node that takes
-it out of a list (``NODE.3`` when nobody does). No operator is made of ``getitem``, of views of parameters (another
-name for the parameter), and of calls that give no tensor. In-place nodes stay in place, see
+Nodes become operators under their own names. A tensor has the name of its node, or of the ``getitem`` node that takes
+it out of a list (``NODE.3`` if there is none). Three kinds of nodes do not become operators: ``getitem``, views of
+parameters (another name for the parameter), and calls that return no tensor. In-place nodes stay in place, see
 :mod:`opweave.adapters.torch.ledger`.
 """
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _CHECKS = ("aten._assert", "aten.sym_constrain", "aten._check")
-"""Calls that compute nothing; a device that they ask for need not be the one that is pretended."""
+"""Calls that compute nothing; the device that they request may differ from the pretended one."""
 
 
 def from_torch(
@@ -49,16 +49,16 @@ def from_torch(
 ) -> OpGraph:
     """Build a graph from a PyTorch module, an exported program, or a ``.pt2`` file.
 
-    * Parameters, buffers and constants become parameters; those that share a storage are one.
+    * Parameters, buffers and constants become parameters; those that share a storage become one.
     * FLOPs are those of :class:`~opweave.adapters.torch.flops.FlopCount`.
-    * A new value of a buffer (batch normalisation in training) is a graph output where the program says so.
+    * A new value of a buffer (batch normalisation in training) is a graph output if the program says so.
 
     Parameters
     ----------
     model
         A module needs ``args`` or ``kwargs``; see :func:`~opweave.adapters.torch.program.prepare`.
     args, kwargs
-        Example inputs of a module; tensors on the meta device do.
+        Example inputs of a module; tensors on the meta device are enough.
     inplace_kinds
         Kinds (full or short names) whose operators get ``inplace_ok``; empty for none.
     limits
@@ -67,8 +67,8 @@ def from_torch(
     Raises
     ------
     InvalidInputError, LimitExceededError
-        With one sentence that names the node and says what to do: open dimensions, control flow that depends on
-        values, operators without a shape rule.
+        One sentence names the node and says what to do, for example about open dimensions, control flow that depends on
+        values, and operators without a shape rule.
     """
     began = time.perf_counter()
     if isinstance(model, str | os.PathLike):
@@ -95,7 +95,7 @@ def _name(model: object) -> str:
 
 
 class _Replay:
-    """Runs a program on fake tensors, node by node, and writes the calls down."""
+    """Runs a program on fake tensors, node by node, and records the calls."""
 
     def __init__(self, program: ExportedProgram, ledger: Ledger, where: str) -> None:
         self._program = program
@@ -106,7 +106,7 @@ class _Replay:
         self._parts: dict[Node, dict[int, str]] = {}
 
     def outputs(self) -> list[str]:
-        """Run it all; ids of the tensors that it gives."""
+        """Run the whole program and return the ids of its output tensors."""
         import torch
         from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -123,7 +123,7 @@ class _Replay:
         return found
 
     def _enter(self) -> None:
-        """Placeholders: fake tensors of the same shapes, one for every storage among the parameters."""
+        """Create placeholders: fake tensors of the same shapes, one for every storage among the parameters."""
         import torch
 
         held = {spec.arg.name: spec for spec in self._program.graph_signature.input_specs}
@@ -193,7 +193,7 @@ class _Replay:
         assert isinstance(args, tuple) and isinstance(kwargs, dict) and callable(node.target)
         try:
             result = self._values[node] = node.target(*args, **kwargs)
-        except Exception as error:  # torch raises errors of many trees here
+        except Exception as error:  # torch raises errors from many exception trees here
             raise InvalidInputError(f"{self._where}: {title(node)}: {reason(error)}; {advice(error)}") from error
         names = self._names(node, result)
         ids = self._ledger.record(
@@ -204,7 +204,7 @@ class _Replay:
             self._ids[node] = ids[0]
 
     def _take(self, node: Node) -> None:
-        """``getitem``: the element itself, under the name that its maker gave it."""
+        """Handle ``getitem``: take the element itself, under the name that its maker gave it."""
         source, position = node.args
         rows = self._values[source]
         self._values[node] = rows[position]
@@ -221,7 +221,7 @@ class _Replay:
         return taken
 
     def _read_ids(self, node: Node) -> list[str | None]:
-        """Ids of the tensors among the arguments, in the order in which the ledger meets them."""
+        """Ids of the tensors among the arguments, in the order in which the ledger visits them."""
         import torch
         from torch.utils._pytree import tree_leaves
 
@@ -234,7 +234,7 @@ class _Replay:
         return ids
 
     def _given(self, arguments: object) -> object:
-        """Arguments with values for nodes; what the meta device would hold is pretended to lie in main memory."""
+        """Arguments with nodes replaced by values; tensors for the meta device are treated as if in main memory."""
         import torch
         from torch.fx.node import map_aggregate
 

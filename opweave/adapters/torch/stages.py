@@ -1,4 +1,4 @@
-"""A program split into stages: one module each, that can be sent to a device of its own and run one after the other."""
+"""A program split into stages: one module for each stage, which can be sent to a device; they run in sequence."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Stage:
     Attributes
     ----------
     device
-        Where it was planned to run.
+        The device on which it was planned to run.
     module
         Takes the inputs in order and returns a tuple of the outputs; it holds the weights that it reads.
     inputs, outputs
-        Node names: the program's own inputs and what crosses a cut.
+        Node names: the program's own inputs, and values that cross a cut.
     """
 
     def __init__(self, device: str, module: GraphModule, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
@@ -45,7 +45,7 @@ class StagedProgram:
     Attributes
     ----------
     stages
-        In order.
+        The stages in order.
     """
 
     def __init__(self, run: Runnable, stages: Sequence[Stage]) -> None:
@@ -53,17 +53,17 @@ class StagedProgram:
         self.stages = tuple(stages)
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        """Run every stage on a call's inputs.
+        """Run every stage on the inputs of a call.
 
         Raises
         ------
         InvalidInputError
-            When the inputs are not as many as the program takes.
+            When the number of inputs is not the number that the program takes.
         """
         return self._run.shaped_outputs(self.run_flat(self._run.flat_inputs(args, kwargs)))
 
     def run_flat(self, inputs: list[object]) -> list[object]:
-        """Run every stage on flat inputs; a value is dropped after the last stage that reads it."""
+        """Run every stage on flat inputs; a value is freed after the last stage that reads it."""
         import torch
 
         values: dict[str, object] = {node.name: value for node, value in zip(self._run.inputs, inputs, strict=True)}
@@ -94,19 +94,19 @@ def split_torch(
     model
         A module (with ``args`` or ``kwargs``), an exported program or a ``.pt2`` file.
     groups
-        In the order in which they run, as :func:`~opweave.adapters.runtimes.groups.schedule_groups` makes them.
+        The groups in the order in which they run; see :func:`~opweave.adapters.runtimes.groups.schedule_groups`.
     args, kwargs
         Example inputs of a module.
 
     Returns
     -------
     StagedProgram
-        Weights are shared with the model, not copied.
+        The stages; they share the weights with the model, without copies.
 
     Raises
     ------
     InvalidInputError
-        When the groups do not fit the program, naming the node.
+        When the groups do not fit the program; the message names the node.
     """
     import os
 
@@ -118,12 +118,12 @@ def split_torch(
 
 
 def staged(run: Runnable, groups: Sequence[Group]) -> StagedProgram:
-    """Split a program that is runnable already.
+    """Split a program that is already runnable.
 
     Raises
     ------
     InvalidInputError
-        When the groups do not fit the program, naming the node.
+        When the groups do not fit the program; the message names the node.
     """
     check_covered(run, [name for group in groups for name in group.operators], "the plan")
     home: dict[Node, int] = {}
@@ -177,7 +177,7 @@ class _Writer:
         self._inputs.append(node.name)
 
     def _copy(self, node: Node) -> Node:
-        """Copy a node, and first what nobody plans but it needs: weights and what follows from them."""
+        """Copy a node after the unplanned nodes that it needs: weights and values that depend only on them."""
         if node not in self._copies:
             for source in node.all_input_nodes:
                 if source not in self._copies:
@@ -199,7 +199,7 @@ class _Writer:
 
 
 def _needs(run: Runnable, node: Node) -> list[Node]:
-    """Inputs and planned values that a node reads, directly or through nodes that nobody plans."""
+    """Inputs and planned values that a node reads, directly or through unplanned nodes."""
     found: dict[Node, None] = {}
     waiting = [node]
     while waiting:

@@ -1,1 +1,1 @@
-"""Proof on the real model: the plan is run, and what it did is compared with what was predicted."""
+"""Verification on the real model: the plan is run, and measurements are compared with predictions."""

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Bench:
-    """The model on the bench: where it lies, how ONNX Runtime counts its memory, and what it is fed."""
+    """The setup of a verification: the model's path, how ONNX Runtime counts its memory, and its inputs."""
 
     path: Path
     folder: Path
@@ -52,17 +52,17 @@ class _Bench:
     threads: int
 
     def plain(self) -> RuntimeRun:
-        """The whole model in the runtime's own order, optimisations off."""
+        """Run the whole model in the runtime's own order, with optimisations off."""
         options = default_options(threads=self.threads)
         options.graph_optimization_level = import_runtime().GraphOptimizationLevel.ORT_DISABLE_ALL
         return profiled_run(self.path, options, self.feeds, runs=1)
 
     def untouched(self) -> RuntimeRun:
-        """The whole model with everything that the runtime does by default."""
+        """Run the whole model with all defaults of the runtime."""
         return profiled_run(self.path, default_options(threads=self.threads), self.feeds, runs=1)
 
     def obedient(self, proto: ModelProto, name: str, runs: int) -> RuntimeRun:
-        """A model in the order of its nodes."""
+        """Run a model in the order of its nodes."""
         path = save_model(proto, self.folder / name)
         return profiled_run(path, onnx_session_options(threads=self.threads), self.feeds, runs=runs)
 
@@ -103,9 +103,9 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
         first = next((name for name, ran in zip(ordering.order, planned.order, strict=False) if name != ran), "")
         notes.append(f"the runtime left the planned order at {first}")
     elif planned.order != ordering.order:
-        notes.append("Shape and Size nodes ran as early as they could, whatever the plan says; memory is that of this")
+        notes.append("Shape and Size nodes ran as early as possible, whatever the plan says; memory is that of this")
     if obeyed and memory is None:
-        notes.append("this version of ONNX Runtime tells nothing about its arena, so memory was not compared")
+        notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
     close, difference = _close(planned.outputs, untouched.outputs)
     return Verification(
         model=bench.problem.graph.name,
@@ -161,7 +161,7 @@ def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[Ru
 
 
 def _without_early(bench: _Bench, order: Sequence[str]) -> list[str]:
-    """An order without the nodes that ONNX Runtime always runs as early as it can."""
+    """An order without the nodes that ONNX Runtime always runs as early as possible."""
     nodes = bench.named.nodes
     return [name for name in order if name not in nodes or nodes[name].op_type not in ("Shape", "Size")]
 
@@ -180,7 +180,7 @@ def _memory(
     if planned.live is None or given.live is None or details is None:
         return None
     return MemoryCheck(
-        reading=f"{problem.reading()}; in place: activations, Softmax, Clip and Cast only, never an output",
+        assumptions=f"{problem.assumptions()}; in place: activations, Softmax, Clip and Cast only, never an output",
         predicted=details.stable,
         measured=tuple(max(size, 0) for size in planned.live),
         given_peak=max(given.live),
@@ -204,7 +204,7 @@ def _explanation(run: RuntimeRun, live: int) -> str:
         sentences.append(
             f"The arena had handed out {readable_bytes(run.peak_bytes)} at {run.peak_node}, "
             f"{readable_bytes(run.peak_bytes - live)} more than the live tensors at their peak: blocks larger than "
-            f"what was asked for ({readable_bytes(run.padding_bytes)} there) and scratch memory of the kernel."
+            f"requested ({readable_bytes(run.padding_bytes)} there) and scratch memory of the kernel."
         )
     return " ".join(sentences)
 
@@ -219,7 +219,7 @@ def _equal(ours: Arrays, theirs: Arrays) -> bool:
 
 
 def _close(ours: Arrays, theirs: Arrays) -> tuple[bool, float | None]:
-    """Whether all outputs are close, and the largest difference; differences of texts and NaNs have no size."""
+    """Whether all outputs are close, and the largest difference; texts and NaNs do not count for the latter."""
     worst, close = 0.0, True
     for name, value in ours.items():
         if value.dtype.kind not in "fiub":

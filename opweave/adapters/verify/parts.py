@@ -1,4 +1,4 @@
-"""Plans that cut a model into parts, as groups that can be run one after the other."""
+"""Plans that cut a model into parts, as groups that can run one after the other."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opweave.problems.placement.spec import Schedule
 
 
 def parts_of(graph: OpGraph, solution: Schedule | Stages) -> tuple[Group, ...]:
-    """Cut a placement into as many groups as it needs, a pipeline at its stages.
+    """Cut a placement into as many groups as it needs, and a pipeline at its stages.
 
     Raises
     ------
     InvalidInputError
-        When a schedule is for another model.
+        When a schedule belongs to another model.
     """
     if isinstance(solution, Schedule):
         return schedule_groups(graph, solution)

@@ -1,4 +1,4 @@
-"""What a plan did to the real model: the verdict, and prediction beside measurement."""
+"""The verdict on a plan after running the real model, with predictions and measurements side by side."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CLOSE = 1e-5
 """Largest difference from the runtime's optimised run, relative to the largest value of an output, or to 1."""
 
 MEMORY_TOLERANCE = 0.01
-"""Largest relative difference between predicted and measured peak that still passes."""
+"""Largest relative difference between predicted and measured peaks that still passes."""
 
 
 ONE_MACHINE = "the parts ran one after the other on this machine: outputs are compared, times are this machine's"
-"""What a reader of a verified placement should know."""
+"""A note for readers of a verified placement."""
 
 
 class MemoryCheck(Spec):
@@ -22,29 +22,29 @@ class MemoryCheck(Spec):
 
     Attributes
     ----------
-    reading
-        The reading of memory ordering that the runtime follows, and that the prediction is for.
+    assumptions
+        The assumptions of memory ordering that the runtime follows and that the prediction is for.
     predicted, measured
         Bytes while each operator of the order runs. Weights are not counted.
     given_peak
         Measured peak of the model's own order under the same settings.
     default_peak
-        Measured peak of the runtime left to itself, allocator's overhead included; None when not known.
+        Measured peak with the runtime's default settings, allocator overhead included; None when unknown.
     allocator_peak
-        What the runtime's allocator had handed out at most, overhead included; None when not known.
+        Most bytes that the runtime's allocator had handed out, overhead included; None when unknown.
     held_before
-        What the runtime held before the first operator, and which is not counted: weights, packed for its kernels.
+        Bytes that the runtime held before the first operator, mostly packed weights; they are not counted.
     explanation
         Why ``allocator_peak`` is above the peak of live tensors, in sentences.
 
     Examples
     --------
-    >>> check = MemoryCheck(reading="peak", predicted=(8, 10), measured=(8, 11), given_peak=12)
+    >>> check = MemoryCheck(assumptions="peak", predicted=(8, 10), measured=(8, 11), given_peak=12)
     >>> check.measured_peak, check.equal_steps, check.error
     (11, 1, 0.1)
     """
 
-    reading: str
+    assumptions: str
     predicted: Many[Bytes]
     measured: Many[Bytes]
     given_peak: Bytes
@@ -65,7 +65,7 @@ class MemoryCheck(Spec):
 
     @property
     def equal_steps(self) -> int:
-        """In how many steps both are the same to the byte."""
+        """Number of steps in which both are equal to the byte."""
         return sum(first == second for first, second in zip(self.predicted, self.measured, strict=True))
 
     @property
@@ -75,7 +75,7 @@ class MemoryCheck(Spec):
 
 
 class OperatorTime(Spec):
-    """Seconds of one operator; ``predicted`` is None where the problem knows no times."""
+    """Seconds of one operator; ``predicted`` is None if the problem has no times."""
 
     operator: Name
     measured: Seconds
@@ -83,30 +83,30 @@ class OperatorTime(Spec):
 
 
 class Verification(Spec):
-    """A plan, run on the real model and compared with the model as it was.
+    """A plan that was run on the real model and compared with the original model.
 
     Attributes
     ----------
     model, runtime, solution
-        What was run, with what, and the kind of plan.
+        The model, the runtime that ran it, and the kind of plan.
     pieces
-        Into how many parts the model was cut; 1 for an order.
+        Number of parts into which the model was cut; 1 for an order.
     order_obeyed
         Whether the runtime ran the operators in the planned order.
     outputs_equal
-        Whether every output of the planned model equals the whole model's, bit for bit, optimisations off.
+        Whether every output of the planned model equals the original model's, bit for bit, with optimisations off.
     outputs_close
         The same against the runtime's own optimised run, up to :data:`CLOSE`; None for runtimes that do not optimise.
     difference
-        The largest absolute difference to that run (or to the whole model where there is none).
+        The largest absolute difference from that run (or from the original model if there is none).
     memory
-        None for plans that order no memory, and where the runtime tells nothing.
+        None for plans that order no memory, and for runtimes that provide no figures.
     times
-        In the order in which they ran.
-    claimed, claimed_reading
-        Objective and reading of the result, as its solver left them.
+        Operator times in the order in which the operators ran.
+    claimed, claimed_assumptions
+        Objective and assumptions of the result, as its solver stated them.
     notes
-        What else the reader should know.
+        Further remarks for the reader.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -121,7 +121,7 @@ class Verification(Spec):
     memory: MemoryCheck | None = None
     times: Many[OperatorTime] = ()
     claimed: Number | None = None
-    claimed_reading: str = ""
+    claimed_assumptions: str = ""
     notes: Many[str] = ()
 
     @property

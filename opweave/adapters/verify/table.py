@@ -18,7 +18,7 @@ SHOWN_OPERATORS = 10
 
 
 def verification_tables(found: Verification) -> Sequence[Table]:
-    """Show the verdict with what it rests on, and the slowest operators."""
+    """Show the verdict with its reasons, and the slowest operators."""
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
@@ -42,15 +42,15 @@ def _rows(found: Verification) -> list[Row]:
     rows.append(("order", "obeyed" if found.order_obeyed else "NOT obeyed"))
     if found.memory is not None:
         rows += _memory_rows(found.memory)
-    if found.claimed is not None and found.claimed_reading:
+    if found.claimed is not None and found.claimed_assumptions:
         claimed = f"{found.claimed:,.6g}" if isinstance(found.claimed, float) else f"{found.claimed:,}"
-        rows.append(("the result's objective", f"{claimed} ({found.claimed_reading})"))
+        rows.append(("the result's objective", f"{claimed} ({found.claimed_assumptions})"))
     return rows + [("note", note) for note in found.notes]
 
 
 def _memory_rows(memory: MemoryCheck) -> list[Row]:
     rows = [
-        ("predicted peak", f"{_exact(memory.predicted_peak)}, counted as {memory.reading}"),
+        ("predicted peak", f"{_exact(memory.predicted_peak)}, counted as {memory.assumptions}"),
         ("measured peak", f"{_exact(memory.measured_peak)}, {readable_share(memory.error)} apart"),
         ("steps as predicted", f"{memory.equal_steps:,} of {len(memory.predicted):,}, to the byte"),
         ("the model's own order", _exact(memory.given_peak)),

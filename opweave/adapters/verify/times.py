@@ -16,7 +16,7 @@ from opweave.problems.solution import Solution
 def operator_times(
     order: Sequence[str], measured: Mapping[str, float], problem: Problem[Any, Any] | None, solution: Solution
 ) -> tuple[OperatorTime, ...]:
-    """Set measured times beside those that the problem's costs promise for the planned device."""
+    """Pair measured times with those that the problem's costs predict for the planned device."""
     costs = getattr(problem, "costs", None)
     placed = solution.devices_by_operator() if isinstance(solution, Schedule | Stages) else {}
     device = {name: next(iter(where)) for name, where in placed.items()}

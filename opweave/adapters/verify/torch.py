@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.adapters.report.units import readable_bytes
 from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
@@ -20,7 +19,7 @@ from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verificatio
 from opweave.adapters.verify.times import operator_times
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
@@ -66,7 +65,7 @@ def _verify_order(
     given = run_in_order(run, given_order(counted).order, _copies(flat))
     peak = allocator_peak(lambda: run_in_order(run, ordering.order, _copies(flat)).outputs)
     memory = MemoryCheck(
-        reading=f"{counted.reading()}; in-place calls of the program are aliases",
+        assumptions=f"{counted.assumptions()}; in-place calls of the program are aliases",
         predicted=evaluation.details.stable,
         measured=planned.live,
         given_peak=max(given.live, default=0),
@@ -117,7 +116,7 @@ def _verify_stages(
 
 
 def _whole(run: Runnable, flat: list[object]) -> list[object]:
-    """The program as PyTorch runs it."""
+    """Run the program as PyTorch runs it."""
     import torch
     from torch.fx import Interpreter
     from torch.utils._pytree import tree_leaves
@@ -149,7 +148,7 @@ def _bits(tensor: torch.Tensor) -> bytes:
 
 
 def _made_up(run: Runnable, seed: int) -> list[object]:
-    """Inputs by shape and type: normal numbers, zeros and ones for whole numbers."""
+    """Generate inputs by shape and type: normal numbers; zeros and ones for integers."""
     import torch
 
     random = torch.Generator().manual_seed(seed)
@@ -166,7 +165,7 @@ def _made_up(run: Runnable, seed: int) -> list[object]:
 
 
 def _copies(flat: Sequence[object]) -> list[object]:
-    """Inputs of a run's own, which it may change and free."""
+    """Copies of the inputs, which a run may change and free."""
     import torch
 
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in flat]

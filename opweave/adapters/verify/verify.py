@@ -1,4 +1,4 @@
-"""A plan is worth what it does to the real model: run both and compare."""
+"""Verification of a plan on the real model: run both models and compare."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 VERIFIABLE = (Ordering, Schedule, Stages)
-"""Solutions that can be run: an order; a placement and a pipeline as parts, one after the other on this machine."""
+"""Solutions that can be run: an order; placements and pipelines as parts, one after the other on this machine."""
 
 
 def verify(
@@ -40,36 +40,36 @@ def verify(
     seed: int = 0,
     threads: int = 1,
 ) -> Verification:
-    """Run a planned model beside the model as it was, on this machine's CPU.
+    """Run a planned model and the original model on this machine's CPU, and compare them.
 
     Parameters
     ----------
     model
         ONNX (a file or in memory; runs in ONNX Runtime), or PyTorch (a ``.pt2`` file, an exported program or a module).
-        It must be the model that was planned: operators are found by their ids.
+        It must be the model that was planned, because operators are found by their ids.
     result
-        An ordering is written into the model; placements and pipelines cut it into parts that run in turn.
+        The plan. An ordering is written into the model; placements and pipelines cut it into parts that run in turn.
     problem
-        What was solved; only its costs are used, as predicted times.
+        The problem that was solved; only its costs are used, as predicted times.
     inputs
-        For ONNX: arrays by name. Made up from ``seed`` when left out.
+        For ONNX: arrays by name. Generated from ``seed`` by default.
     args, kwargs
-        For PyTorch: inputs. A module needs them; for a program they are made up from ``seed`` when left out.
+        For PyTorch: inputs. A module needs them; for a program they are generated from ``seed`` by default.
     dims
         Sizes for symbolic dimensions of an ONNX model.
     seed
-        For made-up inputs: normal numbers; zeros and ones for whole numbers.
+        Seed of generated inputs: normal numbers; zeros and ones for integers.
     threads
         Threads within an operator.
 
     Raises
     ------
     InvalidInputError, LimitExceededError
-        When the plan is for another model (naming the operator), sizes are missing, or a package is not installed.
+        When the plan is for another model (the message names the operator), sizes are missing, or a package is missing.
     UnsupportedFeatureError
-        For plans that nothing here can run.
+        For plans that cannot be run here.
     EngineError
-        When the runtime fails, in its own words.
+        When the runtime fails; with the runtime's message.
     """
     solution = result.solution if isinstance(result, Result) else result
     if solution is None:
@@ -77,7 +77,7 @@ def verify(
         raise InvalidInputError(f"the result has no solution to run (status {result.status.value})")
     if not isinstance(solution, VERIFIABLE):
         known = ", ".join(kind.kind for kind in VERIFIABLE)
-        raise UnsupportedFeatureError(f"a {solution.kind} cannot be run here; what can: {known}")
+        raise UnsupportedFeatureError(f"a {solution.kind} cannot be run here; these can: {known}")
     if _is_onnx(model):
         from opweave.adapters.verify.onnx import verify_onnx
 
@@ -93,7 +93,7 @@ def verify(
         found = verify_torch(program, solution, problem, args, kwargs or {}, seed, threads)
     if not isinstance(result, Result):
         return found
-    return found.model_copy(update={"claimed": result.objective, "claimed_reading": result.model})
+    return found.model_copy(update={"claimed": result.objective, "claimed_assumptions": result.assumptions})
 
 
 def _is_onnx(model: object) -> bool:

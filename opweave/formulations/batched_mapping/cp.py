@@ -24,9 +24,8 @@ from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.bulk import check_rows
 from opweave.formulations.expressions import express
 from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
-from opweave.formulations.placement.cp import WHOLE, fine_tick
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import IntArray
+from opweave.formulations.ticks import WHOLE, fine_tick
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, MaxDevices, Separate
 

@@ -13,13 +13,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.unsplit import placement_with
+from opweave.formulations.batched_mapping.shortage import shortage
+from opweave.formulations.batched_mapping.unsplit import plain_constraints
 from opweave.formulations.expressions import express
+from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.formulations.placement.instance import lower as lower_placement
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
 from opweave.problems.graph_arrays import Adjacency, topological_order
@@ -27,6 +26,9 @@ from opweave.problems.share import Share
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+
+SUPPORTS = ("batched_arrays", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,39 +129,45 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
     known = problem.known_seconds
     devices = [device.name for device in problem.cluster.devices]
     least = [[min(known[op.id].get(name, {0: np.nan}).values()) for name in devices] for op in problem.graph.operators]
-    cheapest = np.asarray(least, dtype=np.float64).reshape(len(least), len(devices))
-    plain = lower_placement(placement_with(problem, problem.graph, cheapest))
+    cheapest = np.asarray(least, dtype=np.float64).reshape(len(least), len(devices))  # NaN: no batch of any size
+    graph, plain = problem.graph, tuple(plain_constraints(problem))
+    group = tied(graph, plain)
+    after = with_order_arcs(problem, graph.arrays.predecessors).reversed(len(least))
+    allowed = left_to_run_on(graph, devices, np.isfinite(cheapest), group, plain)
+    source, target, tensor = flows_of(graph)
+    latency, seconds_per_byte = links_of(problem.cluster)
+    parameters, parameter_bytes = parameters_of(graph)
     sizes = {size for by_device in known.values() for by_size in by_device.values() for size in by_size}
     granule = math.gcd(problem.batch, *sizes)
-    pairs, edge_of = np.unique(np.stack([plain.source, plain.target]), axis=1, return_inverse=True)
+    pairs, edge_of = np.unique(np.stack([source, target]), axis=1, return_inverse=True)
     size = np.zeros(pairs.shape[1], dtype=np.int64)
-    np.maximum.at(size, np.ravel(edge_of), plain.size)
-    count = plain.operators
+    np.maximum.at(size, np.ravel(edge_of), graph.arrays.tensor_bytes[tensor])
+    count = len(least)
     return BatchedInstance(
-        names=plain.names,
-        devices=plain.devices,
+        names=tuple(op.id for op in graph.operators),
+        devices=tuple(devices),
         batch=problem.batch,
         granule=granule,
         granules=problem.batch // granule,
-        seconds=_seconds(problem, np.isfinite(plain.seconds), granule),
+        seconds=_seconds(problem, allowed, granule),
         source=np.ascontiguousarray(pairs[0]),
         target=np.ascontiguousarray(pairs[1]),
         size=size,
         incoming=Adjacency.from_pairs(count, pairs[1], np.arange(pairs.shape[1])),
         outgoing=Adjacency.from_pairs(count, pairs[0], np.arange(pairs.shape[1])),
         waits=with_order_arcs(problem, Adjacency.from_lists([[]] * count)),
-        order=topological_order(plain.after),
-        latency=plain.latency,
-        seconds_per_byte=plain.seconds_per_byte,
+        order=topological_order(after),
+        latency=latency,
+        seconds_per_byte=seconds_per_byte,
         grows=problem.transfers == "delay",
-        memory=np.asarray([problem.bytes_per_input[name] for name in plain.names], dtype=np.int64),
-        parameters=plain.parameters,
-        parameter_bytes=plain.parameter_bytes,
-        capacity=plain.capacity,
+        memory=np.asarray([problem.bytes_per_input[name] for name in known], dtype=np.int64),
+        parameters=parameters,
+        parameter_bytes=parameter_bytes,
+        capacity=capacity_of(problem.memory_limits.values()),
     )
 
 
-def _seconds(problem: BatchedMapping, allowed: FloatArray, granule: int) -> FloatArray:
+def _seconds(problem: BatchedMapping, allowed: BoolArray, granule: int) -> FloatArray:
     """Run times by granules, where Pin, Forbid and Share let an operator run."""
     graph, devices = problem.graph, [device.name for device in problem.cluster.devices]
     seconds = np.full((len(graph.operators), len(devices), problem.batch // granule + 1), np.inf)

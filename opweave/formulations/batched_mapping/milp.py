@@ -26,11 +26,10 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance
 from opweave.formulations.batched_mapping.program import BatchedModel, add_row, instance_of, serial_length, understand
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
+from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.shortage import rules_in_the_way, shortage
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 

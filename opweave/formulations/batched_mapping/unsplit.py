@@ -42,13 +42,13 @@ def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray)
         graph=graph,
         cluster=problem.cluster,
         costs=costs,
-        constraints=tuple(_plain(problem)),
+        constraints=tuple(plain_constraints(problem)),
         transfers="delay",
         memory="parameters" if problem.memory == "parameters" else "additive",
     )
 
 
-def _plain(problem: BatchedMapping) -> Iterator[Constraint]:
+def plain_constraints(problem: BatchedMapping) -> Iterator[Constraint]:
     """The side constraints in placement's words; shares of a part or with another meaning have none."""
     for constraint in problem.constraints:
         if not isinstance(constraint, Share):

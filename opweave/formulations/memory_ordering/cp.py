@@ -17,12 +17,12 @@ import numpy as np
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.pairwise import PairFacts, PairHandles, Pairwise
-from opweave.formulations.memory_ordering.precedence import reduced_arcs
 from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.precedence import reduced_arcs
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import LimitExceededError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering

@@ -36,7 +36,6 @@ from opweave.formulations.memory_ordering.groups import Groups, contract, single
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure, reduced_arcs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
     instance_of,
@@ -49,6 +48,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.precedence import ancestors, check_closure, reduced_arcs
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
     instance_of,
@@ -30,6 +29,7 @@ from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 

@@ -28,9 +28,9 @@ from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import Arc
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.pipeline.shortage import rules_in_the_way
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 TICKS = 2**28

@@ -34,9 +34,9 @@ from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
-from opweave.problems.pipeline.shortage import rules_in_the_way
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 UNITS = 1000.0

@@ -13,17 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.expressions import express
+from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.pipeline.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
-from opweave.problems.pipeline.shortage import shortage
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MemoryCap, MaxDevices)
 """Side constraints that :func:`lower` writes into the arrays."""
+
+SUPPORTS = ("stages",)
+"""Expressions of side constraints that :func:`lower` takes in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,10 +176,10 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         seconds = np.where(known, table, 0.0)
     elapsed = np.zeros((len(used), len(names) + 1))
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
-    capacity = np.asarray([NO_LIMIT if (m := problem.memory_limits[name]) is None else m for name in used], np.int64)
+    capacity = capacity_of(problem.memory_limits[name] for name in used)
     stored = _Stored(problem, names)
     index = [problem.cluster.device_index[name] for name in used]
-    allowed = known & _permitted(problem, place, used)
+    allowed = known & permitted(place, used, problem.constraints).T
     rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
     np.fill_diagonal(rate, 0.0)
     if problem.device_order is not None:
@@ -215,17 +216,6 @@ def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatAr
     position = [0, *(point.position for point in inner), len(place)] if place else [0]
     sent = [0.0, *(point.bytes / problem.compression for point in inner), 0.0] if place else [0.0]
     return np.asarray(position, dtype=np.int64), np.asarray(sent, dtype=np.float64)
-
-
-def _permitted(problem: Pipeline, place: dict[str, int], used: tuple[str, ...]) -> BoolArray:
-    """Pin and Forbid. Shape (devices, operators)."""
-    allowed = np.ones((len(used), len(place)), dtype=bool)
-    for constraint in problem.constraints:
-        if means(constraint, Pin):
-            allowed[:, place[constraint.op]] &= np.asarray([name == constraint.device for name in used], dtype=bool)
-        elif means(constraint, Forbid) and constraint.device in used:
-            allowed[used.index(constraint.device), place[constraint.op]] = False
-    return allowed
 
 
 def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:

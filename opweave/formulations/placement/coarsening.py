@@ -39,7 +39,8 @@ class Coarsening:
     Attributes
     ----------
     reduction
-        The smaller problem and the way back. It is not exact: splitting a chain over devices may pay.
+        The smaller problem and the way back. It is exact only where nothing was fused: splitting a chain over devices
+        may pay.
     before, after
         Operators of the original and of the smaller problem.
     members
@@ -115,7 +116,9 @@ def coarsen(
     lift = partial(_expanded, problem, members)
     if fused_cost is not None:
         lift = partial(_replanned, problem, members, fused_cost)
-    return Coarsening(Reduction(smaller, lift, exact=False), len(ids), len(chains), FrozenDict(members))
+    return Coarsening(
+        Reduction(smaller, lift, exact=len(chains) == len(ids)), len(ids), len(chains), FrozenDict(members)
+    )
 
 
 def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Iterator[Chain]:

@@ -38,26 +38,17 @@ import numpy as np
 from opweave.formulations.bulk import check_rows
 from opweave.formulations.expressions import express
 from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, Route, flow_seconds, links, messages_of
 from opweave.formulations.placement.program import PlacementProgram, instance_of
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
 from opweave.formulations.placement.windows import FIT, Windows
-from opweave.problems.arrays import FloatArray
+from opweave.formulations.ticks import MOST_TICKS, WHOLE, fine_tick
+from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.placement.spec import Placement, Schedule
-
-TICKS = 10_000_000
-"""Ticks of the horizon for every activity, where durations have no common measure: rounding adds up along paths."""
-
-MOST_TICKS = 2**28
-"""Ticks of the horizon at most. From about 2**33 on, CP-SAT's presolve loses solutions: it has called 7.0 optimal where
-6.25 was, and found 6.25 without presolve."""
-
-WHOLE = 1e-9
-"""Relative distance from a whole number of ticks that still counts as one."""
 
 LARGEST_SIZE = 2**53
 
@@ -341,11 +332,6 @@ class Intervals(PlacementProgram):
         """Add one row of a side constraint, such as ``model.ends("a") <= 0.5 + model.on("b", "gpu")``."""
         assert isinstance(row, Comparison)
         model.rows.append(whole_row(model, row, model.tick, frozenset(self.times(model)[0])))
-
-
-def fine_tick(activities: int, horizon: float) -> float:
-    """Seconds of a tick so small that rounding does not matter, even summed up along a path of all activities."""
-    return horizon / min(TICKS * max(1, activities), MOST_TICKS) if horizon > 0 else 1.0
 
 
 def common_tick(instance: PlacementInstance, horizon: float) -> float | None:

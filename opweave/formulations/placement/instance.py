@@ -7,24 +7,24 @@ device it takes none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.expressions import express
+from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin, means
+from opweave.problems.constraints import Colocate, Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+
+SUPPORTS = ("assignment", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,83 +109,38 @@ def lower(problem: Placement) -> PlacementInstance:
     ContradictionError
         When these leave an operator no device, or close a cycle.
     """
-    graph, arrays, cluster = problem.graph, problem.graph.arrays, problem.cluster
+    graph, cluster = problem.graph, problem.cluster
     names = tuple(op.id for op in graph.operators)
     devices = tuple(device.name for device in cluster.devices)
-    readers, read = arrays.reads.heads(), arrays.reads.items
-    made = arrays.producer[read] >= 0
-    target, tensor = readers[made], read[made]
-    together = _clusters(problem)
-    before = with_order_arcs(problem, arrays.predecessors)
+    source, target, tensor = flows_of(graph)
+    flows = np.arange(len(tensor))
+    group = tied(graph, problem.constraints)
+    before = with_order_arcs(problem, graph.arrays.predecessors)
+    known = np.array(problem.costs.array(names, devices))
+    allowed = left_to_run_on(graph, devices, np.isfinite(known), group, problem.constraints)
+    latency, seconds_per_byte = links_of(cluster)
+    parameters, parameter_bytes = parameters_of(graph)
     return PlacementInstance(
         names=names,
         devices=devices,
         tensors=tuple(item.id for item in graph.tensors),
-        seconds=_allowed_seconds(problem, together),
-        source=arrays.producer[tensor],
+        seconds=np.where(allowed, known, np.inf),
+        source=source,
         target=target,
         tensor=tensor,
-        size=arrays.tensor_bytes[tensor],
-        incoming=_rows(target, len(names)),
-        outgoing=_rows(arrays.producer[tensor], len(names)),
+        size=graph.arrays.tensor_bytes[tensor],
+        incoming=Adjacency.from_pairs(len(names), target, flows),
+        outgoing=Adjacency.from_pairs(len(names), source, flows),
         before=before,
         after=before.reversed(len(names)),
-        latency=np.where(np.eye(len(devices), dtype=bool), 0.0, cluster.effective_latency),
-        seconds_per_byte=_seconds_per_byte(cluster.effective_bandwidth),
+        latency=latency,
+        seconds_per_byte=seconds_per_byte,
         memory=_own_bytes(problem),
-        parameters=_parameters(problem),
-        parameter_bytes=np.asarray([parameter.bytes for parameter in graph.parameters], dtype=np.int64),
-        capacity=_capacity(problem),
-        cluster=together,
+        parameters=parameters,
+        parameter_bytes=parameter_bytes,
+        capacity=capacity_of(problem.memory_limits.values()),
+        cluster=group,
     )
-
-
-def _rows(heads: IntArray, rows: int) -> Adjacency:
-    """Positions of the entries of every row, in their order."""
-    start = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.bincount(heads, minlength=rows), out=start[1:])
-    return Adjacency(start, np.argsort(heads, kind="stable").astype(np.int64))
-
-
-def _seconds_per_byte(bandwidth: FloatArray) -> FloatArray:
-    """0 where nothing can be sent, too: the latency says so, and infinity times no bytes would not be a number."""
-    linked = (bandwidth > 0.0) & np.isfinite(bandwidth)
-    return np.divide(1.0, bandwidth, out=np.zeros_like(bandwidth), where=linked)
-
-
-def _clusters(problem: Placement) -> IntArray:
-    """Number the groups of operators that Colocate ties together, singletons included."""
-    import networkx as nx
-
-    index = problem.graph.operator_index
-    ties = nx.Graph()
-    ties.add_nodes_from(range(len(index)))
-    for constraint in problem.constraints:
-        if means(constraint, Colocate):
-            nx.add_path(ties, [index[name] for name in constraint.ops])
-    cluster = np.zeros(len(index), dtype=np.int64)
-    for number, members in enumerate(nx.connected_components(ties)):
-        cluster[list(members)] = number
-    return cluster
-
-
-def _allowed_seconds(problem: Placement, cluster: IntArray) -> FloatArray:
-    """Known costs, with inf where a cost is unknown or a constraint says no; tied operators share their refusals."""
-    graph, devices = problem.graph, [device.name for device in problem.cluster.devices]
-    seconds = np.array(problem.costs.array([op.id for op in graph.operators], devices))
-    allowed = np.isfinite(seconds)
-    for constraint in problem.constraints:
-        if means(constraint, Pin):
-            allowed[graph.operator_index[constraint.op]] &= np.arange(len(devices)) == devices.index(constraint.device)
-        elif means(constraint, Forbid):
-            allowed[graph.operator_index[constraint.op], devices.index(constraint.device)] = False
-    shared = np.ones((int(cluster.max(initial=-1)) + 1, len(devices)), dtype=bool)
-    np.logical_and.at(shared, cluster, allowed)
-    allowed = shared[cluster]
-    nowhere = np.flatnonzero(~allowed.any(axis=1))
-    if len(nowhere):
-        raise ContradictionError(f"operator {graph.operators[nowhere[0]].id!r} is left no device to run on")
-    return np.where(allowed, seconds, np.inf)
 
 
 def _own_bytes(problem: Placement) -> IntArray:
@@ -197,26 +152,6 @@ def _own_bytes(problem: Placement) -> IntArray:
     return np.asarray(
         [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in graph.operators], dtype=np.int64
     )
-
-
-def _parameters(problem: Placement) -> Adjacency:
-    index = {parameter.id: position for position, parameter in enumerate(problem.graph.parameters)}
-    return Adjacency.from_lists(
-        [[index[name] for name in dict.fromkeys(op.parameters)] for op in problem.graph.operators]
-    )
-
-
-def _capacity(problem: Placement) -> IntArray:
-    limits = [[device.memory_bytes] for device in problem.cluster.devices]
-    position = problem.cluster.device_index
-    for constraint in problem.constraints:
-        if means(constraint, MemoryCap):
-            limits[position[constraint.device]].append(constraint.bytes)
-    return np.asarray([_least(row) for row in limits], dtype=np.int64)
-
-
-def _least(limits: Iterable[int | None]) -> int:
-    return min((limit for limit in limits if limit is not None), default=NO_LIMIT)
 
 
 for _kind in TAKEN_IN:

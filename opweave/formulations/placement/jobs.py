@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows
-from opweave.formulations.memory_ordering.precedence import check_closure
 from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
+from opweave.formulations.precedence import check_closure
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.limits import Limits
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms
-from opweave.formulations.placement.instance import NO_LIMIT
 from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
 from opweave.formulations.placement.program import ABSENT, PlacementModel, add
+from opweave.problems.arrays import NO_LIMIT
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel

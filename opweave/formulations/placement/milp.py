@@ -35,7 +35,6 @@ import numpy as np
 
 from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
 from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows, work_rows
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, chosen_orders, meeting, order_columns
 from opweave.formulations.placement.memory_rows import memory_rows
@@ -50,6 +49,7 @@ from opweave.formulations.placement.program import (
     understand,
 )
 from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 

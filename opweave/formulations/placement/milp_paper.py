@@ -1,48 +1,35 @@
-"""Placement as the paper's own mixed-integer program, word for word.
+"""Placement as the paper writes it, equation by equation; :mod:`.milp` is the same problem and is solved sooner.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8): every edge is a flow with a start of its own, products of devices, and one big M, the length of a known
-schedule. For comparison; :mod:`.milp` is the same problem and is solved sooner.
-
-Rows of your own use ``model.on``, ``model.starts`` and ``model.ends`` as there.
+(4)-(8). Operators are i and j, devices k and h. A flow, the paper's q, is a tensor t on its way to one reader j. There
+is one M for all rows, the length of a known schedule.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import numpy as np
-
-from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.precedence import ancestors, check_closure
-from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Message, links
-from opweave.formulations.placement.program import (
-    ABSENT,
-    NEGLIGIBLE,
-    PlacementModel,
-    PlacementProgram,
-    add,
-    instance_of,
-    understand,
-)
-from opweave.formulations.placement.timetable import timetable
-from opweave.problems.arrays import BoolArray
+from opweave.formulations.placement.paper_sets import paper_sets
+from opweave.formulations.placement.paper_variables import PaperVariables, understand
+from opweave.formulations.placement.program import UNITS, instance_of
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
+Row = Any
+"""A relation between Pyomo expressions."""
+
 
 @register_formulation
-class Moirai(PlacementProgram):
+class Moirai(PaperVariables):
     """The paper's program, for ``transfers="one_port_edge"`` only.
 
-    Columns: ``model.x`` (group of tied operators on device), ``model.z`` and ``model.u`` (a flow crosses, and from
-    where to where), ``model.S`` and ``model.T`` (starts of operators and flows), ``model.delta`` and
-    ``model.delta_sent`` (who is second), ``model.held``, ``model.C_max``.
+    ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
+    and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the first comes first. ``z[t, j]``: the flow crosses, and
+    ``u[t, j, k, h]``: from k to h. ``held[w, k]``: the shared parameter w is on k.
     """
 
     name: ClassVar[str] = "moirai"
@@ -50,7 +37,8 @@ class Moirai(PlacementProgram):
 
     def build(self, problem: Placement) -> ConcreteModel:
         """Write the model, families in the paper's order."""
-        from pyomo.environ import ConcreteModel
+        from pyomo.common.gc_manager import PauseGC
+        from pyomo.environ import ConcreteModel, Constraint, Expression, Objective
 
         if problem.transfers != "one_port_edge":
             raise UnsupportedFeatureError(
@@ -58,173 +46,106 @@ class Moirai(PlacementProgram):
                 f"{problem.transfers!r}; formulation 'disjunctive' knows them all"
             )
         instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.context.limits)
-        model = ConcreteModel()
-        written = self.prepare(problem, model, instance)
-        closed = ancestors(instance.after)
-        model.pairs = _unordered(closed)
-        model.sent_pairs = _unordered(_message_order(written.messages, closed))
-        rows = len(instance.devices) * (2 * len(model.pairs) + 4 * len(model.sent_pairs) + len(written.messages))
-        check_rows(rows, self.name, self.context.limits)
-        self._columns(model, written)
-        self._objective(model, written)
-        self._one_device(model, written)
-        memory_rows(model, written)
-        self._precedence(model, written)
-        self._no_overlap(model, written)
-        self._flows(model, written)
-        self._congestion(model, written)
-        self.add_constraints(model, problem)
-        return model
+        windows = self.windows(problem, instance)
+        self._unit = windows.horizon / UNITS or 1.0
+        m = ConcreteModel()
+        with PauseGC():
+            m.data = paper_sets(problem, instance, windows, self._unit, self.context.limits)
+            self.variables(m, m.data)
+            m.C = Expression(m.OPS, rule=self.end)
+            m.C_flow = Expression(m.FLOWS, rule=self.arrival)
+            m.objective = Objective(expr=m.C_max)
+            m.makespan = Constraint(m.OPS, rule=self.makespan)
+            m.precedence = Constraint(m.ARCS, rule=self.precedence)
+            m.sending = Constraint(m.FLOWS, rule=self.sending)
+            m.receiving = Constraint(m.FLOWS, rule=self.receiving)
+            m.one_device = Constraint(m.OPS, rule=self.one_device)
+            m.memory = Constraint(m.LIMITED, rule=self.memory)
+            m.sharing = Constraint(m.USES, m.LIMITED, rule=self.sharing)
+            m.no_overlap = Constraint(m.ORDERS, m.DEVICES, rule=self.no_overlap)
+            m.at_home = Constraint(m.FLOWS, m.DEVICES, rule=self.at_home)
+            m.crossing = Constraint(m.ROUTES, rule=self.crossing)
+            m.one_route = Constraint(m.FLOWS, rule=self.one_route)
+            m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
+            m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
+            m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
+            self.add_constraints(m, problem)
+        return m
 
-    def _columns(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """x, S, T, z, u, delta; times in units, all within the horizon M."""
-        instance, horizon = written.instance, written.windows.horizon / written.unit
-        groups = int(instance.cluster.max(initial=-1)) + 1
-        able = np.ones((groups, len(instance.devices)), dtype=bool)
-        np.logical_and.at(able, instance.cluster, written.windows.fits)
-        columns = np.full(able.shape, ABSENT, dtype=np.int64)
-        columns[able] = written.binary("x", int(able.sum()))
-        written.on = columns[instance.cluster]
-        count, sent = instance.operators, len(written.messages)
-        written.start = written.real("S", np.zeros(count), np.full(count, horizon))
-        written.sent = written.real("T", np.zeros(sent), np.full(sent, horizon))
-        model.crosses = written.binary("z", sent)
-        ways = [(m, way) for m, message in enumerate(written.messages) for way in message.routes]
-        model.takes = dict(zip(ways, written.binary("u", len(ways)).tolist(), strict=True))
-        model.later = written.binary("delta", len(model.pairs))
-        model.later_sent = written.binary("delta_sent", len(model.sent_pairs))
+    def makespan(self, m: ConcreteModel, i: str) -> Row:
+        """(4) C[i] <= C_max, which is minimised."""
+        return m.C[i] <= m.C_max
 
-    def _objective(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4) Minimise C_max, at least every C[i]; units."""
-        floor, horizon = self.floor(written.windows) / written.unit, written.windows.horizon / written.unit
-        (column,) = written.real("C_max", [floor], [horizon]).tolist()
-        model.length = column
-        rows = Rows()
-        for v in range(written.instance.operators):
-            rows.at_most(self._ends(written, v) | {column: -1.0}, 0.0)
-        rows.add_to(model, "makespan", written.variables, self.check_time)
-        model.objective = linear_objective({column: 1.0}, 0.0, written.variables)
+    def precedence(self, m: ConcreteModel, i: str, j: str) -> Row:
+        """(4a) C[i] <= S[j] along every arc."""
+        return m.C[i] <= m.S[j]
 
-    def _one_device(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4c) Sum over k of x[i, k] = 1."""
-        rows = Rows()
-        for v in range(written.instance.operators):
-            rows.equal(written.weighted(v, np.ones(len(written.instance.devices))), 1.0)
-        rows.add_to(model, "one_device", written.variables, self.check_time)
+    def sending(self, m: ConcreteModel, t: str, j: str) -> Row:
+        """(4a) C[i] <= S[q] where i makes the tensor of q."""
+        return m.C[m.data.producer[t, j]] <= m.S_flow[t, j]
 
-    def _precedence(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4a) C <= S along every arc of the graph whose edges have become nodes."""
-        rows, instance = Rows(), written.instance
-        for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
-            rows.at_most(add(self._ends(written, u), {int(written.start[v]): -1.0}), 0.0)
-        for number, message in enumerate(written.messages):
-            rows.at_most(add(self._ends(written, message.producer), {int(written.sent[number]): -1.0}), 0.0)
-            arrived = add(self._arrives(model, written, number), {int(written.start[message.readers[0]]): -1.0})
-            rows.at_most(arrived, 0.0)
-        rows.add_to(model, "precedence", written.variables, self.check_time)
+    def receiving(self, m: ConcreteModel, t: str, j: str) -> Row:
+        """(4a) C[q] <= S[j] where q is for j."""
+        return m.C_flow[t, j] <= m.S[j]
 
-    def _no_overlap(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(6) S[i] >= C[j] - M delta - M (2 - x[i, k] - x[j, k]), and the mirror with 1 - delta."""
-        rows, horizon = Rows(), written.windows.horizon / written.unit
-        for (i, j), delta in zip(model.pairs, model.later.tolist(), strict=True):
-            for k in range(len(written.instance.devices)):
-                both = add(written.runs_on(i, k), written.runs_on(j, k))
-                if written.on[i, k] == ABSENT or written.on[j, k] == ABSENT:
-                    continue
-                for late, early, side in ((i, j, 0.0), (j, i, 1.0)):
-                    terms = add(self._ends(written, early), {int(written.start[late]): -1.0})
-                    terms = add(add(terms, both, horizon), {delta: horizon * (2 * side - 1)})
-                    rows.at_most(terms, horizon * (2 + side))
-        rows.add_to(model, "no_overlap", written.variables, self.check_time)
-
-    def _flows(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(7) z = 1 iff the ends differ; u[k', k''] >= x[i, k'] + x[j, k''] - 1; sum of u = z."""
-        rows = Rows()
-        for number, message in enumerate(written.messages):
-            u, v, z = message.producer, message.readers[0], int(model.crosses[number])
-            for q in range(len(written.instance.devices)):
-                for k in range(len(written.instance.devices)):
-                    both = add(written.runs_on(u, q), written.runs_on(v, k))
-                    way = next((way for way in message.routes if (way.source, way.target) == (q, k)), None)
-                    if q == k:
-                        rows.at_most(add(both, {z: 1.0}), 2.0)
-                    elif way is not None:
-                        rows.at_most(add(both, {model.takes[number, way]: -1.0}), 1.0)
-            takes = {model.takes[number, way]: 1.0 for way in message.routes}
-            rows.equal(takes | {z: -1.0}, 0.0)
-        linked = links(written.instance)
-        for u, v in zip(written.instance.source.tolist(), written.instance.target.tolist(), strict=True):
-            for q, k in np.argwhere(~linked).tolist():
-                both = add(written.runs_on(u, q), written.runs_on(v, k))
-                if len(both) == 2:
-                    rows.at_most(both, 1.0)
-        rows.add_to(model, "flows", written.variables, self.check_time)
-
-    def _congestion(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(8) Flows q = (a, b) and r = (c, d) that leave device k, or enter it, do not overlap.
-
-        Four rows for each pair and k. The first is S[q] >= C[r] - M delta - M (2 - x[a, k] - x[c, k] + x[b, k] +
-        x[d, k]); its mirror has 1 - delta; the other two exchange the ends of the flows.
-        """
-        rows, horizon = Rows(), written.windows.horizon / written.unit
-        for (q, r), delta in zip(model.sent_pairs, model.later_sent.tolist(), strict=True):
-            first, second = written.messages[q], written.messages[r]
-            leave, enter = (first.producer, second.producer), (first.readers[0], second.readers[0])
-            for k in range(len(written.instance.devices)):
-                for here, there in ((leave, enter), (enter, leave)):
-                    active = add(written.runs_on(here[0], k), written.runs_on(here[1], k))
-                    for v in there:
-                        active = add(active, written.runs_on(v, k), -1.0)
-                    for late, early, side in ((q, r, 0.0), (r, q, 1.0)):
-                        terms = add(self._arrives(model, written, early), {int(written.sent[late]): -1.0})
-                        terms = add(add(terms, active, horizon), {delta: horizon * (2 * side - 1)})
-                        rows.at_most(terms, horizon * (2 + side))
-        rows.add_to(model, "congestion", written.variables, self.check_time)
-
-    def _ends(self, written: PlacementModel, v: int) -> Terms:
+    def end(self, m: ConcreteModel, i: str) -> Row:
         """(4b) C[i] = S[i] + sum over k of p[i, k] x[i, k]."""
-        return add({int(written.start[v]): 1.0}, written.length(v))
+        return m.S[i] + sum(m.data.p[i, k] * m.x[i, k] for k in m.DEVICES if (i, k) in m.data.p)
 
-    def _arrives(self, model: ConcreteModel, written: PlacementModel, number: int) -> Terms:
-        """(7) C[q] = S[q] + sum of u p_comm."""
-        lasts = {
-            model.takes[number, way]: way.seconds / written.unit
-            for way in written.messages[number].routes
-            if way.seconds > NEGLIGIBLE * written.unit
-        }
-        return add({int(written.sent[number]): 1.0}, lasts)
+    def one_device(self, m: ConcreteModel, i: str) -> Row:
+        """(4c) Sum over k of x[i, k] = 1."""
+        return sum(m.x[i, k] for k in m.DEVICES) == 1
 
-    def start(self, model: ConcreteModel, solution: Schedule) -> None:
-        """Set every column."""
-        written: PlacementModel = model.placement
-        table = timetable(written.instance, written.messages, solution)
-        self.start_devices(model, table)
-        written.set(written.start, table.start / written.unit)
-        written.set(written.sent, table.sent / written.unit)
-        written.set(model.crosses, [float(way is not None) for way in table.ways])
-        for (number, way), column in model.takes.items():
-            written.set(column, float(table.ways[number] == way))
-        written.set(int(model.length), max(float(table.end.max(initial=0.0)) / written.unit, model.C_max[0].lb))
-        for pairs, columns, middle in (
-            (model.pairs, model.later, table.operator_middles()),
-            (model.sent_pairs, model.later_sent, table.message_middles()),
-        ):
-            written.set(columns, [float(middle[i] < middle[j]) for i, j in pairs])
+    def memory(self, m: ConcreteModel, k: str) -> Row:
+        """(5) Sum over i of m[i] x[i, k], and shared parameters once, are at most Mem[k]."""
+        own = sum(m.data.m[i, k] * m.x[i, k] for i in m.OPS)
+        return own + sum(m.data.m[w, k] * m.held[w, k] for w in m.SHARED) <= m.data.capacity[k]
 
+    def sharing(self, m: ConcreteModel, w: str, i: str, k: str) -> Row:
+        """(5) A shared parameter is where its operators are: x[i, k] <= held[w, k]."""
+        return m.x[i, k] <= m.held[w, k]
 
-def _unordered(closed: BoolArray) -> list[tuple[int, int]]:
-    """Pairs with no path between them."""
-    open_pairs = np.triu(~(closed | closed.T), 1)
-    return [(int(i), int(j)) for i, j in np.argwhere(open_pairs)]
+    def no_overlap(self, m: ConcreteModel, i: str, j: str, k: str) -> Row:
+        """(6) S[i] >= C[j] - M delta[i, j] - M (2 - x[i, k] - x[j, k]); its mirror is the row of (j, i)."""
+        self.check_time()
+        return m.S[i] >= m.C[j] - m.M * m.first[i, j] - m.M * (2 - m.x[i, k] - m.x[j, k])
 
+    def at_home(self, m: ConcreteModel, t: str, j: str, k: str) -> Row:
+        """(7) z[q] = 0 where both ends are on k; the next two make it 1 elsewhere."""
+        return m.z[t, j] <= 2 - m.x[m.data.producer[t, j], k] - m.x[j, k]
 
-def _message_order(messages: tuple[Message, ...], closed: BoolArray) -> BoolArray:
-    """Entry [n, m]: the reader of m runs before the producer of n, or is it."""
-    reached = closed | np.eye(len(closed), dtype=bool)
-    readers, producers = [m.readers[0] for m in messages], [m.producer for m in messages]
-    order: BoolArray = reached[np.ix_(producers, readers)]
-    return order
+    def crossing(self, m: ConcreteModel, t: str, j: str, k: str, h: str) -> Row:
+        """(7) u[q, k, h] >= x[i, k] + x[j, h] - 1."""
+        return m.u[t, j, k, h] >= m.x[m.data.producer[t, j], k] + m.x[j, h] - 1
+
+    def one_route(self, m: ConcreteModel, t: str, j: str) -> Row:
+        """(7) Sum over k and h of u[q, k, h] = z[q]."""
+        return sum(m.u[t, j, k, h] for k in m.DEVICES for h in m.DEVICES if (t, j, k, h) in m.u) == m.z[t, j]
+
+    def arrival(self, m: ConcreteModel, t: str, j: str) -> Row:
+        """(7) C[q] = S[q] + sum over k and h of u[q, k, h] p_comm[q, k, h]."""
+        ways = [(t, j, k, h) for k in m.DEVICES for h in m.DEVICES if (t, j, k, h) in m.u]
+        return m.S_flow[t, j] + sum(m.u[way] * m.data.p_comm[way] for way in ways)
+
+    def no_link(self, m: ConcreteModel, i: str, k: str, j: str, h: str) -> Row:
+        """(7) Where nothing can be sent from k to h: x[i, k] + x[j, h] <= 1."""
+        return m.x[i, k] + m.x[j, h] <= 1
+
+    def leaving(self, m: ConcreteModel, t: str, b: str, s: str, d: str, k: str) -> Row:
+        """(8) Flows q = (t, b) from a to b and r = (s, d) from c to d that both leave k do so one after the other.
+
+        S[q] >= C[r] - M delta[q, r] - M (2 - x[a, k] - x[c, k] + x[b, k] + x[d, k]); its mirror is the row of (r, q).
+        """
+        self.check_time()
+        a, c = m.data.producer[t, b], m.data.producer[s, d]
+        others = 2 - m.x[a, k] - m.x[c, k] + m.x[b, k] + m.x[d, k]
+        return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
+
+    def entering(self, m: ConcreteModel, t: str, b: str, s: str, d: str, k: str) -> Row:
+        """(8) The same for flows that both enter k: S[q] >= ... - M (2 - x[b, k] - x[d, k] + x[a, k] + x[c, k])."""
+        a, c = m.data.producer[t, b], m.data.producer[s, d]
+        others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
+        return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
 
 understand(Moirai.name)

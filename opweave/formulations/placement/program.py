@@ -18,11 +18,12 @@ from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance,
 from opweave.formulations.placement.memory import overfull, readers_of
 from opweave.formulations.placement.messages import Message, messages_of
 from opweave.formulations.placement.retime import retimed
+from opweave.formulations.placement.shortage import shortage
 from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
+from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
-from opweave.problems.placement.shortage import rules_in_the_way, shortage
 from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, flow_seconds
-from opweave.problems.arrays import BoolArray, FloatArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.graph_arrays import topological_order
 
 HOPELESS = 4.0

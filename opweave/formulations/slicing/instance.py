@@ -19,18 +19,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from opweave.formulations.expressions import express
+from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
+from opweave.formulations.slicing.shortage import shortage
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.slicing.rule import rulings
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
-
-NO_LIMIT = np.iinfo(np.int64).max
-"""Capacity of a device whose memory is unlimited."""
 
 ROWS, CHANNELS = 0, 1
 OUTSIDE = -1
@@ -38,6 +36,9 @@ OUTSIDE = -1
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap)
 """Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+
+SUPPORTS = ("cuts", "order_arcs")
+"""Expressions of side constraints that :func:`lower` takes in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -266,9 +267,7 @@ class _Writer:
             weight=np.pad([problem.weight_bytes(name) for name in self._order], pad).astype(np.int64),
             workspace=np.pad([op.workspace_bytes for op in self._operators], pad).astype(np.int64),
             resident=problem.weights == "resident",
-            capacity=np.asarray(
-                [NO_LIMIT if limit is None else limit for limit in problem.memory_limits.values()], dtype=np.int64
-            ),
+            capacity=capacity_of(problem.memory_limits.values()),
             rate=np.asarray(problem.rates, dtype=np.float64),
             latency=np.asarray(problem.latencies, dtype=np.float64),
             most_parts=self._most_parts(),
@@ -354,17 +353,11 @@ class _Writer:
         problem = self._problem
         intercept = np.full((self._count, len(self._devices)), np.inf)
         slope = np.zeros_like(intercept)
-        pins: dict[str, set[str]] = {}
-        forbidden: set[tuple[str, str]] = set()
-        for constraint in problem.constraints:
-            if means(constraint, Pin):
-                pins.setdefault(constraint.op, set()).add(constraint.device)
-            elif means(constraint, Forbid):
-                forbidden.add((constraint.op, constraint.device))
+        row = {name: position for position, name in enumerate(self._order)}
+        allowed = permitted(row, self._devices, problem.constraints)
         for name in self._order:
             for k, device in enumerate(self._devices):
-                pinned = pins.get(name, {device}) == {device}
-                if device in problem.known_seconds[name] and pinned and (name, device) not in forbidden:
+                if device in problem.known_seconds[name] and allowed[row[name], k]:
                     fixed = problem.intercept(name, device)
                     intercept[self._step[name], k] = fixed
                     slope[self._step[name], k] = problem.known_seconds[name][device] - fixed

@@ -18,12 +18,12 @@ from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, TAKEN_IN, SlicingInstance, lower
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, SlicingInstance, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
-from opweave.problems.arrays import FloatArray
+from opweave.formulations.slicing.shortage import rules_in_the_way
+from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
-from opweave.problems.slicing.shortage import rules_in_the_way
 from opweave.problems.slicing.spec import Slices, Slicing
 
 

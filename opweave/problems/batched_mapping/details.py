@@ -6,14 +6,14 @@ from opweave.problems.device_details import DeviceDetails
 
 
 class BatchedDetails(DeviceDetails):
-    """What a batched schedule does to the devices; transfers are counted for each reading operator by itself.
+    """How a batched schedule uses the devices; each reading operator has transfers of its own.
 
     Attributes
     ----------
     inputs_per_second
-        Inputs of the whole batch over the makespan; None when the makespan is 0.
+        Inputs of the whole batch divided by the makespan; None when the makespan is 0.
     batch_count
-        Batches that run.
+        Number of batches that run.
     """
 
     inputs_per_second: float | None

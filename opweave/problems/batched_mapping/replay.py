@@ -11,6 +11,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.details import BatchedDetails
+from opweave.problems.critical_path import critical_path
 from opweave.problems.device_play import (
     Needs,
     Reads,
@@ -18,7 +19,6 @@ from opweave.problems.device_play import (
     Sent,
     bytes_moved,
     codes,
-    critical_path,
     device_table,
     device_timeline,
     needless,

@@ -1,7 +1,7 @@
-"""Batched mapping: a batch of inputs through one model on unlike devices, splitting both the model and the batch.
+"""Batched mapping: run a batch of inputs through one model on different devices, splitting model and batch.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
-Platforms", the decisions and rules of its equations (1)-(7).
+Platforms". The decisions and rules are those of its equations (1)-(7).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from opweave.problems.on_cluster import check_cost_names, check_total_time, memo
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Spec, _plain_number
+from opweave.problems.timeline import Timeline
 
 __all__ = ["Batch", "BatchTransfer", "BatchedDetails", "BatchedMapping", "BatchedSchedule"]
 
@@ -30,7 +31,7 @@ BatchMemory = Literal["buffers", "additive", "parameters"]
 InputNumber = Annotated[int, BeforeValidator(_plain_number), Field(ge=0)]
 
 LARGEST_BATCH = 4096
-"""Most inputs of a batch: their identities are tracked one by one."""
+"""Most inputs of a batch; inputs are tracked one by one."""
 
 
 class Batch(Spec):
@@ -39,7 +40,7 @@ class Batch(Spec):
     Attributes
     ----------
     operator, device
-        What runs where.
+        The operator and the device that runs it.
     inputs
         Numbers of the inputs, from 0 to the problem's ``batch`` - 1.
     start, end
@@ -54,12 +55,12 @@ class Batch(Spec):
 
 
 class BatchTransfer(Spec):
-    """A tensor's part for some inputs, on its way to the operator that reads it.
+    """The part of a tensor for some inputs, sent to the operator that reads it.
 
     Attributes
     ----------
     tensor, consumer
-        What is sent, and the operator that it is sent for.
+        The tensor that is sent, and the operator that needs it.
     source, target
         Device names.
     inputs
@@ -85,7 +86,7 @@ class BatchedSchedule(Solution):
     batches
         In any order; at most one for each operator and device.
     transfers
-        In any order; may be left out: each then starts the moment its tensor is there.
+        In any order. They may be omitted; then each transfer starts as soon as its tensor is there.
     """
 
     batches: Many[Batch]
@@ -114,43 +115,45 @@ class BatchedSchedule(Solution):
 class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     """Send a batch of inputs through every operator so that the last one ends as early as possible.
 
-    Each input of each operator runs on one device; the inputs of an operator on a device run together as one batch of a
-    size that the device supports. A device runs one batch at a time, without interruption. Graph inputs and parameters
-    are on every device from the beginning. What an operator made on one device for inputs that are read on another
-    travels after the batch has ended; the reading batch waits for it. Where no input passes from one batch to another,
-    neither waits for the other. Computing and transfers overlap, and so do transfers.
+    Each input of each operator runs on one device. The inputs of an operator on one device run together as one batch,
+    whose size the device must support. A device runs one batch at a time, without interruption. Graph inputs and
+    parameters are on every device from the beginning. If an operator's result for some inputs is read on another
+    device, it is sent there after the batch that made it has ended, and the reading batch waits for it. If no input
+    passes from one batch to another, neither waits for the other. Computing and transfers overlap, and transfers
+    overlap each other.
 
     Attributes
     ----------
     cluster
         The devices, their memory, batch sizes and links; devices without a direct link use the widest path.
     costs
-        Seconds of a whole batch by operator, device and batch size. A device that lists no batch sizes supports those
-        whose time is known; where no time is known the operator cannot run.
+        Seconds of a whole batch by operator, device and batch size. A device that lists no batch sizes supports the
+        sizes whose time is known. An operator cannot run where no time is known.
     batch
-        Inputs to run, at most :data:`LARGEST_BATCH`.
+        Number of inputs to run, at most :data:`LARGEST_BATCH`.
     transfers
-        Time of the inputs that pass from a batch to one on another device. ``"delay"``: latency + their bytes over the
-        bandwidth. ``"delay_per_input"``: latency + the bytes of one input over the bandwidth, however many they are
-        (the paper).
+        How the inputs that pass from a batch to a batch on another device are timed. ``"delay"``: latency + their bytes
+        / bandwidth. ``"delay_per_input"``: latency + the bytes of one input / bandwidth, independent of the number of
+        inputs (the paper).
     memory
-        What a device holds all the time. ``"buffers"``, the paper's equation (6): for every input of a batch what the
-        operator reads, writes and works with, and the parameters, a shared one once. ``"additive"``: the same without
-        what is read, as in placement. ``"parameters"``: only the parameters.
+        What a device holds all the time. ``"buffers"``, the paper's equation (6): everything that the operator reads
+        and writes and its workspace, for every input of a batch, and the parameters, a shared one counted once.
+        ``"additive"``: the same without the tensors that are read, as in placement. ``"parameters"``: only the
+        parameters.
     objective
         ``"makespan"``.
 
     Raises
     ------
     pydantic.ValidationError
-        When costs name an operator or device that graph or cluster do not have, a supported batch size has no cost, an
-        operator can run nowhere, batch sizes cannot add up to ``batch``, or a constraint does not fit.
+        When costs name an operator or device that the graph or the cluster does not have, a supported batch size has no
+        cost, an operator can run nowhere, batch sizes cannot add up to ``batch``, or a constraint does not fit.
 
     Notes
     -----
-    With ``batch=1`` and ``memory="additive"`` or ``"parameters"`` this is placement with the transfers ``"delay"`` and
-    the same memory. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative
-    to the makespan.
+    With ``batch=1`` and ``memory="additive"`` or ``"parameters"``, this is placement with ``transfers="delay"`` and the
+    same memory. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to
+    the makespan.
 
     Examples
     --------
@@ -195,7 +198,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         return self
 
     def _check_sizes(self) -> None:
-        """Every supported size has a time where any has, and every operator can make up the batch."""
+        """Check that supported sizes have times where any time is known, and that sizes can add up to the batch."""
         for device in self.cluster.devices:
             needed = [size for size in device.batch_sizes or () if size <= self.batch]
             for op in self.graph.operators:
@@ -249,7 +252,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
 
     @cached_property
     def _sums(self) -> dict[str, frozenset[int]]:
-        """Numbers of inputs up to ``batch`` that one batch on each device can make up, for every operator."""
+        """Numbers of inputs up to ``batch`` that batches, one on each device at most, make up, for every operator."""
         kept: dict[tuple[tuple[int, ...], ...], frozenset[int]] = {}
         found = {}
         for name, by_device in self.known_seconds.items():
@@ -264,7 +267,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         return memory_by_cap(self.cluster, self.constraints)
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return f"makespan of {self.batch} inputs, transfers {self.transfers}, memory {self.memory}"
 
     @cached_property
@@ -281,7 +284,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         }
 
     def memory_of(self, loads: Mapping[str, int]) -> int:
-        """(6) Bytes that a device holds which runs exactly so many inputs of these operators."""
+        """(6) Bytes that a device holds if it runs exactly these numbers of inputs of these operators."""
         used = [self.graph.operators[self.graph.operator_index[name]] for name, count in loads.items() if count]
         weights = sum(self.graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
         return weights + sum(self.bytes_per_input[name] * count for name, count in loads.items())
@@ -296,7 +299,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         return {device: self.memory_of(there) for device, there in loads.items()}
 
     def transfer_seconds(self, tensor: str, count: int, source: str, target: str) -> float | None:
-        """Seconds to move a tensor's part for ``count`` inputs between two devices; None where no link leads."""
+        """Seconds to send a tensor's part for ``count`` inputs from one device to another; None without a link."""
         if (source, target) in self._unlinked:
             return None
         size = self.graph.tensors[self.graph.tensor_index[tensor]].bytes
@@ -306,6 +309,9 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
     @cached_property
     def _unlinked(self) -> FrozenDict[tuple[str, str], bool]:
         return FrozenDict(dict.fromkeys(self.cluster.unreachable_pairs, True))
+
+    def play(self, solution: BatchedSchedule) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
         return replay(self, solution)

@@ -1,1 +1,1 @@
-"""Memory ordering: in which order operators run."""
+"""Memory ordering: the order in which operators run."""

@@ -1,4 +1,4 @@
-"""What the referee of memory ordering measures: what is live at every step."""
+"""What the referee of memory ordering measures: the live bytes at every step."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from opweave.problems.spec import Many, Name
 
 
 class MemoryProfile(Details):
-    """What is live at every step of an order, in bytes.
+    """Live bytes at every step of an order.
 
     Attributes
     ----------
@@ -17,11 +17,12 @@ class MemoryProfile(Details):
     total_bytes
         Sum of the stable footprints over the steps.
     stable
-        Live while each operator runs: everything it reads and writes, its workspace, and what others still need.
+        Live bytes while each operator runs: everything it reads and writes, its workspace, and tensors still needed
+        later.
     transient
-        Live after each operator, once it has freed what nobody needs any more.
+        Live bytes after each operator, once it has freed everything that is not needed any more.
     peak_tensors
-        Storages live at the peak step, largest first.
+        Storages that are live at the peak step, largest first.
     """
 
     peak_bytes: int

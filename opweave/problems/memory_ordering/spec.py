@@ -1,4 +1,4 @@
-"""Memory ordering: in which order to run the operators so that little memory is live at once.
+"""Memory ordering: choose the order of the operators so that little memory is live at once.
 
 Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization" (peak);
 "MemoriaNova", section 3.2 (total).
@@ -12,16 +12,18 @@ from typing import ClassVar, Literal
 from pydantic import model_validator
 
 from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
+from opweave.problems.timeline import Timeline
 
-__all__ = ["MemoryOrdering", "MemoryProfile", "Ordering"]
+__all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
 
 LARGEST_TOTAL = 2**62
-"""Largest sum of footprints that may come up: solvers count in whole numbers of 64 bits."""
+"""Largest sum of footprints that is accepted; solvers count in 64-bit integers."""
 
 InPlace = Literal["none", "first", "any"]
 
@@ -40,8 +42,8 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
     """Find a topological order with the smallest peak, or the smallest total, of live bytes.
 
     A storage (a tensor and all its aliases) is live from its producer's step to the last step that reads it, both
-    included; a graph input from the beginning; a graph output to the end. A result nobody reads is live in its
-    producer's step only.
+    included. A graph input is live from the beginning, and a graph output until the end. A result that no operator
+    reads is live only in its producer's step.
 
     Attributes
     ----------
@@ -49,10 +51,10 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
         ``"peak"``: the largest stable footprint, or the bytes live before the first step if those are more.
         ``"total"``: the sum of the stable footprints over the steps.
     in_place
-        Which inputs an operator with ``inplace_ok`` may overwrite, if they have its output's size and die in its step:
-        ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
+        Which inputs an operator with ``inplace_ok`` may overwrite, provided that they have the size of its output and
+        die in its step: ``"none"``; ``"first"``, only its first input; ``"any"``. An overwritten byte is counted once.
     limit_bytes
-        Orders that need more than this are infeasible; None for no limit.
+        Orders that need more bytes than this are infeasible; None for no limit.
     inputs
         ``"freed"``: a graph input is freed after its last reader (the papers). ``"kept"``: it stays to the end.
         ``"excluded"``: it is the caller's memory and does not count.
@@ -94,16 +96,32 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
             _check_total(self.graph)
         return self
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         limit = "" if self.limit_bytes is None else f", limit {self.limit_bytes:,} bytes"
         return f"{self.objective}, in place {self.in_place}, inputs {self.inputs}, outputs {self.outputs}{limit}"
+
+    def play(self, solution: Ordering) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Ordering) -> Evaluation[MemoryProfile]:
         return replay(self, solution)
 
 
+def given_order(problem: MemoryOrdering) -> Ordering:
+    """Return the order in which the model lists its operators, mended where that breaks a dependence.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import OpGraph, Operator
+    >>> given_order(MemoryOrdering(graph=OpGraph(operators=[Operator(id="a"), Operator(id="b")], tensors=[]))).order
+    ('a', 'b')
+    """
+    graph = problem.graph
+    return Ordering(order=tuple(graph.operators[index].id for index in topological_order(graph.arrays.successors)))
+
+
 def _check_total(graph: OpGraph) -> None:
-    """Refuse sums that whole numbers of 64 bits, in which solvers count, could not hold."""
+    """Refuse sums that 64-bit integers, in which solvers count, could not hold."""
     held = sum(graph.owned_bytes.values()) + max((op.workspace_bytes for op in graph.operators), default=0)
     if len(graph.operators) * held > LARGEST_TOTAL:
         raise ValueError(

@@ -1,1 +1,1 @@
-"""Pipelines: which stage runs which operators."""
+"""Pipelines: the stages of a model and the operators of each stage."""

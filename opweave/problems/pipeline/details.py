@@ -1,4 +1,4 @@
-"""What the referee of pipelines measures: a row for each stage, and where the bottleneck is."""
+"""What the referee of pipelines measures: a row for each stage, and the bottleneck."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opweave.problems.spec import Many, Name
 Bottleneck = Literal["compute", "transfer", "channel", "nothing"]
 
 Duration = Annotated[float, Field(ge=0.0)]
-"""Seconds; over a very slow link, or added up, more than a problem may state."""
+"""Seconds; over a very slow link, or summed, they may exceed what a problem may state."""
 
 
 class StageUse(Details):
@@ -21,15 +21,16 @@ class StageUse(Details):
     Attributes
     ----------
     device
-        Its name.
+        Name of the device.
     operators
-        How many it runs.
+        Number of operators that the stage runs.
     compute_seconds
-        For one input; 0 where the problem leaves computing out.
+        Seconds for one input; 0 if the problem ignores computing.
     memory_bytes, memory_limit
-        What the device holds, and what it may hold (side constraints included; None for no limit).
+        Bytes that the device holds, and the most that it may hold (side constraints included; None for no limit).
     sent_tensors, sent_bytes, send_seconds
-        What goes to the next stage, before compression, and how long that takes; nothing for the last stage.
+        Number and bytes (before compression) of the tensors sent to the next stage, and the seconds that this takes; 0
+        for the last stage.
     """
 
     device: Name
@@ -43,7 +44,7 @@ class StageUse(Details):
 
 
 class PipelineDetails(Details):
-    """What a pipeline does.
+    """How a pipeline performs.
 
     Attributes
     ----------
@@ -52,16 +53,16 @@ class PipelineDetails(Details):
     bottleneck_seconds
         Seconds between two results when inputs follow each other without a pause.
     bottleneck, bottleneck_stage
-        What takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, or the shared ``"channel"``
-        (no stage); ``"nothing"`` when it is 0.
+        The activity that takes that long: a stage's ``"compute"``, a ``"transfer"`` out of a stage, or the shared
+        ``"channel"`` (without a stage); ``"nothing"`` when it takes 0 seconds.
     inputs_per_second
         1 / bottleneck; None when the bottleneck is 0.
     latency_seconds
-        From the first input's start to its result, alone in the pipeline.
+        Seconds from the first input's start to its result, when it is alone in the pipeline.
     transfer_seconds
-        Of all transfers of one input, added up.
+        Sum of all transfers of one input.
     simulated_ends
-        When the results of the first inputs are there, by simulation.
+        Times when the results of the first inputs are ready, by simulation.
     """
 
     stages: Many[StageUse]

@@ -1,4 +1,4 @@
-"""In which order a pipeline runs the operators, and what crosses each place where that order may be cut."""
+"""The order in which a pipeline runs the operators, and the tensors that cross each possible cut of that order."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ Entrance = Literal["first", "everywhere"]
 
 
 def running_order(graph: OpGraph) -> tuple[str, ...]:
-    """Operators by data, the first listed of the ready first; one that waits for none runs right before its reader.
+    """Order operators by data, in listed order among those that are ready; an operator that waits for none runs late.
 
-    Running late what waits for nothing keeps constants and second inputs from crossing cuts that need not know them.
+    It runs right before its first reader. This keeps constants and second inputs from crossing cuts unnecessarily.
 
     Examples
     --------
@@ -49,11 +49,11 @@ class CutPoint(NamedTuple):
     Attributes
     ----------
     position
-        How many operators run before it.
+        Number of operators that run before it.
     tensors
-        Those that are there by then and read later, in the order in which they were made; graph inputs first.
+        Tensors that exist by then and are read later, in the order in which they were made; graph inputs come first.
     bytes
-        Of all of them.
+        Total bytes of these tensors.
     dominates
         Whether every path from a source of the graph to a result passes through the operator before it.
     """
@@ -67,8 +67,9 @@ class CutPoint(NamedTuple):
 def cut_points(graph: OpGraph, order: tuple[str, ...], inputs: Entrance) -> tuple[CutPoint, ...]:
     """All places between two operators of an order.
 
-    An operator is a source when it reads a graph input (that arrives at the first stage), or waits for no other and
-    reads something; a constant is none. It is a result when it writes a graph output or something that nobody reads.
+    An operator is a source when it reads a graph input (which arrives at the first stage), or when it waits for no
+    other operator and reads something; a constant is not a source. An operator is a result when it writes a graph
+    output or something that no operator reads.
     """
     place = {name: position for position, name in enumerate(order)}
     size = {tensor.id: tensor.bytes for tensor in graph.tensors}

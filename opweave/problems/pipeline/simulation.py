@@ -1,4 +1,4 @@
-"""What a pipeline does when inputs follow each other: every computation and every transfer with its times."""
+"""Simulation of a pipeline whose inputs follow each other: the times of every computation and every transfer."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 HAIR = 1e-9
-"""A transfer that is this share of a round late for its turn on a shared channel still gets it: that is rounding."""
+"""A transfer that misses its turn on a shared channel by at most this share of a round still gets it (rounding)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One input in one stage: computed there, or sent from there to the next; seconds."""
+    """One input in one stage: its computation there, or its transfer to the next stage. Times are in seconds."""
 
     input: int
     stage: int
@@ -22,12 +22,12 @@ class Event:
 
 
 def simulate(compute: Sequence[float], transfer: Sequence[float], inputs: int, *, shared: bool) -> tuple[Event, ...]:
-    """Feed ``inputs`` inputs, all there from the beginning, to a pipeline; events by start.
+    """Feed a pipeline with ``inputs`` inputs, which are all available from the beginning; return events by start.
 
-    A device computes one input at a time and sends while it computes. A link carries one input at a time, and whatever
-    is ready goes at once. Where all links are one channel, the transfers take turns in rounds as long as the
-    bottleneck, each at its own place in the round: first come, first served could waste time where stages and channel
-    are equally busy.
+    A device computes one input at a time and sends while it computes. A link carries one input at a time, and each
+    input is sent as soon as it is ready. If all links are one channel, the transfers take turns in rounds. A round is
+    as long as the bottleneck, and each transfer has its own place in it. First come, first served could waste time when
+    the stages and the channel are equally busy.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def simulate(compute: Sequence[float], transfer: Sequence[float], inputs: int, *
     transfer
         Seconds from every stage but the last to the next one.
     inputs
-        How many.
+        Number of inputs.
     shared
         Whether all transfers share one channel.
 
@@ -64,7 +64,7 @@ def simulate(compute: Sequence[float], transfer: Sequence[float], inputs: int, *
 
 
 def _turn(ready: float, turn: float, round_seconds: float) -> float:
-    """The first time from ``ready`` on when it is a transfer's turn."""
+    """The first turn of a transfer that is not before ``ready``."""
     if round_seconds <= 0.0:
         return ready
     return max(ready, turn + round_seconds * math.ceil((ready - turn) / round_seconds - HAIR))

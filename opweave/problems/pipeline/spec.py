@@ -1,8 +1,8 @@
-"""Pipeline: cut a model into consecutive stages and give each a device of its own, so that results come fast.
+"""Pipeline: cut a model into consecutive stages and give each stage a device, so that results follow quickly.
 
 Source: Parthasarathy and Krishnamachari, "Partitioning and Placement of Deep Neural Networks on Distributed Edge
-Devices to Maximize Inference Throughput" (2022). The paper leaves computing out and takes the smallest memory as
-everybody's; both are settings here.
+Devices to Maximize Inference Throughput" (2022). The paper ignores computing time and gives every device the smallest
+device's memory; both are settings here.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from opweave.problems.pipeline.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
 
@@ -37,10 +38,10 @@ Goal = Literal["bottleneck", "transfers", "latency"]
 Channel = Literal["dedicated", "shared"]
 
 Compression = Annotated[Amount, Field(ge=1e-6)]
-"""A factor, 1e-6 to 1e30: whatever it divides stays finite."""
+"""A factor from 1e-6 to 1e30, so that quotients stay finite."""
 
 PAPER_COMPRESSION = 1.44 * 2.1
-"""ZFP times LZ4, as the paper has it (equation 4)."""
+"""The factor of ZFP times that of LZ4, as in the paper (equation 4)."""
 
 
 class Stage(Spec):
@@ -67,56 +68,57 @@ class Stages(Solution):
 class Pipeline(Problem[Stages, PipelineDetails]):
     """Cut a model into stages and place them so that the slowest stage or transfer is as fast as possible.
 
-    The operators stand in one order; a stage is a run of it, and every stage has a device of its own. Inputs follow
-    each other through the stages. What is made before a cut and read after it crosses the cut as one message, each
-    tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several stages later is
-    passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from the stage that
-    makes it and is not passed on.
+    The operators have one order. A stage is a run of consecutive operators, and every stage has a device of its own.
+    Inputs follow each other through the stages. Tensors that are made before a cut and read after it cross the cut as
+    one message, each tensor once, in latency + bytes / compression / bandwidth seconds. A tensor that is read several
+    stages later is passed on by every stage in between, so it crosses every cut on its way. A graph output leaves from
+    the stage that makes it and is not passed on.
 
     Attributes
     ----------
     cluster
         The devices, their memory and links; devices without a direct link use the widest path.
     costs
-        Seconds of the operators for batch size 1. Where a time is unknown the operator cannot run. May be None when
+        Seconds of the operators for batch size 1. An operator cannot run where its time is unknown. May be None when
         ``include_compute`` is False.
     cuts
         Where the order may be cut. ``"dominators"``: behind operators that every path from a source to a result passes
-        through (the paper's candidate points, without its mistakes on graphs with several results). ``"prefix"``:
-        everywhere, through any number of live tensors up to ``max_tensors``.
+        through (the paper's candidate points, corrected for graphs with several results). ``"prefix"``: everywhere,
+        across any number of live tensors up to ``max_tensors``.
     max_tensors
         Most tensors that may cross a cut (``"prefix"`` only); None for no limit.
     order
-        All operator ids, none before what it needs; None for the order of :attr:`running_order`.
+        All operator ids, with every operator after its producers; None for the order of :attr:`running_order`.
     memory
-        What a device holds all the time. ``"additive"``: the parameters of its operators, a shared one once, the
-        storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+        What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
+        the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
     compression
         Factor by which transfers shrink; the paper's is 1.44 * 2.1.
     include_compute
-        Whether computing takes time. False is the paper's reading: then costs are not looked at.
+        Whether computing takes time. False follows the paper; then costs are ignored.
     channel
-        ``"dedicated"``: every transfer of the pipeline has its link to itself. ``"shared"``: one channel carries all of
-        them, one at a time, so that their times add up.
+        ``"dedicated"``: every transfer of the pipeline has a link of its own. ``"shared"``: one channel carries all
+        transfers, one at a time, so their times add up.
     objective
-        ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (``"shared"``: the longest
-        stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: seconds that one
-        input takes through all stages and transfers.
+        ``"bottleneck"``: seconds between two results, which is the longest stage or transfer (with ``"shared"``: the
+        longest stage or the sum of all transfers). ``"transfers"``: the sum of all transfers. ``"latency"``: the
+        seconds that one input takes through all stages and transfers.
     inputs
-        ``"first"``: graph inputs arrive at the first stage and are passed on to where they are read.
-        ``"everywhere"``: every device has them.
+        ``"first"``: graph inputs arrive at the first stage and are passed on to the stages that read them.
+        ``"everywhere"``: every device has the graph inputs.
     min_stages, max_stages
-        How many stages there may be; None for as many as there are devices.
+        Smallest and largest number of stages; None for the number of devices.
     device_order
-        Devices in the order in which the pipeline may use them, skipping any; those left out are not used. None for
-        any order.
+        Devices in the order in which the pipeline may use them; it may skip devices, and never uses a device that is
+        not listed. None for any order.
     forbidden_devices
-        Devices that are not used.
+        Devices that must not be used.
 
     Raises
     ------
     pydantic.ValidationError
-        When names are unknown, costs are missing, ``order`` is no order of the operators, or a constraint does not fit.
+        When names are unknown, costs are missing, ``order`` is not an order of the operators, or a constraint does not
+        fit.
 
     Examples
     --------
@@ -171,7 +173,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     def _check_costs(self) -> None:
         if self.costs is None:
             if self.include_compute:
-                raise ValueError("computing takes time, but there are no costs: give costs or include_compute=False")
+                raise ValueError("include_compute=True needs costs; give costs or set include_compute=False")
             return
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
@@ -201,12 +203,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def running_order(self) -> tuple[str, ...]:
-        """The order whose runs are the stages."""
+        """The order of the operators; every stage is a run of it."""
         return running_order(self.graph) if self.order is None else self.order
 
     @cached_property
     def cut_points(self) -> tuple[CutPoint, ...]:
-        """Where the order may be cut, side constraints apart."""
+        """Places where the order may be cut, before side constraints."""
         points = cut_points(self.graph, self.running_order, self.inputs)
         if self.cuts == "dominators":
             return tuple(point for point in points if point.dominates)
@@ -215,13 +217,13 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def usable_devices(self) -> tuple[str, ...]:
-        """Devices that may have a stage, in the order in which they must stand if there is one."""
+        """Devices that may have a stage, in the required order if there is one."""
         names = tuple(self.cluster.device_index) if self.device_order is None else self.device_order
         return tuple(name for name in names if name not in self.forbidden_devices)
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
-        """Seconds of every operator on each device that can run it; 0 on all where computing is left out."""
+        """Seconds of every operator on each device that can run it; 0 on all devices if computing is ignored."""
         if self.costs is None or not self.include_compute:
             devices = [device.name for device in self.cluster.devices]
             return {op.id: dict.fromkeys(devices, 0.0) for op in self.graph.operators}
@@ -234,12 +236,12 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     @cached_property
     def stage_limit(self) -> int:
-        """Most stages that there can be: usable devices, ``max_stages`` and ``MaxDevices`` looked at."""
+        """Largest possible number of stages, given the usable devices, ``max_stages`` and ``MaxDevices``."""
         counts = [each.count for each in self.constraints if means(each, MaxDevices)]
         asked = [] if self.max_stages is None else [self.max_stages]
         return min([len(self.usable_devices), *asked, *counts])
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         computing = "with" if self.include_compute else "without"
         parts = [self.objective, f"cuts {self.cuts}", f"memory {self.memory}", f"{computing} computing"]
         if self.compression != 1.0:
@@ -247,14 +249,14 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         return ", ".join([*parts, f"{self.channel} channel"])
 
     def transfer_seconds(self, size: int, source: str, target: str) -> float | None:
-        """Seconds to send ``size`` bytes (before compression) from one device to another; None where no link leads."""
+        """Seconds to send ``size`` bytes (before compression) from one device to another; None without a link."""
         cluster = self.cluster
         start, end = cluster.device_index[source], cluster.device_index[target]
         rate = float(cluster.effective_bandwidth[start, end])
         return None if rate == 0.0 else float(cluster.effective_latency[start, end]) + size / self.compression / rate
 
     def memory_of(self, operators: Iterable[str]) -> int:
-        """Bytes that a device holds which runs exactly these operators."""
+        """Bytes that a device holds if it runs exactly these operators."""
         return bytes_held(self.graph, operators, self.memory)
 
     def memory_by_device(self, solution: Stages) -> Mapping[str, int]:
@@ -264,6 +266,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             if stage.device in runs:
                 runs[stage.device] += [name for name in stage.operators if name in self.graph.operator_index]
         return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def play(self, solution: Stages) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
         return replay(self, solution)

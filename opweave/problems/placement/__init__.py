@@ -1,1 +1,1 @@
-"""Placement: which device runs which operator, and when."""
+"""Placement: the device of every operator, and its start."""

@@ -6,4 +6,4 @@ from opweave.problems.device_details import DeviceDetails
 
 
 class PlacementDetails(DeviceDetails):
-    """What a schedule does to the devices; for ``"delay"`` one transfer is counted for each tensor and device."""
+    """How a schedule uses the devices; with ``"delay"``, one transfer is counted for each tensor and device."""

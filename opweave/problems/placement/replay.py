@@ -10,6 +10,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray
 from opweave.problems.costs import MAX_SECONDS
+from opweave.problems.critical_path import critical_path
 from opweave.problems.device_play import (
     Needs,
     Reads,
@@ -17,7 +18,6 @@ from opweave.problems.device_play import (
     Sent,
     bytes_moved,
     codes,
-    critical_path,
     device_table,
     device_timeline,
     needless,

@@ -1,4 +1,4 @@
-"""Placement: on which device and when every operator runs, so that the last one ends as early as possible.
+"""Placement: choose a device and a start for every operator so that the last one ends as early as possible.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices".
 """
@@ -30,6 +30,7 @@ from opweave.problems.placement.replay import replay
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["CriticalStep", "Placement", "PlacementDetails", "Schedule", "Transfer", "TransferModel"]
 
@@ -37,14 +38,14 @@ TransferModel = Literal["one_port_tensor", "one_port_edge", "delay"]
 
 
 class Transfer(Spec):
-    """A tensor on its way from the device that made it to one that reads it.
+    """A tensor on its way from the device that made it to a device that reads it.
 
     Attributes
     ----------
     tensor
-        What is sent.
+        The tensor that is sent.
     consumer
-        The operator that it is sent for; None where it is sent once for all readers on ``target``.
+        The operator that it is sent for; None if it is sent once for all readers on ``target``.
     source, target
         Device names.
     start, end
@@ -69,7 +70,7 @@ class Schedule(Solution):
     start
         Start of every operator, in seconds.
     transfers
-        In any order; may be left out where the problem's transfers are ``"delay"``.
+        In any order. They may be omitted if the problem's transfers are ``"delay"``.
     """
 
     device: FrozenDict[Name, Name]
@@ -84,41 +85,42 @@ class Schedule(Solution):
 class Placement(Problem[Schedule, PlacementDetails]):
     """Give every operator a device and a start so that the last operator ends as early as possible.
 
-    An operator runs without interruption for the seconds that it costs on its device; a device runs one operator at a
-    time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on another device
-    than the one that wrote it travels for latency + bytes / bandwidth seconds, from the device of its producer
-    (nobody passes it on), after its producer has ended; its readers wait for it. Computing and transfers overlap.
+    An operator runs without interruption for its cost in seconds on its device, and a device runs one operator at a
+    time. Graph inputs and parameters are on every device from the beginning. A tensor that is read on a device other
+    than the one that wrote it is sent after its producer has ended; its readers wait for it. The transfer takes latency
+    + bytes / bandwidth seconds and starts at the device of the producer, because other devices do not pass tensors on.
+    Computing and transfers overlap.
 
     Attributes
     ----------
     cluster
         The devices, their memory and links; devices without a direct link use the widest path.
     costs
-        Seconds of the operators for batch size 1. Where a time is unknown the operator cannot run.
+        Seconds of the operators for batch size 1. An operator cannot run where its time is unknown.
     transfers
-        What transfers do to each other. ``"one_port_tensor"``: a tensor is sent once to each device that reads it, and
-        every device sends one thing at a time and receives one thing at a time. ``"one_port_edge"``: the same ports,
-        but a tensor is sent once for each operator that reads it elsewhere (the paper). ``"delay"``: any number at
-        the same time.
+        How simultaneous transfers affect each other. ``"one_port_tensor"``: a tensor is sent once to each device that
+        reads it, and every device sends one thing at a time and receives one thing at a time. ``"one_port_edge"``: the
+        same ports, but a tensor is sent once for each operator that reads it on another device (the paper).
+        ``"delay"``: any number of transfers at the same time.
     memory
-        What a device holds all the time. ``"additive"``: the parameters of its operators, a shared one once, the
-        storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
+        What a device holds all the time. ``"additive"``: the parameters of its operators (a shared one counted once),
+        the storages that they write (an alias owns none), and their workspaces. ``"parameters"``: only the parameters.
 
     Raises
     ------
     pydantic.ValidationError
-        When costs name an operator or device that graph or cluster do not have, an operator has no known time on any
-        device, all times add up to more than 1e15 seconds, or a constraint does not fit.
+        When costs name an operator or device that the graph or the cluster does not have, an operator has no known time
+        on any device, all times add up to more than 1e15 seconds, or a constraint does not fit.
 
     Notes
     -----
-    Two operators on a device, or two transfers at a port, are apart when one of them ends no later than the other
-    starts. So what takes 0 seconds takes its turn like everything else: it may run at the moment when another starts or
-    ends, but not in its midst. Times are compared with a tolerance of
-    :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to the makespan.
+    Of two operators on a device, or two transfers at a port, one must end no later than the other starts. An activity
+    of 0 seconds follows the same rule: it may run at the moment when another activity starts or ends, but not in the
+    middle of it. Times are compared with a tolerance of :data:`~opweave.problems.solution.TIME_TOLERANCE`, relative to
+    the makespan.
 
-    No schedule obeys ``Precede`` constraints that run in a circle, among themselves or with the data: an operator does
-    not come before itself, even where all of them take 0 seconds.
+    No schedule obeys ``Precede`` constraints that form a cycle, among themselves or with the data. An operator does not
+    precede itself, even if all operators of the cycle take 0 seconds.
 
     Examples
     --------
@@ -164,7 +166,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
 
     @cached_property
     def turned_round(self) -> Precede | None:
-        """The first ``Precede`` whose opposite follows from the data and the other ones; None where there is none."""
+        """The first ``Precede`` whose opposite follows from the data and the other constraints; None without one."""
         import networkx as nx
 
         precedes = [each for each in self.constraints if means(each, Precede)]
@@ -181,11 +183,11 @@ class Placement(Problem[Schedule, PlacementDetails]):
         """Bytes that every device may hold: its memory or the smallest ``MemoryCap`` on it; None for no limit."""
         return memory_by_cap(self.cluster, self.constraints)
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return f"makespan, transfers {self.transfers}, memory {self.memory}"
 
     def intervals(self, solution: Schedule) -> Mapping[str, tuple[float, float]]:
-        """Start and end in seconds of every operator that the schedule puts where it can run."""
+        """Start and end in seconds of every operator that the schedule assigns to a device that can run it."""
         when = {}
         for name, costs in self.known_seconds.items():
             device, start = solution.device.get(name), solution.start.get(name)
@@ -194,7 +196,7 @@ class Placement(Problem[Schedule, PlacementDetails]):
         return when
 
     def memory_of(self, operators: Iterable[str]) -> int:
-        """Bytes that a device holds which runs exactly these operators."""
+        """Bytes that a device holds if it runs exactly these operators."""
         return bytes_held(self.graph, operators, self.memory)
 
     def memory_by_device(self, solution: Schedule) -> Mapping[str, int]:
@@ -204,6 +206,9 @@ class Placement(Problem[Schedule, PlacementDetails]):
             if device in runs and name in self.graph.operator_index:
                 runs[device].append(name)
         return {device: self.memory_of(names) for device, names in runs.items()}
+
+    def play(self, solution: Schedule) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
         return replay(self, solution)

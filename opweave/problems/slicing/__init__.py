@@ -1,1 +1,1 @@
-"""Slicing: in which parts every operator is cut among devices that share one input."""
+"""Slicing: how every operator is cut into parts for devices that work on one input together."""

@@ -7,21 +7,21 @@ from opweave.problems.spec import FrozenDict, Many, Name, Seconds
 
 
 class SlicedStep(Details):
-    """One operator of a plan; where it says "by device", devices without a part are left out.
+    """One operator of a plan. Mappings by device omit devices without a part.
 
     Attributes
     ----------
     operator, dimension
-        What runs, and along what it is cut.
+        The operator, and the dimension along which it is cut.
     start, end
         Seconds.
     shares
-        Part of the operator that each device computes, by device.
+        Share of the operator that each device computes, by device.
     transfer_seconds, compute_seconds, bytes_in
-        What each device waits for data, computes and receives, by device.
+        Seconds that each device receives data and computes, and bytes that it receives, by device.
     airtime
-        Seconds that the router is busy if it carries one thing at a time: the largest receiver where all need the same
-        (broadcast), the sum of them else.
+        Seconds that the router is busy if it carries one thing at a time: the largest receiver if all receivers need
+        the same data (broadcast), otherwise the sum over the receivers.
     slowest
         The device that the others wait for.
     """
@@ -39,20 +39,20 @@ class SlicedStep(Details):
 
 
 class SlicingDetails(Details):
-    """What a plan does to devices and router.
+    """How a plan uses devices and router.
 
     Attributes
     ----------
     latency
-        From the beginning to the end of the last operator, or of the gathering, in seconds.
+        Seconds from the beginning to the end of the last operator, or of the gathering.
     steps
         The operators in the plan's order.
     gather_seconds, gather_bytes
-        For bringing the outputs together at the end; 0 where nobody asks for that.
+        Cost of bringing the outputs together at the end; 0 if the problem does not gather them.
     busy_seconds, receive_seconds, bytes_in
-        Of every device, over all operators.
+        By device, over all operators.
     memory_bytes, memory_operator, memory_limits
-        The most that every device holds, the operator that runs then (None: before the first), and what it may hold.
+        The most that every device holds, the operator during which it does (None: before the first), and its limit.
     """
 
     latency: Seconds

@@ -1,4 +1,4 @@
-"""How an operator's output rows and channels read its inputs: what decides where it can be cut and what parts need."""
+"""How an operator's output rows and channels read its inputs. This decides where it can be cut and what parts need."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ELEMENTWISE = frozenset(
         "tanh",
     }
 )
-"""Kinds whose output cells each read the same cell of their inputs, in any framework's spelling."""
+"""Kinds whose output cells each read the same cell of their inputs, in the spelling of any framework."""
 
 
 class Geometry(Spec):
@@ -62,17 +62,17 @@ class Geometry(Spec):
     Attributes
     ----------
     kernel, stride, padding, dilation
-        Of the window along the height; ``padding`` is what lies above the first row. Output row r reads the input rows
-        from r * stride - padding to r * stride - padding + dilation * (kernel - 1), as far as they exist.
+        The window along the height; ``padding`` is the number of rows above the first one. Output row r reads the input
+        rows from r * stride - padding to r * stride - padding + dilation * (kernel - 1), as far as they exist.
     groups
-        Of a grouped convolution: an output channel reads the input channels of its group.
+        Groups of a grouped convolution: an output channel reads the input channels of its group.
     channels
-        ``"mixed"``: every output channel reads all input channels (of its group): convolution, dense layer. ``"own"``:
-        it reads the channel of its own number: pooling, addition. ``"joined"``: the inputs are concatenated along
-        the channels.
+        ``"mixed"``: every output channel reads all input channels (of its group), as in a convolution or dense layer.
+        ``"own"``: it reads the input channel with its own number, as in pooling or addition. ``"joined"``: the inputs
+        are concatenated along the channels.
     rows
-        ``"window"``: as above. ``"all"``: every output row reads all input rows (global pooling, dense layers), so that
-        the operator cannot be cut into rows.
+        ``"window"``: output rows read a window of input rows, as above. ``"all"``: every output row reads all input
+        rows (global pooling, dense layers), so the operator cannot be cut into rows.
 
     Examples
     --------
@@ -91,18 +91,18 @@ class Geometry(Spec):
     @model_validator(mode="after")
     def _check(self) -> Geometry:
         if self.groups > 1 and self.channels != "mixed":
-            raise ValueError(f"groups are for channels 'mixed', not {self.channels!r}")
+            raise ValueError(f"groups need channels 'mixed', not {self.channels!r}")
         if self.reach > MAX_BYTES:
             raise ValueError(f"a window of kernel {self.kernel:,} and dilation {self.dilation:,} reaches too far")
         return self
 
     @property
     def reach(self) -> int:
-        """Input rows from the first to the last that one output row reads."""
+        """Number of input rows from the first to the last that one output row reads."""
         return self.dilation * (self.kernel - 1) + 1
 
     def window(self, first: int, end: int, *, rows: int) -> tuple[int, int]:
-        """Input rows [first, end) that the output rows [first, end) read, of ``rows`` that there are."""
+        """Input rows [first, end) that the output rows [first, end) read; the input has ``rows`` rows."""
         begin = max(0, first * self.stride - self.padding)
         stop = min(rows, (end - 1) * self.stride - self.padding + self.reach)
         return begin, max(begin, stop)
@@ -110,7 +110,7 @@ class Geometry(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """A tensor as ``channels`` x ``rows`` cells of ``cell_bytes`` each; one cell where it cannot be taken apart."""
+    """A tensor as ``channels`` x ``rows`` cells of ``cell_bytes`` bytes each; one cell if it cannot be divided."""
 
     channels: int
     rows: int
@@ -125,8 +125,8 @@ class Extent:
 def extent_of(tensor: Tensor, layout: Layout) -> Extent:
     """Channels and rows of a tensor by its shape.
 
-    Four dimensions begin with the batch. One or two are channels only. A tensor of unknown or other shape, or whose
-    bytes are no multiple of its cells, is one cell.
+    The first of four dimensions is the batch. One or two dimensions are channels only. A tensor is a single cell if its
+    shape is unknown or has another number of dimensions, or if its bytes are not a multiple of the number of cells.
     """
     channels, rows = _sides(tensor.shape, layout)
     if channels * rows == 0 or tensor.bytes % (channels * rows):
@@ -144,7 +144,7 @@ def _sides(shape: tuple[int, ...] | None, layout: Layout) -> tuple[int, int]:
 
 
 def default_geometry(op: Operator) -> Geometry | None:
-    """Elementwise operators, told by their kind, read their own cells; what others read is not known."""
+    """The geometry of an elementwise operator, recognised by its kind; None for other kinds."""
     words = op.kind.lower().split(".")
     word = words[1] if words[0] == "aten" and len(words) > 1 else words[-1]
     return Geometry(channels="own") if word.rstrip("_") in ELEMENTWISE else None
@@ -157,9 +157,9 @@ class Cutting:
     Attributes
     ----------
     geometry
-        None for an operator that stays whole: it needs all of its inputs.
+        None for an operator that stays whole, because it needs all of its inputs.
     lengths
-        Length of every dimension that can be cut, rows first; empty for an operator that stays whole.
+        Length of every dimension along which it can be cut, rows first; empty for an operator that stays whole.
     why_whole
         Why it cannot be cut; None when it can.
     """
@@ -170,12 +170,12 @@ class Cutting:
 
 
 def cutting_of(problem: Slicing, op: Operator) -> Cutting:
-    """Work out how an operator can be cut.
+    """Derive how an operator can be cut.
 
     Raises
     ------
     ValueError
-        When its geometry, given by the user, does not fit the shapes.
+        When the geometry that the user gave does not fit the shapes.
     """
     given = problem.geometry.get(op.id)
     geometry = given or default_geometry(op)
@@ -200,7 +200,7 @@ def cutting_of(problem: Slicing, op: Operator) -> Cutting:
 
 
 def misfit(extents: Mapping[str, Extent], op: Operator, geometry: Geometry) -> str | None:
-    """Say why a geometry cannot be that of an operator with one output, by its tensors' extents; None when it fits."""
+    """Say why a geometry does not fit the tensors of an operator with one output; None when it fits."""
     made = extents[op.outputs[0]]
     inputs = [(name, extents[name]) for name in op.inputs]
     known = [(name, extent) for name, extent in inputs if extent.cells > 1]

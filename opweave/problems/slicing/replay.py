@@ -102,7 +102,7 @@ class _Replay:
         self._devices = [device.name for device in problem.cluster.devices]
         self._readers = Counter(tensor for op in problem.graph.operators for tensor in set(op.inputs))
         self._held: dict[str, list[Block]] = {}
-        self._resident = [0] * len(self._devices)
+        self._live, self._resident = [0] * len(self._devices), [0] * len(self._devices)
         self.peak = dict.fromkeys(self._devices, 0)
         self.peak_at: dict[str, str | None] = dict.fromkeys(self._devices)
         self._busy, self._receiving = dict.fromkeys(self._devices, 0.0), dict.fromkeys(self._devices, 0.0)
@@ -160,7 +160,7 @@ class _Replay:
             self._measure(None, [0] * len(self._devices))
             return
         for tensor in self._problem.graph.inputs:
-            self._held[tensor] = [self._all(tensor) if device == source else NOTHING for device in self._devices]
+            self._hold(tensor, [self._all(tensor) if device == source else NOTHING for device in self._devices])
         self._measure(None, [0] * len(self._devices))
         self._since = dict.fromkeys(self._held, BEFORE)
         self._drop(self._problem.graph.inputs, 0.0)
@@ -196,7 +196,8 @@ class _Replay:
         slowest = max(ends, key=lambda k: ends[k])
         end = begin + ends[slowest]
         for tensor in op.outputs:
-            self._held[tensor], self._since[tensor] = self._made(cut, tensor), begin
+            self._hold(tensor, self._made(cut, tensor))
+            self._since[tensor] = begin
         working = [self._working(op, cut, k, received.get(k, 0)) for k in range(len(self._devices))]
         self._measure(op.id, working)
         self._record(op, begin, end, {k: ends[k] - compute[k] for k in parts}, compute, moved)
@@ -321,10 +322,15 @@ class _Replay:
         streamed = self._weights(op.id, cut, end - first) if self._problem.weights == "streamed" else 0
         return received + workspace + streamed
 
+    def _hold(self, tensor: str, blocks: list[Block]) -> None:
+        """Every device now holds its block of a tensor."""
+        self._held[tensor] = blocks
+        for k, held in enumerate(blocks):
+            self._live[k] += held.cells * self._problem.extents[tensor].cell_bytes
+
     def _measure(self, name: str | None, working: list[int]) -> None:
         for k, device in enumerate(self._devices):
-            live = sum(held[k].cells * self._problem.extents[t].cell_bytes for t, held in self._held.items())
-            used = self._resident[k] + live + working[k]
+            used = self._resident[k] + self._live[k] + working[k]
             if used > self.peak[device]:
                 self.peak[device], self.peak_at[device] = used, name
 
@@ -334,7 +340,8 @@ class _Replay:
         for tensor in dict.fromkeys(tensors):
             if self._readers[tensor] == 0 and tensor not in kept:
                 self._keep((tensor,), now)
-                self._held.pop(tensor, None)
+                for k, held in enumerate(self._held.pop(tensor, ())):
+                    self._live[k] -= held.cells * self._problem.extents[tensor].cell_bytes
 
     def _keep(self, tensors: tuple[str, ...], until: float) -> None:
         """Write down how long every device has held its parts of tensors."""

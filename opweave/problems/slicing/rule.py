@@ -1,8 +1,9 @@
 """The paper's rule for the dimension along which an operator is cut, and the most parts that memory allows.
 
-Source: "MemoriaNova", section 3.3.1. Cut into k parts, an operator takes ``inputs + k * weights + outputs`` along the
-rows and ``k * inputs + weights + outputs`` along the channels, over all devices together. The number of parts that fits
-what is free in the whole system at its step is larger for one of the two, and that one is taken; rows when equal.
+Source: "MemoriaNova", section 3.3.1. Cut into k parts, an operator takes ``inputs + k * weights + outputs`` bytes along
+the rows and ``k * inputs + weights + outputs`` bytes along the channels, over all devices together. The rule takes the
+dimension that allows more parts within the bytes that are free in the whole system at that step, and rows if both allow
+the same number.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """What the rule says of one operator: its dimension, and the most parts (None: any number)."""
+    """The rule's decision for one operator: its dimension, and the largest number of parts (None for any number)."""
 
     dimension: str
     most_parts: int | None
@@ -50,14 +51,14 @@ def rulings(problem: Slicing, order: Sequence[str]) -> dict[str, Ruling]:
 
 
 def _parts(free: int | None, once: int, each: int) -> int | None:
-    """Most parts of ``each`` bytes beside ``once`` bytes; None for any number."""
+    """Largest number of parts of ``each`` bytes in addition to ``once`` bytes; None for any number."""
     if free is None or (each == 0 and free >= once):
         return None
     return max(0, (free - once) // each) if each else 0
 
 
 def _live_bytes(problem: Slicing, order: Sequence[str]) -> list[int]:
-    """Bytes of all tensors that are live while each operator of an order runs, nothing cut."""
+    """Bytes of all tensors that are live while each operator of an order runs, without cuts."""
     graph, size = problem.graph, problem.tensor_bytes
     operators = [graph.operators[graph.operator_index[name]] for name in order]
     last = {tensor: step for step, op in enumerate(operators) for tensor in (*op.outputs, *op.inputs)}

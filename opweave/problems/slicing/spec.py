@@ -1,4 +1,4 @@
-"""Slicing: cut every operator over several edge devices so that one input is through as soon as possible.
+"""Slicing: cut every operator over several edge devices so that one input is processed as fast as possible.
 
 Source: "MemoriaNova: Optimizing Memory-Aware Model Inference for Edge Computing", section 3.3 (GenEFlow).
 """
@@ -21,6 +21,7 @@ from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout,
 from opweave.problems.slicing.replay import memory_peaks, replay
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
+from opweave.problems.timeline import Timeline
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -36,8 +37,8 @@ class Slice(Spec):
         ``"rows"`` (height of the feature map), ``"channels"`` (of the output), or ``"whole"`` for an operator that
         cannot be cut, whose length is 1.
     cuts
-        Positions 0 = cuts[0] <= ... <= cuts[devices] = length; device k computes [cuts[k], cuts[k + 1]), and idles
-        where that is empty.
+        Positions 0 = cuts[0] <= ... <= cuts[devices] = length. Device k computes [cuts[k], cuts[k + 1]), and idles if
+        that range is empty.
     """
 
     dimension: Dimension
@@ -45,14 +46,14 @@ class Slice(Spec):
 
 
 class Slices(Solution):
-    """How every operator is cut, and in which order they run.
+    """How every operator is cut, and the order in which the operators run.
 
     Attributes
     ----------
     devices
-        Names of the devices, in the order in which they take their parts: the cluster's.
+        Names of the devices in the order in which they take their parts, which is the cluster's order.
     slices
-        Of every operator.
+        The slice of every operator.
     order
         All operators, producers first.
     """
@@ -74,58 +75,62 @@ class Slices(Solution):
 class Slicing(Problem[Slices, SlicingDetails]):
     """Cut every operator over the devices so that the sum of the operators' times is smallest.
 
-    Operators run one after another. Each device first receives what its part needs and does not hold, then computes;
-    an operator takes as long as its slowest device. Device k takes ``intercept + (seconds - intercept) * share`` for
-    a share of an operator that takes it ``seconds`` as a whole. A device holds what it has computed itself until nobody
-    reads it any more; what it has received it drops after the operator.
+    Operators run one after another. For each operator, a device first receives the cells that its part needs and that
+    it does not hold, and then computes. The operator takes as long as its slowest device. For a share of an operator
+    that takes it ``seconds`` as a whole, device k needs ``intercept + (seconds - intercept) * share``. A device holds
+    what it has computed until no operator reads it any more. It drops what it has received after the operator.
 
     Attributes
     ----------
     cluster
         The devices and the router between them. A device receives at its own rate (``Cluster.rates``), at the shared
-        one, or over its slowest incoming link; the latency counts once for every tensor that it receives.
+        rate, or over its slowest incoming link. The latency counts once for every tensor that it receives.
     costs
-        Seconds of whole operators for batch size 1. Where a time is unknown the device takes no part.
+        Seconds of whole operators for batch size 1. A device takes no part in operators whose time on it is unknown.
     geometry
-        How operators read their inputs. Elementwise ones (told by their kind) need none; others without stay whole.
+        How operators read their inputs. Elementwise operators (recognised by their kind) need no geometry; other
+        operators without a geometry stay whole.
     layout
         Which dimensions of the tensors' shapes are channels and rows.
     order
-        The order of the operators; None leaves it open. It matters for memory only.
+        The order of the operators; None lets the solver choose. It matters only for memory.
     dimension
-        ``"free"``: each operator is cut along any dimension that it can be cut along. ``"rule"``: along the one that
-        the paper's rule says, into no more parts than the rule allows (:mod:`opweave.problems.slicing.rule`).
+        ``"free"``: each operator is cut along any dimension along which it can be cut. ``"rule"``: it is cut along the
+        dimension that the paper's rule names, into no more parts than the rule allows
+        (:mod:`opweave.problems.slicing.rule`).
     transfers
-        ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed, that is,
-        parts of the channels need all of every input, whatever the operator, and parts of the rows whose input was cut
-        along the rows, too, receive the needed rows above and below their own part, even where those lie apart from it.
-        (The paper takes the larger of this and of all needed rows, held or not: a slip, as one device alone would pay.)
+        ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed. Parts of the
+        channels need all of every input, whatever the operator. Parts of the rows whose input was also cut along the
+        rows receive the needed rows above and below their own part, even if those do not touch it. (The paper takes the
+        larger of this and of all needed rows, held or not. That is a slip, because a single device would pay for it
+        too.)
     weights
-        ``"resident"``: a device keeps the weights of all its parts all the time. ``"streamed"``: only those of the
-        running operator count. A part of the rows needs all weights, a part of the channels its share.
+        ``"resident"``: a device keeps the weights of all its parts all the time. ``"streamed"``: only the weights of
+        the running operator count. A part of the rows needs all weights, a part of the channels only its share.
     channel
         ``"dedicated"``: devices receive at the same time (the paper). ``"shared"``: the router carries one thing at a
-        time, so that all wait for its airtime: the largest receiver of a tensor where all need the same (broadcast),
-        the sum of its receivers else.
+        time, so all devices wait for its airtime. For each tensor this is the largest receiver if all receivers need
+        the same data (broadcast), otherwise the sum over the receivers.
     input_device
-        Where the graph inputs lie at the beginning; None: every device gets them from outside as it needs them.
+        The device that has the graph inputs at the beginning; None: every device gets them from outside as it needs
+        them.
     output_device
-        Where the graph outputs are gathered at the end; None: they stay where they are made.
+        The device that gathers the graph outputs at the end; None: they stay where they are made.
     overhead_seconds
-        Intercepts by operator kind and device, where they differ from the device's ``launch_seconds``.
+        Intercepts by operator kind and device, if they differ from the device's ``launch_seconds``.
 
     Raises
     ------
     pydantic.ValidationError
-        When names do not fit, an operator has no known time on any device, a geometry does not fit the shapes, a
-        device cannot receive, or a constraint does not fit.
+        When names do not fit, an operator has no known time on any device, a geometry does not fit the shapes, a device
+        cannot receive, or a constraint does not fit.
 
     Notes
     -----
-    Memory is counted in whole bytes. While an operator runs, a device holds its weights, its parts of all tensors that
-    are still to be read, of the operator's outputs and workspace, and what it has received. Each
-    operator counts its own share of a parameter even if others share it, and an alias counts like any tensor: parts of
-    it may lie on other devices than those of what it is a view of.
+    Memory is counted in whole bytes. While an operator runs, a device holds the operator's weights, its own parts of
+    all tensors that are still to be read, its parts of the operator's outputs and workspace, and the data that it has
+    received. Each operator counts its own share of a parameter even if other operators share it. An alias counts like
+    any tensor, because its parts may lie on other devices than the parts of the tensor that it is a view of.
 
     Examples
     --------
@@ -173,7 +178,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
                     raise ValueError(f"device {device.name!r} can receive nothing: its rate is 0")
         if self.order is not None:
             _check_order(self, self.order)
-        _ = self.cuttings  # complains about geometries that do not fit
+        _ = self.cuttings  # raises if a geometry does not fit
         check_constraints(self.constraints, self)
         return self
 
@@ -215,7 +220,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     @cached_property
     def latencies(self) -> tuple[float, ...]:
-        """Seconds before the first byte of a tensor arrives at every device, from the farthest other one."""
+        """Seconds before the first byte of a tensor arrives at every device, from the most distant other device."""
         count = len(self.cluster.devices)
         if isinstance(self.cluster.latency, float | int):
             return (float(self.cluster.latency),) * count
@@ -223,14 +228,14 @@ class Slicing(Problem[Slices, SlicingDetails]):
         return tuple(max((float(into[q, k]) for q in range(count) if q != k), default=0.0) for k in range(count))
 
     def intercept(self, op: str, device: str) -> float:
-        """Seconds that an operator takes on a device however small its part, at most those of the whole."""
+        """Seconds that an operator takes on a device however small its part is, at most those of the whole operator."""
         kind = self.graph.operators[self.graph.operator_index[op]].kind
         launch = self.cluster.devices[self.cluster.device_index[device]].launch_seconds
         return min(self.overhead_seconds.get(kind, FrozenDict()).get(device, launch), self.known_seconds[op][device])
 
     @cached_property
     def extents(self) -> dict[str, Extent]:
-        """Every tensor as cells."""
+        """Every tensor as cells of channels and rows."""
         return {tensor.id: extent_of(tensor, self.layout) for tensor in self.graph.tensors}
 
     @cached_property
@@ -248,22 +253,25 @@ class Slicing(Problem[Slices, SlicingDetails]):
         used = self.graph.operators[self.graph.operator_index[op]].parameters
         return sum(self.graph.parameter_bytes[name] for name in set(used))
 
-    def reading(self) -> str:
+    def assumptions(self) -> str:
         return (
             f"latency, dimension {self.dimension}, transfers {self.transfers}, weights {self.weights}, "
             f"channel {self.channel}"
         )
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
-        """Start and end of every operator in seconds; positions in the order where the plan cannot be replayed."""
+        """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
         details = replay(self, solution).details
         if details is None:
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
         return {step.operator: (step.start, step.end) for step in details.steps}
 
     def memory_by_device(self, solution: Slices) -> Mapping[str, int]:
-        """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
+        """The most bytes that every device holds at a time; empty if the plan cannot be replayed."""
         return memory_peaks(self, solution)
+
+    def play(self, solution: Slices) -> Timeline | None:
+        return self._replay(solution).timeline
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
         return replay(self, solution)
@@ -275,7 +283,7 @@ def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:
         if name not in known:
             raise ValueError(f"the order names operator {name!r}, which the graph does not have")
     if len(order) != len(known) or len(set(order)) != len(known):
-        raise ValueError(f"the order lists {len(order):,} operators; it takes each of the {len(known):,} once")
+        raise ValueError(f"the order lists {len(order):,} operators; it must list each of the {len(known):,} once")
     step = {name: position for position, name in enumerate(order)}
     for op in problem.graph.operators:
         for tensor in op.inputs:

@@ -1,4 +1,4 @@
-"""Whether a slicing plan can be carried out at all: its names, its order and its cuts."""
+"""Whether a slicing plan can be carried out at all: checks of its names, its order and its cuts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """Every operator once, cut into one part for each device, after what makes its inputs."""
+    """Check that every operator appears once, after its producers, and is cut into one part for each device."""
     names = tuple(device.name for device in problem.cluster.devices)
     if solution.devices != names:
         message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
@@ -46,7 +46,7 @@ def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
 
 
 def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
-    """(8) to (10) of the paper, cv1 to cv5; and parts only where the time is known."""
+    """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
     cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
     lengths = cutting.lengths or {"whole": 1}
     if cut.dimension not in lengths:
@@ -56,7 +56,7 @@ def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
         return
     cuts, length = cut.cuts, lengths[cut.dimension]
     if len(cuts) != len(devices) + 1:
-        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices take {len(devices) + 1}"
+        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}"
         yield Violation(rule="cuts", message=message)
         return
     if cuts[0] != 0:

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search, search_from
@@ -30,9 +29,7 @@ from opweave.solvers.batched_mapping.split import (
     Split,
     split,
 )
-from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
-from opweave.solvers.placement.auto import solve_auto as solve_placement
-from opweave.solvers.placement.local import solve_local as search_placement
+from opweave.solvers.batched_mapping.whole import by_name, never_splits, solve_whole
 from opweave.solvers.registry import Feature, Solver, find_solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -73,7 +70,7 @@ ROLLS = 2
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Put the solvers of batched mapping together."""
     instance = lower_unless_short(problem)
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     if not instance.operators:
         run.proved(0.0, "trivial")
@@ -116,14 +113,14 @@ def _whole(search: BatchSearch) -> Outcome:
     cut = Split(search, 1)
     modular = len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates()
     if run.time_limit is None or not modular:
-        return solve_whole(solve_placement, problem, run)
+        return solve_whole(by_name("auto"), problem, run)
     with _stage(run, PLACEMENT_SHARE):
-        outcome = solve_whole(solve_placement, problem, run)
+        outcome = solve_whole(by_name("auto"), problem, run)
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
     begin_again(search)
     split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
-    return outcome if run.should_stop() or run.closed() else solve_whole(solve_placement, problem, run)
+    return outcome if run.should_stop() or run.closed() else solve_whole(by_name("auto"), problem, run)
 
 
 def _count(search: BatchSearch) -> Outcome | None:
@@ -163,7 +160,7 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
     run = search.run
     if not run.should_stop():
         with _stage(run, WHOLE_SHARE):
-            solve_whole(search_placement, search.problem, run)
+            solve_whole(by_name("local"), search.problem, run)
         begin_again(search)
     if run.executor is not None and len(modules) > 1 and not run.should_stop():
         with _stage(run, MODULE_SHARE):
@@ -208,6 +205,6 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*TARGETS, "identities"),
+        supports=(*SUPPORTS, "identities"),
     )
 )

@@ -12,22 +12,19 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of, natural_order
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings
-from opweave.solvers.batched_mapping.insertion import NoPlanError, inserted
+from opweave.solvers.batched_mapping.insertion import inserted
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
 from opweave.solvers.batched_mapping.ranks import breadth_first, order_by, upward_rank
-from opweave.solvers.registry import Solver, register
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.rules import NoPlanError, plans_of, register_rule
+from opweave.solvers.run import Run
 
 Rule = Callable[[BatchedInstance, BatchArrays, IntArray], BatchPlan]
 """Builds a plan from an instance and candidate strings, or raises :class:`NoPlanError`."""
-
-TARGETS = ("batched_arrays", "order_arcs")
-"""Expressions of side constraints that :func:`~opweave.formulations.batched_mapping.instance.lower` takes in."""
 
 
 def best_device(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
@@ -109,6 +106,10 @@ def thrifty(price: float, instance: BatchedInstance, arrays: BatchArrays, string
 
 
 RULES: dict[str, Rule] = {"met": met, "greedy": greedy, "heft": heft}
+
+BASELINES = ("best_device", "data_parallel", "met", "greedy", "heft", "heft_whole")
+"""Those that every answer is compared with."""
+
 PRICES = (0.1, 0.3, 1.0)
 
 ABOUT = {
@@ -128,35 +129,24 @@ def attempts(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchAr
     rules: list[Rule] = [*RULES.values(), *(partial(thrifty, price) for price in PRICES)]
     for rule in rules:
         tries += [partial(rule, instance, arrays, strings) for strings in (split, whole)]
-    for attempt in tries:
-        try:
-            yield attempt()
-        except NoPlanError:
-            continue
+    yield from plans_of(tries)
 
 
-def solve_by(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> Outcome:
-    """Report the plan that a rule builds."""
+def carry_out(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> None:
+    """Report the plan that a rule builds, from whole batches or from batches split as it suits."""
     instance = lower_unless_short(problem)
-    arrays = arrays_of(instance)
-    try:
-        plan = rule(instance, arrays, constant_strings(instance) if whole else all_strings(problem, instance))
-    except NoPlanError as error:
-        return Outcome(reason=str(error))
-    report(instance, plan, run)
-    return Outcome(run.termination())
+    strings = constant_strings(instance) if whole else all_strings(problem, instance)
+    report(instance, rule(instance, arrays_of(instance), strings), run)
 
 
 def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
-    register(
-        Solver(
-            name=name,
-            problem=BatchedMapping.kind,
-            kind="algorithm",
-            run=partial(solve_by, rule, whole),
-            about=about,
-            supports=TARGETS,
-        )
+    register_rule(
+        BatchedMapping,
+        name,
+        partial(carry_out, rule, whole),
+        about,
+        supports=SUPPORTS,
+        baseline=name in BASELINES,
     )
 
 

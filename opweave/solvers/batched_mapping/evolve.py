@@ -11,17 +11,17 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, anneal, climb
-from opweave.solvers.batched_mapping.baselines import TARGETS, best_device, met
-from opweave.solvers.batched_mapping.insertion import NoPlanError
+from opweave.solvers.batched_mapping.baselines import best_device, met
 from opweave.solvers.batched_mapping.local import BatchSearch, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
 from opweave.solvers.batched_mapping.ranks import breadth_first
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 STEPS = 4000
@@ -125,6 +125,6 @@ for _name, _improve, _about in (
             run=partial(solve_by, _improve),
             about=_about,
             features=frozenset({Feature.GAP, Feature.CALLBACK}),
-            supports=TARGETS,
+            supports=SUPPORTS,
         )
     )

@@ -13,11 +13,8 @@ from opweave.problems.arrays import BoolArray, FloatArray, FloatCube, FloatMatri
 from opweave.solvers.batched_mapping.arrays import BatchArrays
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.busy_times import first_fit, new_timeline, occupy
-
-
-class NoPlanError(Exception):
-    """A heuristic found no plan; the message says where it got stuck."""
+from opweave.solvers.rules import NoPlanError
+from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
 
 
 def inserted(

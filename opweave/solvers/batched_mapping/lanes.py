@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from opweave.formulations.batched_mapping.instance import lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.formulations.expressions import expressible
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.baselines import TARGETS
 from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search
@@ -13,10 +12,7 @@ from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.batched_mapping.replicate import replicated
 from opweave.solvers.batched_mapping.rolling import roll
 from opweave.solvers.batched_mapping.split import EXACT_SECONDS, LARGE_SOLVER, Split, split
-from opweave.solvers.batched_mapping.whole import never_splits, solve_whole
-from opweave.solvers.placement.lanes import bound as bound_placement
-from opweave.solvers.placement.lanes import search as search_placement
-from opweave.solvers.placement.local import solve_local
+from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
 from opweave.solvers.registry import find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
@@ -41,7 +37,7 @@ ROLLS = 2
 def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
     tiny = len(problem.graph.operators) * len(problem.cluster.devices) * problem.batch <= ENGINE_CELLS
-    known = all(expressible(type(constraint), TARGETS) for constraint in problem.constraints)
+    known = all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints)
     if tiny or not known:
         return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound", shift=1)
@@ -55,9 +51,9 @@ def search(problem: BatchedMapping, run: Run) -> Outcome:
     with run.share(QUICK_SHARE, QUICK_SHARE * UNTIMED_SECONDS):
         quick_bounds(search.instance, search.reach, run)
     if never_splits(search.instance):
-        return solve_whole(search_placement, problem, run)
+        return solve_whole(lane_of_auto(0), problem, run)
     with run.share(WHOLE_SHARE, WHOLE_SHARE * UNTIMED_SECONDS):
-        solve_whole(solve_local, problem, run)
+        solve_whole(by_name("local"), problem, run)
     _anneal(search, ROLLS)
     return _ended(run)
 
@@ -90,7 +86,7 @@ def _bound_whole(search: BatchSearch) -> Outcome:
         split(cut, solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     if run.should_stop():
         return _ended(run)
-    return solve_whole(bound_placement, problem, run)
+    return solve_whole(lane_of_auto(1), problem, run)
 
 
 def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, anneal
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
-from opweave.solvers.batched_mapping.baselines import TARGETS, attempts
+from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import all_strings
 from opweave.solvers.batched_mapping.plans import (
@@ -29,9 +29,9 @@ from opweave.solvers.batched_mapping.plans import (
     plan_of,
     report,
 )
-from opweave.solvers.placement.local import PACE, chunks_within
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 90_000_000
 """Nodes and flows judged in one round of annealing; about a second."""
@@ -197,6 +197,6 @@ register(
         run=solve_local,
         about="simulated annealing over strings of devices and order, from the best list schedule",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
     )
 )

@@ -11,17 +11,17 @@ from itertools import product
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
-from opweave.solvers.batched_mapping.baselines import TARGETS, greedy, heft, met
+from opweave.solvers.batched_mapping.baselines import greedy, heft, met
 from opweave.solvers.batched_mapping.bounds.reach import granule_tails, reach_of
 from opweave.solvers.batched_mapping.candidates import MOST_STRINGS, constant_strings, servers_of
-from opweave.solvers.batched_mapping.insertion import NoPlanError
 from opweave.solvers.batched_mapping.local import BatchSearch
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
 from opweave.solvers.registry import Solver, register
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 ROUNDS = 2
@@ -149,6 +149,6 @@ register(
         kind="algorithm",
         run=solve_replicated,
         about="one server's plan for an equal share of the batch, on every server",
-        supports=TARGETS,
+        supports=SUPPORTS,
     )
 )

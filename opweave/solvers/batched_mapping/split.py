@@ -22,23 +22,21 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower, lower_unless_short
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.arrays import arrays_of
-from opweave.solvers.batched_mapping.baselines import TARGETS
-from opweave.solvers.batched_mapping.bounds.best import Best
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
 from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
 from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of, report
-from opweave.solvers.placement.module_intervals import available
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 
 MOST_STATES = 9
 """Most spreads of the channels of a cut; where there would be more, one device for all, and the best plan's."""
@@ -108,7 +106,7 @@ class Split:
         if self.instance.granules > 1:
             return BATCH_SOLVER
         largest = max(len(module.operators) for module in self.modules)
-        return LARGE_SOLVER if largest > SMALL_MODULE and available() else SMALL_SOLVER
+        return LARGE_SOLVER if largest > SMALL_MODULE and is_available(self.search.problem, "cp-sat") else SMALL_SOLVER
 
     def write(self) -> None:
         """Write every module between every two spreads of its ends, while there is time."""
@@ -369,7 +367,7 @@ register(
         about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=TARGETS,
+        supports=SUPPORTS,
         options=frozenset({CHANNELS, MODULE_SOLVER, MODULE_SECONDS}),
     )
 )

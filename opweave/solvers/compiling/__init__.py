@@ -1,1 +1,1 @@
-"""How loops get compiled beside the work, kept on disk and loaded; :mod:`opweave.solvers.compiled` is the way in."""
+"""Compiling loops beside the solve, storing and loading them; the entry point is :mod:`opweave.solvers.compiled`."""

@@ -1,4 +1,4 @@
-"""Has loops compiled in another process, beside the work."""
+"""Compiling loops in another process, beside the solve."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ logger = logging.getLogger("opweave")
 _COMMAND = "from opweave.solvers.compiling.child import main; main()"
 
 BESIDE_NICENESS = 5
-"""The child gets about a third of a processor that the work is using too."""
+"""Niceness of the child, which gives it about a third of a processor that the solve also uses."""
 
 END_SECONDS = 0.3
-"""A child that has lost its input ends within this time, or is killed."""
+"""Seconds within which a child ends after its input has closed; otherwise it is killed."""
 
 
 class Beside:
-    """At most one child process of this process, started when a loop is first asked for.
+    """At most one child process of this process, started when the first loop is requested.
 
-    A child that dies at a loop has the loop given up; the next ones go to another child.
+    If a child dies while compiling a loop, that loop is given up, and the following ones go to another child.
     """
 
     def __init__(self) -> None:
@@ -37,12 +37,12 @@ class Beside:
         self._given_up: set[str] = set()
 
     def ask(self, name: str, file_name: str) -> bool:
-        """Have a loop ``module:function`` compiled into a file of the cache; False when that is hopeless.
+        """Request that a loop ``module:function`` be compiled into a file of the cache; False if that is hopeless.
 
-        May be called again and again; it is cheap, and notices a child that has died.
+        The method is cheap and may be called repeatedly. It notices when a child has died.
         """
         with self._lock:
-            if self._owner != os.getpid():  # a fork: the child belongs to the process that started it
+            if self._owner != os.getpid():  # after a fork, the child belongs to the process that started it
                 self._owner, self._child, self._wanted = os.getpid(), None, {}
             self._collect()
             if name in self._given_up:
@@ -62,7 +62,7 @@ class Beside:
             self._wanted.clear()
 
     def _collect(self) -> None:
-        """Forget what is done; after a child's death give up the loop that it was at and hand on the others."""
+        """Forget finished loops; after a child's death, give up the loop it was compiling and pass on the others."""
         for name in [name for name, file in self._wanted.items() if store.find(file) is not None]:
             del self._wanted[name]
         if self._child is None or self._child.poll() is None:
@@ -71,7 +71,7 @@ class Beside:
         self._bury()
         waiting = list(self._wanted)
         if crashed and waiting:
-            logger.info("%s could not be compiled; it goes on as it is", waiting[0])
+            logger.info("%s could not be compiled; it runs uncompiled", waiting[0])
             self._given_up.add(waiting[0])
             del self._wanted[waiting[0]]
         for name in self._wanted:
@@ -90,7 +90,7 @@ class Beside:
 
 
 def start_child(niceness: int) -> subprocess.Popen[bytes] | None:
-    """Start a child in a session of its own, so that Ctrl-C does not reach it; None where no process can be had."""
+    """Start a child in its own session, so that Ctrl-C does not reach it; None if no process can be started."""
     path = os.pathsep.join(path for path in sys.path if path)
     try:
         return subprocess.Popen(
@@ -106,7 +106,7 @@ def start_child(niceness: int) -> subprocess.Popen[bytes] | None:
 
 
 def tell(child: subprocess.Popen[bytes], name: str) -> bool:
-    """Hand a child the name of a loop; a child that has died is found out later."""
+    """Send the name of a loop to a child; a dead child is noticed later."""
     if child.stdin is None:
         return False
     with contextlib.suppress(OSError):
@@ -116,7 +116,7 @@ def tell(child: subprocess.Popen[bytes], name: str) -> bool:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """Close a child's input, which ends it, and collect it."""
+    """Close a child's input, which ends it, and wait for its end."""
     if child.stdin is not None:
         with contextlib.suppress(OSError):
             child.stdin.close()
@@ -128,7 +128,7 @@ def end(child: subprocess.Popen[bytes]) -> None:
 
 
 BESIDE = Beside()
-"""Of this process."""
+"""The child of this process."""
 
 atexit.register(BESIDE.stop)
 if hasattr(os, "register_at_fork"):

@@ -1,12 +1,12 @@
 """Compile a loop to machine code, as bytes that another process can load.
 
-numba optimises every helper and makes machine code of it before it puts it into its callers, where it is optimised
-again. Here only the loop itself, with all helpers inside, is optimised, once, and becomes machine code. That, and no
-wrappers around helpers, takes less than half of the backend's time; what comes before it is cut down by taking records
-apart (:mod:`~opweave.solvers.compiling.flatten`).
+numba normally optimises every helper, compiles it to machine code, and then puts it into its callers, where it is
+optimised again. Here only the loop itself, with all helpers inlined, is optimised and compiled, once. This, and leaving
+out wrappers around helpers, saves more than half of the backend's time. The stages before the backend become faster by
+splitting records (:mod:`~opweave.solvers.compiling.flatten`).
 
-All names in the machine code but one are private to it: code of several processes is loaded side by side, and numba
-numbers its functions anew in each.
+All names in the machine code except one are private to it. One process loads code that several processes compiled, and
+numba numbers its functions from the start in each of them.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from numba.core.codegen import JITCodeLibrary
 from opweave.solvers.compiling.flatten import Flattener, entry_of
 
 OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
-"""Of numba's ``jit``, for loops."""
+"""Options of numba's ``jit`` for loops."""
 
 HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
-"""Of numba's ``jit``, for the helpers that loops call."""
+"""Options of numba's ``jit`` for the helpers that loops call."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
@@ -37,7 +37,7 @@ _dumps: Any = serialize.dumps
 
 
 class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
-    """Code that is only put into other code: never optimised for itself, never turned into machine code."""
+    """Code that is only inlined into other code; it is neither optimised separately nor compiled to machine code."""
 
     def _optimize_functions(self, ll_module: Any) -> None:
         ll_module.data_layout = self._codegen._data_layout
@@ -51,7 +51,7 @@ class _HelperCode(JITCodeLibrary):  # type: ignore[misc,unused-ignore]
 
 
 class _LoopCode(_HelperCode):
-    """The code of a loop and of all its helpers: optimised in full, nothing but its entry visible from outside."""
+    """The code of a loop and all its helpers, fully optimised; only its entry point is visible from outside."""
 
     def _optimize_final_module(self) -> None:
         for function in self._final_module.functions:
@@ -62,7 +62,7 @@ class _LoopCode(_HelperCode):
 
 
 class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
-    """numba's own pipeline, with :class:`_LoopCode` as the place for what it makes."""
+    """numba's own pipeline, with :class:`_LoopCode` as the library for the generated code."""
 
     def __init__(self, typing_context: Any, target: Any, library: Any, *rest: Any) -> None:
         code: Any = _LoopCode
@@ -72,7 +72,7 @@ class _LoopCompiler(compiler.Compiler):  # type: ignore[misc,unused-ignore]
 
 @contextmanager
 def _lean(codegen: Any) -> Iterator[None]:
-    """Have helpers put into :class:`_HelperCode`; they have no address, so nothing is told to them."""
+    """Put helpers into :class:`_HelperCode`. They have no address, so nothing is registered for them."""
     usual = codegen._library_class
     codegen._library_class = _HelperCode
     codegen.set_env = _ignore
@@ -94,12 +94,12 @@ _FLATTENER = Flattener(_jit(**HELPER_OPTIONS))
 
 
 def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
-    """Compile a function for the given types of its arguments.
+    """Compile a function for the given argument types.
 
     Raises
     ------
     NotFlatError
-        When it uses records in a way that is not understood.
+        When it uses records in an unsupported way.
     numba.core.errors.NumbaError
         When it cannot be compiled.
     """
@@ -115,14 +115,14 @@ def build(function: Callable[..., object], signature: tuple[Any, ...]) -> bytes:
 
 
 def _field_type(kind: Any, fields: tuple[str, ...]) -> Any:
-    """The type of what is found in a record under these names, one in the other."""
+    """The type that a chain of field names leads to in a record."""
     for name in fields:
         kind = kind.types[kind.fields.index(name)]
     return kind
 
 
 def _packed(result: Any) -> bytes:
-    """What :func:`load` needs, and not the intermediate code that numba keeps for further inlining."""
+    """The parts that :func:`load` needs, without the intermediate code that numba keeps for further inlining."""
     library = result.library
     entry = result.fndesc.llvm_cpython_wrapper_name
     environments = [each.env_name for each in result._find_referenced_environments()]
@@ -149,7 +149,7 @@ def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
 
 
 def _flat_stub(count: int) -> Callable[..., Any]:
-    """A function with so many arguments, which numba asks for nothing but their number."""
+    """A function with ``count`` arguments; numba asks only for their number."""
     made: dict[str, Any] = {}
     exec(f"def loop({', '.join(f'a{i}' for i in range(count))}): pass", made)
     return made["loop"]  # type: ignore[no-any-return]

@@ -1,8 +1,8 @@
-"""The process beside the work that compiles loops, one after the other.
+"""The process beside the solve that compiles loops, one after the other.
 
-It reads names of loops from its input, a line each, and leaves their code in the folder that it was told; whoever wants
-them looks there. It prints nothing, ignores Ctrl-C (which is meant for the work), and ends at once
-when its input ends or its parent has gone, in the middle of a loop if need be: files appear whole or not at all.
+It reads names of loops from its input, one on each line, and writes their code to the given folder, where other
+processes look for it. It prints nothing and ignores Ctrl-C, which is meant for the solve. It ends at once when its
+input closes or its parent ends, even in the middle of a loop, which is safe because files are written atomically.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import IO
 
 IDLE_SECONDS = 20.0
-"""Without anything to compile it ends after this long."""
+"""Seconds without work after which the process ends."""
 
 WATCH_SECONDS = 0.5
 RETRY_SECONDS = 0.2
 
 
 def main() -> None:
-    """Compile what the input names, into the folder that is the first argument, at the niceness that is the second."""
+    """Compile the loops named in the input; the first argument is the folder, the second is the niceness."""
     folder, niceness = Path(sys.argv[1]), int(sys.argv[2])
     gc.disable()  # a compiler makes millions of small objects that live on, and its process is short
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -41,13 +41,13 @@ def main() -> None:
             name = wanted.get(timeout=IDLE_SECONDS)
         except queue.Empty:
             os._exit(0)
-        if not compile_loop(name, folder):  # another process is at it: look again, after the others
+        if not compile_loop(name, folder):  # another process is compiling it: check again after the others
             time.sleep(RETRY_SECONDS)
             wanted.put(name)
 
 
 def compile_loop(name: str, folder: Path) -> bool:
-    """Compile the loop ``module:function`` unless it has been; False when another process is just doing that."""
+    """Compile the loop ``module:function`` unless that is done; False if another process is compiling it now."""
     from opweave.solvers.compiling import store
     from opweave.solvers.compiling.build import build
 
@@ -69,7 +69,7 @@ def _listen(source: IO[bytes], wanted: queue.SimpleQueue[str]) -> None:
 
 
 def _watch_parent(parent: int) -> None:
-    """End with the parent, even where another process still holds the other end of the input."""
+    """End with the parent, even if another process still holds the other end of the input."""
     while os.getppid() == parent:
         time.sleep(WATCH_SECONDS)
     os._exit(0)

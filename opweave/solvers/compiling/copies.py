@@ -1,4 +1,4 @@
-"""Copying into arrays, in less code than the compiler makes of ``a[:] = b``."""
+"""Copying into arrays, with less generated code than for ``a[:] = b``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba.extending import overload
 
 
 def assign(into: Any, value: Any) -> None:
-    """``into[:] = value`` for arrays of one or two dimensions and a value that is a scalar or has the same shape."""
+    """``into[:] = value`` for arrays of one or two dimensions, and a scalar or a value of the same shape."""
     into[:] = value
 
 

@@ -1,7 +1,7 @@
-"""What the machine code of a loop is made of, as one short text that changes when any of it does.
+"""A fingerprint of everything that the machine code of a loop depends on.
 
-A loop's code contains the helpers that it calls, in whatever file they stand, and the values of the constants that they
-read. So the loop's own bytecode is walked with everything that it refers to; what lies outside opweave counts by its
+A loop's code contains the helpers that it calls, in any file, and the values of the constants that they read. The
+module therefore walks the loop's own bytecode and everything that it refers to. Code outside opweave counts by its
 version. Line numbers and comments do not count.
 """
 
@@ -21,14 +21,14 @@ OWN = __name__.partition(".")[0]
 """The package whose functions are walked."""
 
 FORMAT = "2"
-"""Of the files; another one whenever :mod:`~opweave.solvers.compiling.build` makes something else of the same loop."""
+"""Version of the file format; it changes when :mod:`~opweave.solvers.compiling.build` generates other code."""
 
 CONSTANTS = (int, float, str, tuple, type(None), np.generic)
-"""Types of values that their text tells in full."""
+"""Types whose values are fully described by their text."""
 
 
 def fingerprint(function: Callable[..., object], signature: object) -> str:
-    """Hexadecimal digits that stand for a function, all that it calls, and its signature."""
+    """Hexadecimal digits that identify a function, everything that it calls, and its signature."""
     seen: set[int] = set()
     parts: list[str] = [repr(signature)]
     _walk(function, seen, parts)
@@ -36,7 +36,7 @@ def fingerprint(function: Callable[..., object], signature: object) -> str:
 
 
 def code_size(function: Callable[..., object]) -> int:
-    """Bytes of bytecode of a function and of all that it calls: what compiling it is about proportional to."""
+    """Bytes of bytecode of a function and everything that it calls; compile time is roughly proportional to it."""
     parts: list[str] = []
     _walk(function, set(), parts)
     return sum(map(len, parts)) // 2
@@ -44,7 +44,7 @@ def code_size(function: Callable[..., object]) -> int:
 
 @cache
 def platform_name() -> str:
-    """Names what compiled code depends on beside its source: Python, the compiler and the processor."""
+    """Name of what compiled code depends on besides its source: Python, the compiler and the processor."""
     import llvmlite.binding
 
     digest = hashlib.sha256()
@@ -56,12 +56,12 @@ def platform_name() -> str:
 
 
 def _walk(value: object, seen: set[int], parts: list[str]) -> None:
-    """Add what a value stands for; every function once.
+    """Add the parts of a value; every function is added once.
 
     Raises
     ------
     TypeError
-        For a value whose contents cannot be told, such as a module of opweave, which may hold anything.
+        For a value whose contents cannot be determined, such as a module of opweave, which may hold anything.
     """
     own = getattr(value, "__module__", getattr(value, "__name__", "")).partition(".")[0] == OWN
     if isinstance(value, types.FunctionType) and (own or value.__module__ not in sys.stdlib_module_names):

@@ -1,14 +1,13 @@
-"""Rewrites a loop and its helpers so that no record is passed on: each takes just the arrays that it uses.
+"""Rewrite a loop and its helpers so that they pass no records, only the arrays that each of them uses.
 
-Records (``NamedTuple`` of arrays and scalars) keep the loops readable, and are what the compiler is slowest at: a
-record of thirty arrays is two hundred numbers, which are copied at every mention and every call. So before a loop is
-compiled, ``net.seconds`` becomes the variable ``net__seconds``, a helper that takes the record takes what it (or a
-helper of its own) reads of it, and one that returns a record returns a tuple. The loop itself takes the arrays as well;
-:func:`entry_of` makes the function that picks them from the records.
+Records (``NamedTuple`` of arrays and scalars) make the loops readable, but they are the slowest part of compiling: a
+record of thirty arrays is two hundred numbers, which are copied at every mention and every call. Before a loop is
+compiled, ``net.seconds`` therefore becomes the variable ``net__seconds``. A helper that takes the record takes the
+fields that it (or one of its own helpers) reads, and a helper that returns a record returns a tuple. The loop itself
+also takes the arrays; :func:`entry_of` makes the function that picks them from the records.
 
-Records are understood where they are arguments with an annotation, are built by name, are returned by a helper that is
-annotated so, or are another name for one of these. A loop that does anything else with them cannot be
-compiled.
+Records are recognised if they are arguments with an annotation, are built by name, are returned by a helper with such
+an annotation, or are another name for one of these. A loop that does anything else with records cannot be compiled.
 """
 
 from __future__ import annotations
@@ -29,22 +28,22 @@ from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiling.copies import assign
 
 FEW = 28
-"""Python calls a function of more arguments in another way."""
+"""Largest number of arguments; Python calls functions with more arguments in another way."""
 
 Path = tuple[int, tuple[str, ...]]
-"""An argument by its number, and the names of the fields that lead from it to an array; none for what is no record."""
+"""An argument by its number, and the field names that lead from it to an array; no names if it is not a record."""
 
 Compile = Callable[[Callable[..., Any]], Any]
-"""Makes a rewritten helper something that compiled code can call."""
+"""Makes a rewritten helper callable from compiled code."""
 
 
 class NotFlatError(InvalidInputError):
-    """A function does something with a record that is not understood here."""
+    """A function uses a record in an unsupported way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A variable that is a record: for every field the variable that stands for it, or a record again."""
+    """A variable that is a record: for every field, the variable that replaces it, or another record."""
 
     fields: dict[str, Record | str]
 
@@ -59,19 +58,19 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A rewritten function, and what its arguments are in those of the original."""
+    """A rewritten function, and where its arguments are in those of the original."""
 
     function: Callable[..., Any]
     paths: tuple[Path, ...]
 
 
 class Flattener:
-    """Rewrites functions, each once.
+    """Rewrites functions, each of them once.
 
     Parameters
     ----------
     compiled
-        Applied to every rewritten helper.
+        Function applied to every rewritten helper.
     """
 
     def __init__(self, compiled: Compile) -> None:
@@ -84,7 +83,7 @@ class Flattener:
         Raises
         ------
         NotFlatError
-            When it or a helper uses records in a way that is not understood, or has no source.
+            When it or a helper uses records in an unsupported way, or has no source.
         """
         return _rewritten(function, self)
 
@@ -97,7 +96,7 @@ class Flattener:
 
 
 def entry_of(function: Callable[..., Any], paths: tuple[Path, ...], fast: Callable[..., Any]) -> Callable[..., Any]:
-    """A function with the arguments of the original that hands on the arrays in them."""
+    """A function with the arguments of the original that passes on the arrays in them."""
     names = list(inspect.signature(function).parameters)
     given = ", ".join(".".join([names[number], *fields]) for number, fields in paths)
     made: dict[str, Any] = {"_fast": fast}
@@ -111,7 +110,7 @@ def _rewritten(function: Callable[..., Any], flattener: Flattener) -> Flat:
     except (OSError, TypeError, SyntaxError) as error:
         raise NotFlatError(f"{function.__qualname__} has no source") from error
     if not isinstance(tree, ast.FunctionDef) or function.__closure__ or tree.args.kwonlyargs or tree.args.vararg:
-        raise NotFlatError(f"{function.__qualname__} is no plain function")
+        raise NotFlatError(f"{function.__qualname__} is not a plain function")
     rewriter = _Rewriter(function, tree, flattener)
     names = [each.arg for each in tree.args.args]
     body = [rewritten for statement in tree.body for rewritten in _listed(rewriter.visit(statement))]
@@ -151,7 +150,7 @@ def _is_record(kind: object) -> bool:
 
 
 def _is_helper(value: object) -> bool:
-    """Whether it is a function that can be rewritten; the compiler has its own versions of the standard library's."""
+    """Whether a value is a function that can be rewritten; the compiler has its own standard library."""
     return isinstance(value, types.FunctionType) and value.__module__ not in sys.stdlib_module_names
 
 
@@ -216,11 +215,11 @@ class _Rewriter(ast.NodeTransformer):
             record: Record | str | None = self._record(given[number])
             for field in fields:
                 if not isinstance(record, Record):
-                    raise NotFlatError(f"{ast.unparse(node)} takes a record that is not known")
+                    raise NotFlatError(f"{ast.unparse(node)} takes an unknown record")
                 record = record.fields[field]
             arguments.append(self._read(typing.cast(str, record)))
         if len(arguments) > FEW and any(isinstance(inner, ast.IfExp) for each in arguments for inner in ast.walk(each)):
-            raise NotFlatError(f"{ast.unparse(node)} decides in a long list of arguments, which numba does not compile")
+            raise NotFlatError(f"{ast.unparse(node)} branches in a long argument list, which numba does not compile")
         return ast.copy_location(ast.Call(node.func, arguments, []), node)
 
     def visit_Assign(self, node: ast.Assign) -> ast.stmt | list[ast.stmt]:
@@ -243,7 +242,7 @@ class _Rewriter(ast.NodeTransformer):
         return [*before, ast.Return(ast.Tuple(leaves, ast.Load()))]
 
     def _split(self, target: ast.Tuple, value: ast.Tuple) -> list[ast.stmt]:
-        """Several assignments in one line, one after the other."""
+        """Split a multiple assignment into single assignments, one after the other."""
         statements: list[ast.stmt] = []
         bound: set[str] = set()
         for name, each in zip(target.elts, value.elts, strict=True):
@@ -254,7 +253,7 @@ class _Rewriter(ast.NodeTransformer):
         return statements
 
     def _bind(self, name: str, value: ast.expr) -> list[ast.stmt]:
-        """Make a variable a record; returns what remains to be done when the program runs."""
+        """Make a variable a record; return the statements that remain at run time."""
         if name in self._records or self._stores[name] > 1:
             raise NotFlatError(f"the record {name} is assigned twice")
         alias = self._record(value)
@@ -262,7 +261,7 @@ class _Rewriter(ast.NodeTransformer):
             self._records[name] = alias
             return []
         if not isinstance(value, ast.Call):
-            raise NotFlatError(f"{ast.unparse(value)} is no record that is known")
+            raise NotFlatError(f"{ast.unparse(value)} is not a known record")
         made = self._global(value.func)
         if not _is_record(made):
             record = _expanded(name, typing.get_type_hints(made)["return"])
@@ -294,7 +293,7 @@ class _Rewriter(ast.NodeTransformer):
         return _is_record(made)
 
     def _record(self, value: ast.expr) -> Record | None:
-        """The record that an expression names, if it is one."""
+        """The record that an expression names; None if it names none."""
         if isinstance(value, ast.Name):
             return self._records.get(value.id)
         if isinstance(value, ast.Attribute):
@@ -309,7 +308,7 @@ class _Rewriter(ast.NodeTransformer):
         return self._space.get(name.id)
 
     def _bound(self, function: Callable[..., Any], call: ast.Call) -> list[ast.expr]:
-        """The arguments of a call, in the order of the function that is called."""
+        """The arguments of a call, in the order of the called function's parameters."""
         try:
             named = {str(each.arg): each.value for each in call.keywords}
             found = inspect.signature(function).bind(*call.args, **named).arguments

@@ -1,8 +1,8 @@
-"""The one signature of a loop: the types of its arguments as the compiler knows them, read from the annotations.
+"""The signature of a loop: the compiler's types of its arguments, read from the annotations.
 
-``IntArray`` and its kin stand for one dimension, the names of :mod:`opweave.problems.arrays` for more; arrays are
-contiguous and may be written to. ``int``, ``float`` and ``bool`` are scalars; a ``NamedTuple`` of all these is a
-record.
+``IntArray`` and similar types have one dimension; the matrix and cube types of :mod:`opweave.problems.arrays` have
+more. Arrays are contiguous and writable. ``int``, ``float`` and ``bool`` are scalars. A ``NamedTuple`` of all these is
+a record.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def signature_of(function: Callable[..., object]) -> tuple[Any, ...]:
     Raises
     ------
     InvalidInputError
-        When an argument has no annotation, or one that no compiled loop can take.
+        When an argument has no annotation, or one that compiled loops do not support.
 
     Examples
     --------

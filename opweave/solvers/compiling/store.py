@@ -1,8 +1,8 @@
-"""Where compiled loops are kept: a folder of the user's, one file for each loop and version of its source.
+"""Storage of compiled loops: a folder of the user with one file for each loop and version of its source.
 
-A file's name holds the fingerprint of all that its code is made of, so no file is ever out of date: a changed loop asks
-for another file. Files appear whole or not at all, whoever writes them, and the oldest versions of a loop go when a new
-one comes. ``OPWEAVE_CACHE_DIR`` names another folder. Where nothing can be written, what is there is still read, and
+A file's name contains the fingerprint of everything that its code depends on, so no file is ever out of date: a changed
+loop needs another file. Files are written atomically, and the oldest versions of a loop are removed when a new one is
+written. ``OPWEAVE_CACHE_DIR`` names another folder. If the folder is not writable, existing files are still read, and
 new code goes to a folder of this process, which is removed at its end.
 """
 
@@ -24,16 +24,16 @@ from pathlib import Path
 from opweave.solvers.compiling.fingerprint import platform_name
 
 KEPT_VERSIONS = 4
-"""Versions of one loop that stay on disk: several checkouts may be in use at once."""
+"""Number of versions of one loop that stay on disk, because several checkouts may be in use at once."""
 
 DIGEST_BYTES = 16
 
 LEFT_SECONDS = 600.0
-"""Unfinished files that are older belong to processes that are gone."""
+"""Age in seconds above which an unfinished file belongs to a process that has ended."""
 
 
 def usual_folder() -> Path:
-    """The folder of this user, Python, processor and compiler; it need not exist."""
+    """The folder for this user, Python, processor and compiler; it need not exist."""
     given = os.environ.get("OPWEAVE_CACHE_DIR")
     return (Path(given) if given else _cache_home() / "opweave") / "compiled" / platform_name()
 
@@ -47,7 +47,7 @@ def _cache_home() -> Path:
 
 
 def writable_folder() -> Path:
-    """The usual folder, or one of this process where that cannot be written."""
+    """The usual folder, or a folder of this process if the usual one is not writable."""
     return _writable(usual_folder())
 
 
@@ -63,7 +63,7 @@ def _writable(usual: Path) -> Path:
 
 
 def _remove_folder(private: Path, owner: int) -> None:
-    """Not from a forked process, which has inherited the folder."""
+    """Remove the folder, but not from a forked process, which has inherited it."""
     if os.getpid() == owner:
         shutil.rmtree(private, ignore_errors=True)
 
@@ -78,7 +78,7 @@ def find(name: str) -> Path | None:
 
 
 def read(path: Path) -> bytes | None:
-    """What was written; None, and the file removed, when it is not whole."""
+    """The contents of a file; None if it is incomplete, and then the file is removed."""
     try:
         found = path.read_bytes()
     except OSError:
@@ -91,7 +91,7 @@ def read(path: Path) -> bytes | None:
 
 
 def write(folder: Path, name: str, packed: bytes) -> None:
-    """Add a file, at once for every reader, and drop the oldest versions of the same loop.
+    """Add a file atomically, and drop the oldest versions of the same loop.
 
     Raises
     ------
@@ -112,10 +112,10 @@ def write(folder: Path, name: str, packed: bytes) -> None:
 
 @contextlib.contextmanager
 def claim(folder: Path, name: str) -> Iterator[bool]:
-    """Whether this process is the one to make a file; others that ask meanwhile are told no.
+    """Whether this process may make a file; other processes that ask in the meantime get False.
 
-    The system takes the claim back when the process ends, however it ends. Where there are no such locks, all are told
-    yes: doubled work does no harm.
+    The operating system releases the claim when the process ends, for whatever reason. If it has no such locks, all
+    processes get True, because duplicate work does no harm.
     """
     lock = folder / f"{name}.lock"
     try:
@@ -146,7 +146,7 @@ def remove(path: Path) -> None:
 
 
 def _drop_old(folder: Path, loop: str) -> None:
-    """Remove versions of a loop beyond the newest, and what crashed writers have left."""
+    """Remove old versions of a loop, and files that crashed writers have left."""
     with contextlib.suppress(OSError):
         versions = sorted(folder.glob(f"{loop}-*.loop"), key=lambda path: path.stat().st_mtime, reverse=True)
         for path in versions[KEPT_VERSIONS:]:

@@ -1,4 +1,4 @@
-"""Compile all loops in advance, so that nothing needs compiling later."""
+"""Compiling all loops in advance, so that nothing needs compiling later."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from opweave.solvers.compiling.fingerprint import code_size
 from opweave.solvers.warming import Warmed, Warming
 
 START_SECONDS = 2.0
-"""What a compiling process takes to start."""
+"""Seconds that a compiling process needs to start."""
 
 BYTES_PER_SECOND = 3_500.0
-"""Bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
+"""Bytes of bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
 
 POLL_SECONDS = 0.02
 
 
 def all_kernels() -> list[Kernel[..., Any]]:
-    """Every loop of the package, by name."""
+    """Every loop of the package, ordered by name."""
     package = sys.modules["opweave.solvers"]  # the attribute of that name is a function
 
     found = {}
     for module in pkgutil.walk_packages(package.__path__, "opweave.solvers."):
         if module.name.startswith("opweave.solvers.engines."):
-            continue  # they import what may not be installed, and hold no loops
+            continue  # they import packages that may not be installed, and contain no loops
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Kernel):
                 found[value.name] = value
@@ -41,13 +41,13 @@ def all_kernels() -> list[Kernel[..., Any]]:
 
 
 def missing_kernels() -> list[Kernel[..., Any]]:
-    """The loops that are not compiled yet, the largest first."""
+    """The loops that are not compiled yet, largest first."""
     missing = [each for each in all_kernels() if store.find(each.file_name) is None]
     return sorted(missing, key=lambda each: -code_size(each.plain))
 
 
 def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
-    """About how long compiling will take with so many processes, each on a processor of its own."""
+    """Approximate seconds for compiling with ``jobs`` processes, each on its own processor."""
     if not missing:
         return 0.0
     each = [code_size(kernel.plain) / BYTES_PER_SECOND for kernel in missing]
@@ -55,7 +55,7 @@ def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
 
 
 def compile_missing(jobs: int, progress: Warming | None) -> Warmed:
-    """Compile what is missing in so many processes; see :func:`~opweave.solvers.warming.warm`."""
+    """Compile the missing loops in ``jobs`` processes; see :func:`~opweave.solvers.warming.warm`."""
     began = time.perf_counter()
     everything, missing = all_kernels(), missing_kernels()
     compiled: list[str] = []
@@ -72,7 +72,7 @@ def compile_missing(jobs: int, progress: Warming | None) -> Warmed:
 
 
 def _compile_all(missing: list[Kernel[..., Any]], jobs: int) -> Iterator[tuple[str, bool]]:
-    """Compile in children, and tell of each loop as it is done; leaving off ends the children."""
+    """Compile in child processes, and yield each loop when it is done; closing the iterator ends the children."""
     waiting: queue.SimpleQueue[Kernel[..., Any]] = queue.SimpleQueue()
     for kernel in missing:
         waiting.put(kernel)
@@ -95,7 +95,7 @@ def _compile_all(missing: list[Kernel[..., Any]], jobs: int) -> Iterator[tuple[s
 def _attend_child(
     waiting: queue.SimpleQueue[Kernel[..., Any]], done: queue.SimpleQueue[tuple[str, bool]], stop: threading.Event
 ) -> None:
-    """Give one child a loop at a time; another child takes the place of one that dies."""
+    """Send loops to one child, one at a time; start another child if it dies."""
     child = None
     while not stop.is_set():
         try:

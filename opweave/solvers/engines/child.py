@@ -58,6 +58,8 @@ def command(module: str) -> str:
 
 COMMAND = command("opweave.solvers.engines.child")
 
+PACKAGE_FOLDER = str(Path(__file__).parents[3])
+
 Send = Callable[[object], None]
 """What the child's function calls to send a message."""
 
@@ -156,18 +158,31 @@ def run_in_child(
 
 def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
     """Start a fresh Python with pipes to it, in a process group of its own; ``folder`` is for its temporary files."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), "TMPDIR": folder}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": folder}
     number = place.get()
     if number is not None:
         environment[PLACE] = str(number)
     return subprocess.Popen(
-        [sys.executable, "-c", command],
+        [sys.executable, "-P", "-c", command],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
         env=environment,
         start_new_session=True,
     )
+
+
+def _module_folders() -> list[str]:
+    """Where this process finds modules; its program's own folder comes last.
+
+    A user's ``statistics.py`` beside a script must not stand for the standard library's in an engine's process. Only
+    where this very package lies in that folder does it stay in front.
+    """
+    folders = [path or os.getcwd() for path in sys.path]
+    script = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", "") or "."))
+    if folders and folders[0] in (script, os.getcwd()) and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
+        folders.append(folders.pop(0))
+    return folders
 
 
 def _write(child: subprocess.Popen[bytes], task: object) -> None:

@@ -111,7 +111,7 @@ def memory_limit(run: Run) -> int | None:
 
 def _asked_to_stop(task: Task) -> bool:
     """Stop for the callback or a closed gap; at the time limit the engine itself comes to an end first."""
-    return task.should_stop() and task.remaining() != 0.0
+    return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
 
 
 def take(task: Task, news: News) -> None:

@@ -107,7 +107,7 @@ class CpSat(Engine):
             work,
             ChildLimits(None if seconds is None else seconds + _grace(run, seconds), memory_limit(run)),
             hear=hear,
-            should_stop=lambda: run.should_stop() and run.remaining() != 0.0,
+            should_stop=lambda: run.stopped or (run.should_stop() and run.remaining() != 0.0),
         )
         return answer
 

@@ -80,7 +80,7 @@ def solve(work: Work, send: Send) -> Answer:
     return _answer(model, columns)
 
 
-def write(model: gurobipy.Model, matrix: MatrixModel) -> gurobipy.MVar:
+def write(model: gurobipy.Model, matrix: MatrixModel) -> Any:
     """Write the arrays as a Gurobi model; returns its variables."""
     rows = matrix.rows
     kinds = np.where(matrix.whole, "I", "C")

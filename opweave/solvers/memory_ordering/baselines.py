@@ -7,11 +7,10 @@ from functools import partial
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.orders import BY_NAME, Order, peak, total
-from opweave.solvers.registry import Solver, register
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.run import Run
 
 
 def value_of(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray) -> int:
@@ -26,22 +25,21 @@ def report(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray,
         run.found(instance.ordering(order), value_of(problem, instance, order))
 
 
-def _solve_named(build: Order, problem: MemoryOrdering, run: Run) -> Outcome:
+def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
+    """Report a named order.
+
+    Raises
+    ------
+    NoPlanError
+        When it needs more than the limit.
+    """
     instance = lower(problem)
     order = build(instance)
     report(problem, instance, order, run)
     if run.best is None:
-        return Outcome(reason=f"this order needs {peak(arrays_of(instance), order):,} bytes, more than the limit")
-    return Outcome(Termination.COMPLETED)
+        raise NoPlanError(f"this order needs {peak(arrays_of(instance), order):,} bytes, more than the limit")
 
 
 for _name, _build in BY_NAME.items():
-    register(
-        Solver(
-            name=_name,
-            problem=MemoryOrdering.kind,
-            kind="algorithm",
-            run=partial(_solve_named, _build),
-            about=(_build.__doc__ or "").split("\n", maxsplit=1)[0].split(":")[0].rstrip(".;"),
-        )
-    )
+    _about = (_build.__doc__ or "").split("\n", maxsplit=1)[0].split(":")[0].rstrip(".;")
+    register_rule(MemoryOrdering, _name, partial(carry_out, _build), _about, baseline=True)

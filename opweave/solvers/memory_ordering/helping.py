@@ -6,7 +6,7 @@ import logging
 import math
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.precedence import ancestors
+from opweave.formulations.precedence import ancestors
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.registry import find_solver

@@ -26,6 +26,7 @@ from opweave.solvers.memory_ordering.baselines import report
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
 from opweave.solvers.memory_ordering.exact import solve_exact
 from opweave.solvers.memory_ordering.orders import peak, rpo
+from opweave.solvers.reduced import reducing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -61,8 +62,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
         raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
     instance = lower(problem)
     report(problem, instance, rpo(instance), run)  # fusion may change it for the worse
-    run.enter("fusion")
-    with run.share(0.5):
+    with run.share(0.5), reducing(run, "fusion"):
         reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
     order = rpo(small)

@@ -7,18 +7,17 @@ method short; the proof comes from the joint search.
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.pipeline.instance import PipelineInstance, lower, lower_unless_short
+from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, random_split
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
-from opweave.solvers.pipeline.one_device import one_device
-from opweave.solvers.pipeline.plans import Best, NoPlanError, plan_from, value_of
-from opweave.solvers.pipeline.rules import TARGETS, Rule, attempt
+from opweave.solvers.pipeline.plans import Best, Rule, attempt, plan_from, value_of
 from opweave.solvers.pipeline.sorting import sorting
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 ENGINE = "highs"
@@ -42,7 +41,7 @@ def solve_exact(problem: Pipeline, run: Run) -> Outcome:
 
 def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = BottleneckSearch) -> Outcome:
     """Put the solvers of pipelines together; ``joint`` is the search for the bottleneck."""
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     instance = lower_unless_short(problem)
     best = Best(instance, run)
@@ -124,6 +123,6 @@ for _name, _run, _about in (
             about=_about,
             proves="optimum",
             features=frozenset({Feature.GAP, Feature.CALLBACK, *([Feature.START] if _name == "auto" else [])}),
-            supports=(*TARGETS, "flow") if _name == "auto" else TARGETS,
+            supports=(*SUPPORTS, "flow") if _name == "auto" else SUPPORTS,
         )
     )

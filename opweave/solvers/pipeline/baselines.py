@@ -1,19 +1,31 @@
-"""Simple ways to split: at random, greedily, and in proportion to memory.
+"""Do not split, and simple ways to split: at random, greedily, and in proportion to memory.
 
-Sources: Parthasarathy and Krishnamachari (2022), section IV, for the first two; the last is what runtimes that split
-models do by themselves.
+Sources: Parthasarathy and Krishnamachari (2022), section IV, for random and greedy; by memory is what runtimes
+that split models do by themselves.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from opweave.formulations.pipeline.instance import NO_LIMIT, PipelineInstance
+from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
+from opweave.problems.arrays import NO_LIMIT
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.partition_graph import NOT_EVERYWHERE, smallest_reach
-from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
-from opweave.solvers.pipeline.rules import register_rule
+from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
+from opweave.solvers.rules import NoPlanError, register_rule
 
 TRIES = 50
+
+
+def one_device(instance: PipelineInstance, _seed: int) -> Plan:
+    """The fastest single device that may run and holds everything."""
+    able = instance.reach[:, 0] == instance.last
+    if not able.any():
+        raise NoPlanError("no single device may run the whole model and holds it")
+    return Plan((), (int(np.argmin(np.where(able, instance.elapsed[:, -1], np.inf))),))
 
 
 def random_split(instance: PipelineInstance, seed: int) -> Plan:
@@ -102,6 +114,10 @@ def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]
     return None
 
 
-register_rule("random", random_split, "a random device and a random part that fits, until all is placed")
-register_rule("greedy", joint_greedy, "smallest transfers that fit, fastest links onwards; the best first device")
-register_rule("by_memory", by_memory, "shares in proportion to memory, devices in the order given")
+for _name, _rule, _about in (
+    ("one_device", one_device, "does not split: everything on the fastest device that holds it"),
+    ("random", random_split, "a random device and a random part that fits, until all is placed"),
+    ("greedy", joint_greedy, "smallest transfers that fit, fastest links onwards; the best first device"),
+    ("by_memory", by_memory, "shares in proportion to memory, devices in the order given"),
+):
+    register_rule(Pipeline, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=True)

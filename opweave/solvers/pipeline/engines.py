@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline import flow  # noqa: F401 - it registers itself
 from opweave.formulations.pipeline.circuit import Circuit
@@ -9,11 +11,10 @@ from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy
-from opweave.solvers.pipeline.one_device import one_device
-from opweave.solvers.pipeline.plans import NoPlanError, value_of
-from opweave.solvers.pipeline.rules import attempt
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device
+from opweave.solvers.pipeline.plans import attempt, value_of
 from opweave.solvers.pipeline.sorting import sorting
+from opweave.solvers.rules import plans_of
 
 RULES = (one_device, joint_greedy, by_memory, sorting)
 
@@ -26,12 +27,7 @@ def best_simple_split(problem: Pipeline) -> Stages | None:
         return None
     if not instance.names:
         return instance.stages((), ())
-    plans = []
-    for rule in RULES:
-        try:
-            plans.append(attempt(rule, instance, 0))
-        except NoPlanError:
-            continue
+    plans = plans_of(partial(attempt, rule, instance, 0) for rule in RULES)
     best = min(plans, key=lambda plan: value_of(instance, plan), default=None)
     return None if best is None else instance.stages(best.cuts, best.devices)
 

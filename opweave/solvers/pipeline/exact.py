@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 from opweave.formulations.pipeline.instance import PipelineInstance
-from opweave.problems.pipeline.shortage import smallest_memory
+from opweave.formulations.pipeline.shortage import smallest_memory
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.result import Termination
 from opweave.solvers.pipeline.arrays import PipelineArrays, next_value

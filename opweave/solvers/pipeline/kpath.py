@@ -9,22 +9,31 @@ and devices are removed from the graph once they are used, but for the two ends 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import groupby
 
 import numpy as np
 from numpy.random import Generator
 
-from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
 from opweave.problems.arrays import IntArray
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.color_coding import find_path
 from opweave.solvers.pipeline.partition_graph import classes_of, smallest_sum_cuts
-from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
-from opweave.solvers.pipeline.rules import Over, register_patient_rule
+from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
+from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.run import Run
 
 CLASSES = (20, 17, 14, 11, 8, 5, 2)
 """The numbers of classes of the paper's evaluation."""
+
+CLASSES_OPTION = "classes"
+"""Option: how many classes transfers are sorted into. The best of :data:`CLASSES` unless it says one number."""
+
+Over = Callable[[], bool]
+"""Whether time is up."""
 
 
 def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
@@ -106,8 +115,24 @@ def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int,
     return True
 
 
-register_patient_rule(
-    "kpath", kpath, "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7)"
+def _carry_out(problem: Pipeline, run: Run) -> None:
+    """Report the plan of one number of classes, where the option says one, else of the best."""
+    build: Callable[[PipelineInstance, int, Over], Plan] = kpath
+    if CLASSES_OPTION in run.options:
+        classes = run.option(CLASSES_OPTION, default=CLASSES[0])
+        assert isinstance(classes, int)
+        if classes < 1:
+            raise InvalidInputError(f"option {CLASSES_OPTION!r} needs at least 1 class of transfers, not {classes}")
+        build = partial(kpath_with, classes)
+    carry_out(lambda instance, seed: build(instance, seed, run.should_stop), problem, run)
+
+
+register_rule(
+    Pipeline,
+    "kpath",
+    _carry_out,
+    "the paper's method: smallest sum of transfers, then paths by colour coding (best of 7 numbers of classes)",
+    supports=SUPPORTS,
+    options=[CLASSES_OPTION],
+    baseline=True,
 )
-for _count in CLASSES:
-    register_patient_rule(f"kpath_{_count}", partial(kpath_with, _count), f"the same with {_count} transfer classes")

@@ -12,7 +12,7 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.pipeline.plans import NoPlanError
+from opweave.solvers.rules import NoPlanError
 
 NOT_EVERYWHERE = "some piece of the model cannot run on every device, and here what one cannot run or hold, none may"
 """Why there are no partitions."""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
-from opweave.problems.pipeline.spec import Stages
+from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.linear import SUMMATION
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run
-
-
-class NoPlanError(Exception):
-    """A rule found no plan; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,3 +115,28 @@ class Best:
         if known is not None and known * (1.0 - SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
         self.run.proved(safe, source)
+
+
+Rule = Callable[[PipelineInstance, int], Plan]
+"""Builds a plan from arrays and a seed, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
+
+
+def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> Plan:
+    """The rule's plan, checked.
+
+    Raises
+    ------
+    NoPlanError
+        When it finds none, or one that does not fit.
+    """
+    plan = rule(instance, seed)
+    if not is_valid(instance, plan):
+        raise NoPlanError("the rule's plan needs a link that the cluster does not have, or breaks a limit on stages")
+    return plan
+
+
+def carry_out(rule: Rule, problem: Pipeline, run: Run) -> None:
+    """Report the plan that a rule builds."""
+    instance = lower_unless_short(problem)
+    plan = attempt(rule, instance, run.seed) if instance.names else Plan((), ())
+    run.found(instance.stages(plan.cuts, plan.devices), exact_value(instance, plan) if instance.names else 0.0)

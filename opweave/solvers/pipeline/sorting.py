@@ -9,14 +9,16 @@ fastest unused device that may run the stage.
 from __future__ import annotations
 
 import itertools
+from functools import partial
 
 import numpy as np
 
-from opweave.formulations.pipeline.instance import PipelineInstance
+from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
 from opweave.problems.arrays import FloatArray
+from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.partition_graph import smallest_sum_cuts
-from opweave.solvers.pipeline.plans import NoPlanError, Plan, is_valid, value_of
-from opweave.solvers.pipeline.rules import register_rule
+from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
+from opweave.solvers.rules import NoPlanError, register_rule
 
 
 def device_rates(instance: PipelineInstance) -> FloatArray | None:
@@ -59,4 +61,10 @@ def assign_by_rate(instance: PipelineInstance, cuts: tuple[int, ...], rates: Flo
     return plan if is_valid(instance, plan) and value_of(instance, plan) < np.inf else None
 
 
-register_rule("sorting", sorting, "for one rate per device: the most demanding stage on the fastest device")
+register_rule(
+    Pipeline,
+    "sorting",
+    partial(carry_out, sorting),
+    "for one rate per device: the most demanding stage on the fastest device",
+    supports=SUPPORTS,
+)

@@ -8,20 +8,14 @@ local search again.
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.cp import Intervals
-from opweave.formulations.placement.instance import lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
-from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import HeadStart, run_engine
-from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.baselines import FIRST, OTHERS
-from opweave.solvers.placement.bounds.best import Best, quick_bounds
+from opweave.solvers.placement.bounds.best import quick_bounds
 from opweave.solvers.placement.bounds.modules import modules
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
-from opweave.solvers.placement.head_start import brief_head_start_within, head_start_within
-from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -30,10 +24,12 @@ from opweave.solvers.placement.local import (
     more_list_plans,
     search_from,
 )
-from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.placement.plans import no_plan_found
+from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 
-CP_SAT = CpSat()
+ENGINE, CONSTRAINT_ENGINE = "highs", "cp-sat"
 
 UNTIMED_SECONDS = 20.0
 """Most seconds of local search, and of decomposition, when there is no time limit."""
@@ -86,7 +82,7 @@ WHOLE = 0.6
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Put the solvers of placement together."""
     instance = lower_unless_short(problem)
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
     search = empty_search(problem, instance, run)
     if isinstance(run.start, Schedule):
@@ -119,23 +115,22 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 
 def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
     """Leave a problem to engines: its constraints are known to them alone."""
-    known = all(expressible(type(constraint), Intervals.supports) for constraint in problem.constraints)
-    if known and CP_SAT.missing() is None and len(problem.graph.operators) > TINY:
-        with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
-            outcome = CP_SAT.run(problem, run, Intervals, brief_head_start_within(run))
-        if outcome.termination is Termination.COMPLETED or run.should_stop():
-            return outcome
-    return run_engine(problem, run, Highs(), HeadStart() if run.candidates else head_start_within(run))
+    if len(problem.graph.operators) > TINY and is_available(problem, CONSTRAINT_ENGINE):
+        supports = find_solver(problem, CONSTRAINT_ENGINE).supports
+        if all(expressible(type(constraint), supports) for constraint in problem.constraints):
+            with run.share(ENGINE_SHARE, UNTIMED_SECONDS):
+                outcome = go_on_with(problem, CONSTRAINT_ENGINE, run)
+            if outcome.termination is Termination.COMPLETED or run.should_stop():
+                return outcome
+    return go_on_with(problem, ENGINE, run, head_start=not run.candidates)
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
     """Give an engine a share of the time; it begins with the best plan and bound so far."""
     problem, run = search.problem, search.run
     with run.share(share, UNTIMED_SECONDS):
-        if search.instance.operators > TINY and CP_SAT.missing() is None:
-            outcome = CP_SAT.run(problem, run, Intervals, HeadStart())
-        else:
-            outcome = run_engine(problem, run, Highs())
+        large = search.instance.operators > TINY and is_available(problem, CONSTRAINT_ENGINE)
+        outcome = go_on_with(problem, CONSTRAINT_ENGINE if large else ENGINE, run, head_start=False)
     _take_best(search)
     return outcome
 
@@ -174,7 +169,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         outcome = last_word(search, PROVABLE_SHARE if small else LARGER_SHARE)
     if _is_final(outcome) or run.should_stop():
         return outcome
-    programmed = timed and operators <= PROGRAMMED and CP_SAT.missing() is None and not whole
+    programmed = timed and operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE) and not whole
     if programmed and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
         if _is_final(outcome):
@@ -201,7 +196,7 @@ def is_whole(search: LocalSearch) -> bool:
     """Whether constraint programming should come before decomposition: the problem is small, most of it one module."""
     operators = search.instance.operators
     timed = search.run.time_limit is not None
-    if not TINY < operators <= (PROVABLE if timed else SMALL) or CP_SAT.missing() is not None:
+    if not TINY < operators <= (PROVABLE if timed else SMALL) or not is_available(search.problem, CONSTRAINT_ENGINE):
         return False
     _, windows = modules(search.arrays)
     return max(len(window.inner) for window in windows) >= WHOLE * operators
@@ -216,6 +211,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*TARGETS, "disjunctive"),
+        supports=(*SUPPORTS, "disjunctive"),
     )
 )

@@ -1,30 +1,100 @@
-"""All list schedulers and floors, in the order of their cost: what plans that combine solvers run first."""
+"""Baselines and list schedulers of placement by name, in the order of their cost: what plans run first."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
-from opweave.problems.placement.spec import Placement
+import numpy as np
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
+from opweave.problems.placement.spec import Placement, Schedule
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.etf import etf
 from opweave.solvers.placement.fill import fill, fill_even
 from opweave.solvers.placement.getf import getf
 from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.lists import Rule, solve_by
 from opweave.solvers.placement.msct import msct
-from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
+from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.rules import NoPlanError, plans_of, register_rule
+from opweave.solvers.run import Run
 
-FIRST: tuple[Rule, ...] = (one_device, heft, cpop, peft, etf, fill, fill_even)
-"""Those that come before everything else, so that there is a plan whatever the time."""
+Rule = Callable[[PlacementInstance, PlacementArrays], Plan]
+"""Builds a plan that fits, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
+
+
+def one_device(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
+    """The best single device that may run every operator and holds them all."""
+    order = order_of_graph(arrays)
+    reasons = []
+    total = arrays.seconds.sum(axis=0)
+    for k in np.argsort(total, kind="stable").tolist():
+        device = np.full(len(order), k, dtype=np.int64)
+        if not np.isfinite(total[k]):
+            refused = instance.names[int(np.isinf(arrays.seconds[:, k]).argmax())]
+            reasons.append(f"device {instance.devices[k]!r} cannot run operator {refused!r}")
+        elif memory_used(arrays, device)[k] > arrays.capacity[k]:
+            reasons.append(str(shortage(instance, arrays, device)))
+        else:
+            return plan_of(arrays, order, device)
+    raise NoPlanError(f"no single device is enough: {'; '.join(reasons)}")
+
+
+FIRST: tuple[Rule, ...] = (one_device, fill, heft, cpop, peft, etf, fill_even)
+"""Those that come before everything else, so that there is a plan whatever the time; the cheapest lead, which are what
+a run ends with where its time is up before it has begun."""
 
 OTHERS: tuple[Rule, ...] = (msct, getf)
 """Those that solve a linear program first."""
 
 RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
-"""Each builds a plan that fits, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
 
-HEURISTICS: tuple[Callable[[Placement, Run], Outcome], ...] = tuple(partial(solve_by, rule) for rule in RULES)
-"""The same as functions that report to a run."""
+QUICK: tuple[Rule, ...] = (one_device, heft, cpop, peft)
+"""Those whose best plan engines begin with."""
+
+BASELINES = (one_device, fill, heft, cpop, peft, etf)
+"""Those that every answer is compared with."""
+
+ABOUT = {
+    "one_device": "everything on the best single device that holds it",
+    "heft": "longest remaining path first, each operator on the device where it ends soonest",
+    "cpop": "the critical path on one device, every other operator where it ends soonest",
+    "peft": "each operator where its end plus the least remaining time is smallest",
+    "etf": "whatever can start first, on the device where it can, memory permitting (m-ETF)",
+    "fill": "fills the devices' memory one after the other in the order of the model file",
+    "fill_even": "like fill, but every device takes a share in proportion to its memory",
+    "msct": "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)",
+    "getf": "earliest start within groups of similar devices chosen by a linear program (GETF)",
+}
+
+
+def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
+    """Report the plan that a rule builds."""
+    instance = lower_unless_short(problem)
+    arrays = arrays_of(instance, problem)
+    report(instance, arrays, rule(instance, arrays), run)
+
+
+def best_list_schedule(problem: Placement) -> Schedule | None:
+    """The best of the list schedules that obeys the whole problem; None when none does."""
+    try:
+        instance = lower(problem)
+    except ContradictionError:
+        return None
+    arrays = arrays_of(instance, problem)
+    plans = plans_of(partial(rule, instance, arrays) for rule in QUICK)
+    usable = [plan for plan in plans if plan.makespan < math.inf and fits(arrays, plan.device)]
+    for plan in sorted(usable, key=lambda plan: plan.makespan):
+        schedule = solution_of(instance, arrays, plan)
+        if problem.evaluate(schedule).feasible:
+            return schedule
+    return None
+
+
+for (_name, _about), _rule in zip(ABOUT.items(), RULES, strict=True):
+    register_rule(Placement, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_rule in BASELINES)

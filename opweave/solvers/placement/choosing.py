@@ -15,9 +15,10 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
-from opweave.solvers.placement.insertion import NoPlanError, no_device
+from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
+from opweave.solvers.rules import NoPlanError
 
 
 @dataclass(frozen=True, slots=True, eq=False)

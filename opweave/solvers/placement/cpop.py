@@ -13,7 +13,6 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import inserted
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import downward_rank, order_by, upward_rank
 
@@ -59,6 +58,3 @@ def _path_device(arrays: PlacementArrays, critical: BoolArray) -> int:
     allowed = np.isfinite(seconds)
     total = np.where(allowed, seconds, 0.0).sum(axis=0)
     return int(np.lexsort((total, -allowed.sum(axis=0)))[0])
-
-
-register_rule("cpop", cpop, "the critical path on one device, every other operator where it ends soonest")

@@ -26,16 +26,16 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.best import Best, quick_bounds, raise_level
+from opweave.solvers.placement.baselines import best_list_schedule
+from opweave.solvers.placement.bounds.best import quick_bounds, raise_level
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
-from opweave.solvers.placement.head_start import best_list_schedule
 from opweave.solvers.placement.lengths import NO_MORE, ROUNDED, Known, Lengths
-from opweave.solvers.placement.lists import no_plan_found
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.plans import Plan, fits, order_by_start, plan_of, solution_of, times_of
+from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.exchange import Fact, Key
 
 

@@ -16,9 +16,10 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, BoolMatrix, FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
-from opweave.solvers.placement.insertion import NoPlanError, no_device
+from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.plans import Plan
+from opweave.solvers.rules import NoPlanError
 
 GUIDE_SECONDS = 20.0
 """Most seconds of a linear program that guides a list scheduler, a quick method; else a simple rule takes its place."""

@@ -17,23 +17,23 @@ from itertools import pairwise, permutations
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.best import Best, raise_level
+from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import Broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.modules import modules
-from opweave.solvers.placement.lists import TARGETS, no_plan_found
-from opweave.solvers.placement.plans import Plan, order_by_start, plan_of, report, times_of
+from opweave.solvers.placement.plans import Plan, no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
 from opweave.solvers.placement.units import units_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 
 LEAST_SHARE = 0.5
 """Share of the operators that repeated units must hold for the search to be worth its time."""
@@ -309,6 +309,6 @@ register(
         about="equal modules get plans from a short list, chosen by an integer program with memory at its price",
         proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
     )
 )

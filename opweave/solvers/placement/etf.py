@@ -10,7 +10,6 @@ from __future__ import annotations
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import earliest_first
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import upward_rank
 
@@ -18,6 +17,3 @@ from opweave.solvers.placement.ranks import upward_rank
 def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Earliest start first; among equals the longest remaining path."""
     return earliest_first(instance, arrays, upward_rank(arrays))
-
-
-register_rule("etf", etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)")

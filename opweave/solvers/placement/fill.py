@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.insertion import NoPlanError, no_device
-from opweave.solvers.placement.lists import register_rule
+from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, clusters_of, extra_bytes, has_room, new_room, settle
 from opweave.solvers.placement.plans import Plan, plan_of
 from opweave.solvers.placement.ranks import order_of_graph
+from opweave.solvers.rules import NoPlanError
 
 
 def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
@@ -94,7 +94,3 @@ def fill_in_order(
         device[v] = chosen
         settle(arrays, clusters, room, v, chosen)
     return -1
-
-
-register_rule("fill", fill, "fills the devices' memory one after the other in the order of the model file")
-register_rule("fill_even", fill_even, "like fill, but every device takes a share in proportion to its memory")

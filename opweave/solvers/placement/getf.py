@@ -15,7 +15,6 @@ from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import mean_seconds, upward_rank
 from opweave.solvers.run import time_left
@@ -89,6 +88,3 @@ def _shares(arrays: PlacementArrays) -> FloatArray | None:
     upper[: count * devices] = may.ravel()
     found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), time_left(GUIDE_SECONDS))
     return None if found is None else found.point[: count * devices].reshape(count, devices)
-
-
-register_rule("getf", getf, "earliest start within groups of similar devices chosen by a linear program (GETF)")

@@ -8,22 +8,16 @@ from __future__ import annotations
 import math
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import PlacementInstance, lower
+from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.engine import HeadStart
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds
-from opweave.solvers.placement.cpop import cpop
-from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
+from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.baselines import best_list_schedule
+from opweave.solvers.placement.bounds.best import bound, quick_bounds
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
-from opweave.solvers.placement.one_device import one_device
-from opweave.solvers.placement.peft import peft
-from opweave.solvers.placement.plans import Plan, fits, solution_of
 from opweave.solvers.run import Run
-
-RULES = (one_device, heft, cpop, peft)
+from opweave.solvers.scheduling.best_bound import Best
 
 WORTH_SEARCHING = 12
 """Operators from which on local search and bounds come first; smaller problems are solved before those are done."""
@@ -36,8 +30,12 @@ SHARE = 0.3
 
 ROUNDS = 2
 
-BRIEF_SECONDS, OPERATOR_SECONDS = 0.1, 0.01
-"""Most that local search may take before constraint programming: so much, and so much for each operator."""
+LISTED = 40
+"""Operators up to which constraint programming begins from list schedules: it passes those sooner than local search
+does, and its proofs come no later for it."""
+
+OPERATOR_SECONDS = 0.01
+"""Most that local search may take before constraint programming on larger problems, for each operator."""
 
 
 def head_start_within(run: Run) -> HeadStart:
@@ -53,12 +51,14 @@ def head_start_within(run: Run) -> HeadStart:
 def brief_head_start_within(run: Run) -> HeadStart:
     """As :func:`head_start_within`, but brief: constraint programming proves small problems at once."""
 
-    def seconds(problem: Placement) -> float:
-        wanted = min(SECONDS, BRIEF_SECONDS + OPERATOR_SECONDS * len(problem.graph.operators))
-        left = run.remaining()
-        return wanted if left is None else min(wanted, SHARE * left)
+    def initial(problem: Placement) -> Schedule | None:
+        operators = len(problem.graph.operators)
+        if operators <= LISTED:
+            return best_list_schedule(problem)
+        wanted, left = min(SECONDS, OPERATOR_SECONDS * operators), run.remaining()
+        return good_schedule(problem, wanted if left is None else min(wanted, SHARE * left))
 
-    return HeadStart(lambda problem: good_schedule(problem, seconds(problem)), quick_floor)
+    return HeadStart(initial, quick_floor)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
@@ -78,30 +78,6 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
         if problem.evaluate(candidate.solution).feasible:
             return candidate.solution
     return best_list_schedule(problem)  # those of the search broke a constraint that it does not know
-
-
-def best_list_schedule(problem: Placement) -> Schedule | None:
-    """The best of the list schedules that obeys the whole problem; None when none does."""
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    arrays = arrays_of(instance, problem)
-    plans = [plan for rule in RULES if (plan := _attempt(rule, instance, arrays)) is not None]
-    for plan in sorted(plans, key=lambda plan: plan.makespan):
-        schedule = solution_of(instance, arrays, plan)
-        if problem.evaluate(schedule).feasible:
-            return schedule
-    return None
-
-
-def _attempt(rule: object, instance: PlacementInstance, arrays: PlacementArrays) -> Plan | None:
-    assert callable(rule)
-    try:
-        plan: Plan = rule(instance, arrays)
-    except NoPlanError:
-        return None
-    return plan if plan.makespan < math.inf and fits(arrays, plan.device) else None
 
 
 def floor(problem: Placement, seconds: float = SECONDS) -> float | None:

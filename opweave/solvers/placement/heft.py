@@ -11,7 +11,6 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import inserted
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import order_by, upward_rank
 
@@ -19,6 +18,3 @@ from opweave.solvers.placement.ranks import order_by, upward_rank
 def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     """Upward ranks, then the device of the earliest finish."""
     return inserted(instance, arrays, order_by(upward_rank(arrays), arrays), np.zeros(arrays.seconds.shape))
-
-
-register_rule("heft", heft, "longest remaining path first, each operator on the device where it ends soonest")

@@ -14,13 +14,10 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
-from opweave.solvers.placement.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
-
-
-class NoPlanError(Exception):
-    """A heuristic found no plan; the message says where it got stuck."""
+from opweave.solvers.rules import NoPlanError
+from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
 
 
 def inserted(instance: PlacementInstance, arrays: PlacementArrays, order: IntArray, bias: FloatArray) -> Plan:

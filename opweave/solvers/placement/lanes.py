@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.instance import lower_unless_short
+from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
-from opweave.solvers.placement.bounds.best import Best, quick_bounds
+from opweave.solvers.placement.bounds.best import quick_bounds
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
-from opweave.solvers.placement.lists import TARGETS, no_plan_found
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -18,8 +17,10 @@ from opweave.solvers.placement.local import (
     more_list_plans,
     search_from,
 )
+from opweave.solvers.placement.plans import no_plan_found
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 HOME = "opweave.solvers.placement"
@@ -38,7 +39,7 @@ CLOSE = 0.02
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)
     if len(problem.graph.operators) <= PROVABLE and is_whole(_search_of(problem, run)):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores

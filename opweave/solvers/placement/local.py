@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -22,22 +23,19 @@ from opweave.problems.solution import Solution
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
 from opweave.solvers.placement.anneal_assignment import anneal_assignment
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
-from opweave.solvers.placement.baselines import RULES
+from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
-from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.lists import Rule, no_plan_found
-from opweave.solvers.placement.plans import fits, order_by_start, report, schedule_of, times_of
+from opweave.solvers.placement.plans import fits, no_plan_found, order_by_start, report, schedule_of, times_of
 from opweave.solvers.placement.variants import variants
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rules import NoPlanError, plans_of
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 60_000_000
 """Operators and flows judged in one round of annealing; about a second."""
 
 CHUNK_WORK = 6_000_000
-PACE = 1.5e-8
-"""Seconds for an operator or flow that is judged, before the first chunk is measured."""
-
 MOST_MOVES = 100
 """Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
 
@@ -152,12 +150,6 @@ class LocalSearch:
             self.pace = (self.run.elapsed() - began) / work
 
 
-def chunks_within(run: Run, chunks: int, seconds: float) -> int:
-    """Chunks of a round, of so many seconds each: fewer where there is no time for all, for a hot plan is of no use."""
-    left = run.remaining()
-    return chunks if left is None else max(1, min(chunks, int(left / max(seconds, 1e-6))))
-
-
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
     """Hub descent from the best plan, then more rounds of annealing (None: until stopped).
 
@@ -214,13 +206,8 @@ def _is_over(search: LocalSearch) -> bool:
 def more_list_plans(search: LocalSearch) -> None:
     """Start from the best of all variants of list rules, where there is time for them."""
     search.run.enter("variants of list rules")
-    for variant in variants(search.instance, search.arrays, search.run.halt):
-        if search.run.should_stop():
-            return
-        try:
-            plan = variant()
-        except NoPlanError:
-            continue
+    builders = variants(search.instance, search.arrays, search.run.halt)
+    for plan in plans_of(takewhile(lambda _: not search.run.should_stop(), builders)):
         report(search.instance, search.arrays, plan, search.run)
         search.consider_times(plan.start, plan.device)
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined
 from opweave.solvers.placement.arrays import PlacementArrays

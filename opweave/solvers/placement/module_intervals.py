@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 
 import numpy as np
 
@@ -20,7 +21,6 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.cp_sat import CLOSE_ENOUGH, CpSat
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of, sending
@@ -30,6 +30,9 @@ from opweave.solvers.run import patience
 
 TICKS = 2**26
 """Ticks of the longest plan of interest. Not more: with 2**34, CP-SAT called plans optimal that brute force beats."""
+
+CLOSE_ENOUGH = 2e-7
+"""Relative gap at which the search ends: less than seconds lose by rounding."""
 
 ALMOST = 1e-9
 """Relative allowance for sums in floating point, on the side that loses no plan."""
@@ -225,7 +228,7 @@ def shortest_alone(arrays: PlacementArrays) -> float:
 
 def available() -> bool:
     """Whether CP-SAT is installed."""
-    return CpSat().missing() is None
+    return find_spec("ortools") is not None
 
 
 def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds: float, *, threads: int = 1) -> Found:

@@ -15,7 +15,6 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.earliest import GUIDE_SECONDS, earliest_first
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_rank
 from opweave.solvers.run import time_left
@@ -75,6 +74,3 @@ def _far_edges(seconds: FloatArray, head: IntArray, tail: IntArray, transfer: Fl
     upper[near] = 1.0
     found = minimise(LinearProgram.of(column_alone(last, last + 1), upper, rows), time_left(GUIDE_SECONDS))
     return None if found is None else 1.0 - found.point[near]
-
-
-register_rule("msct", msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)")

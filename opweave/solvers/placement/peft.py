@@ -12,7 +12,6 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.insertion import inserted
-from opweave.solvers.placement.lists import register_rule
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import device_tails, order_by
 
@@ -23,6 +22,3 @@ def peft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
     reachable = np.isfinite(tails)
     rank = np.where(reachable, tails, 0.0).sum(axis=1) / np.maximum(1, reachable.sum(axis=1))
     return inserted(instance, arrays, order_by(rank, arrays), tails)
-
-
-register_rule("peft", peft, "each operator where its end plus the least remaining time is smallest")

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.formulations.shortage import rules_in_the_way
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement.spec import Schedule, Transfer
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PlacementArrays, run_plan
 from opweave.solvers.run import Run
@@ -154,3 +155,8 @@ def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan)
         )
         for tensor, consumer, source, target, begin, end in zip(*columns, strict=True)
     )
+
+
+def no_plan_found(problem: Placement) -> str:
+    """Say that a search ended without a plan, and what stood in its way."""
+    return f"no plan was found that respects {rules_in_the_way(problem)}"

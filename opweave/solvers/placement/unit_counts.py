@@ -22,8 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.highs_model import load_highs
 from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel

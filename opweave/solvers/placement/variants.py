@@ -28,7 +28,7 @@ from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.ranks import device_tails, order_by, rank_of, run_times, transfer_times
 
 Variant = Callable[[], Plan]
-"""Builds a plan, or raises :class:`~opweave.solvers.placement.insertion.NoPlanError`."""
+"""Builds a plan, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
 
 RANKS = (
     ("mean", "links"),

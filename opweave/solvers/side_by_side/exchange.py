@@ -1,7 +1,7 @@
-"""What the lanes of one solve know together.
+"""The solutions, bounds and facts that the lanes of one solve share.
 
-Threads put in what comes from other processes; the solver's own thread takes it out when it asks its run whether to
-stop, so that a solver never sees its run change under its hands. What the solver finds goes to the listeners at once.
+Other threads add what arrives from other processes. The solver's own thread takes it out when it asks its run whether
+to stop, so a run changes only when its solver asks. What the solver finds goes to the listeners at once.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from opweave.problems.solution import Solution
 
 TURN_SECONDS = 0.001
-"""How long other threads get to send or hear a claim."""
+"""Seconds that other threads get to send or receive a claim."""
 
 Key = tuple[str | int, ...]
-"""What a fact is about: names and numbers that mean the same to all lanes of a problem."""
+"""The subject of a fact: names and numbers with the same meaning for all lanes of a problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A solution and the objective that its finder claims for it."""
+    """A solution and the objective that its finder claims."""
 
     solution: Solution
     objective: int | float
@@ -30,7 +30,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Proved:
-    """A lower bound of the optimum and what proved it."""
+    """A lower bound on the optimum and the method that proved it."""
 
     bound: int | float
     source: str
@@ -38,7 +38,7 @@ class Proved:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What a lane has worked out that another would otherwise work out again; ``value`` is None while it is at it."""
+    """Something that a lane computes so that others need not repeat it; ``value`` is None until it is done."""
 
     key: Key
     value: object | None
@@ -73,7 +73,7 @@ class Exchange:
         self.called_off = False
 
     def listen(self, listener: Listener) -> None:
-        """Have a listener told of the best so far and of all that is better, in whatever thread it is heard."""
+        """Send a listener the best so far and all later improvements, in whatever thread they arrive."""
         with self._lock:
             self._listeners.append(listener)
             known: list[News] = [news for news in (self._found, self._proved) if news is not None]
@@ -82,18 +82,18 @@ class Exchange:
             listener(news)
 
     def leave(self, listener: Listener) -> None:
-        """Tell a listener nothing more, and forget what it has begun and not ended."""
+        """Stop informing a listener, and forget the facts that it has begun but not finished."""
         with self._lock:
             self._listeners.remove(listener)
             for key in [key for key, owner in self._claims.items() if owner == listener and self._facts[key] is None]:
                 del self._facts[key]
 
     def tell(self, news: News) -> None:
-        """Spread what this process found or proved."""
+        """Spread a solution, bound or fact of this process."""
         self._spread(news)
 
     def hear(self, news: News, sender: Listener | None = None) -> None:
-        """Put in what another process found or proved, and spread it to all but its sender."""
+        """Add news from another process, and spread it to all listeners except its sender."""
         if self._spread(news, sender):
             with self._lock:
                 if isinstance(news, Fact):
@@ -102,7 +102,7 @@ class Exchange:
                     self._waiting[type(news)] = news
 
     def take(self) -> list[Found | Proved]:
-        """What has been heard since the last time: the best solution, the best bound."""
+        """The best solution and the best bound that have arrived since the last call."""
         if not self._waiting:
             return []
         with self._lock:
@@ -111,9 +111,9 @@ class Exchange:
         return taken
 
     def claim(self, key: Key) -> bool:
-        """Say that this lane works something out now; False where another lane has begun or done it.
+        """Announce that this lane computes a fact now; False if another lane has begun or finished it.
 
-        Threads that listen and send get a moment before and after it: some engines let no other thread run.
+        Threads that listen and send get a moment before and after, because some engines let no other thread run.
         """
         time.sleep(TURN_SECONDS)
         if not self._spread(Fact(key, None)):
@@ -122,27 +122,27 @@ class Exchange:
         return True
 
     def fact(self, key: Key) -> object | None:
-        """What a lane has worked out; None while none has."""
+        """The value of a fact; None if no lane has computed it yet."""
         return self._facts.get(key)
 
     def facts_from(self, place: int) -> list[Fact]:
-        """What other lanes have worked out or begun, from a place in the order of their messages on."""
+        """Facts of other lanes, begun or finished, from a position in the order of their messages on."""
         with self._lock:
             return [Fact(key, self._facts.get(key)) for key in self._from_elsewhere[place:]]
 
     def call_off(self) -> None:
-        """Have the run of this process stop."""
+        """Ask the run of this process to stop."""
         self.called_off = True
 
     def closed(self, gap: float) -> bool:
-        """Whether objective and bound have met, or are within the gap."""
+        """Whether objective and bound are equal, or within the gap."""
         found, proved = self._found, self._proved
         if found is None or proved is None:
             return False
         return found.objective - proved.bound <= gap * abs(found.objective)
 
     def _spread(self, news: News, sender: Listener | None = None) -> bool:
-        """Keep and hand on what is better than all before; whether it is."""
+        """Store and pass on news that is better than before; return whether it is."""
         with self._lock:
             if isinstance(news, Fact):
                 if news.key in self._facts and (news.value is None or self._facts[news.key] is not None):
@@ -164,9 +164,9 @@ class Exchange:
 
 
 class Outbox:
-    """The latest news for one other process; a thread of its own sends it, so that no full pipe holds up a solver.
+    """The latest news for one other process; a separate thread sends it, so that a full pipe does not block a solver.
 
-    A solution or bound that is overtaken before it was sent is never sent.
+    A solution or bound that is superseded before it is sent is never sent.
     """
 
     def __init__(self, send: Callable[[News], None]) -> None:
@@ -184,7 +184,7 @@ class Outbox:
             self._changed.notify()
 
     def close(self, seconds: float | None = None) -> None:
-        """Send what is left, for so many seconds at most, and no more."""
+        """Send the remaining news, for at most ``seconds`` seconds, and then stop."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -202,5 +202,5 @@ class Outbox:
             try:
                 for news in taken:
                     self._send(news)
-            except (OSError, ValueError):  # the other process is gone
+            except (OSError, ValueError):  # the other process has ended
                 return

@@ -1,4 +1,4 @@
-"""Lanes: ways to work on a problem, named so that another process can take one up."""
+"""Lanes: searches on a problem, named so that another process can run them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from opweave.problems.result import OptionValue
 from opweave.solvers.run import Outcome, Run
 
 SEEDS_APART = 7919
-"""Between the seeds of two rounds of lanes, so that no two lanes draw the same numbers."""
+"""Difference between the seeds of two rounds of lanes, so that no two lanes draw the same numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """One way to work on a problem.
+    """One search on a problem.
 
     Attributes
     ----------
     function
-        ``"package.module:function"``, called as ``function(problem, run)``. Without a time limit it has to end by
-        itself.
+        ``"package.module:function"``, called as ``function(problem, run)``. Without a time limit it must end
+        by itself.
     shift
-        Added to the seed of the solve.
+        Number that is added to the seed of the solve.
     options
-        Beside those of the solve.
+        Options in addition to those of the solve.
     cores
-        Threads of engines that it calls: more than one where the other lanes are soon done.
+        Number of threads of the engines that it calls; more than one if the other lanes end soon.
     """
 
     function: str
@@ -49,17 +49,17 @@ class Lane:
 
 
 Lanes = Callable[[Any, Run], tuple[Lane, ...]]
-"""What may run side by side for a problem: the first goes on here, the others elsewhere, the most useful ones first.
-There is at least one; where there are more places than lanes, lanes are run again with other seeds."""
+"""The lanes that may run side by side for a problem, most useful first. The first runs here, the others elsewhere.
+There is at least one. If there are more places than lanes, lanes are repeated with other seeds."""
 
 
 def with_seeds(function: str) -> Lanes:
-    """The lanes of a search that runs again and again with other random numbers."""
+    """The lanes of a search that runs repeatedly with other random numbers."""
     return lambda _problem, _run: (Lane(function),)
 
 
 def numbered(lanes: tuple[Lane, ...], number: int) -> Lane:
-    """A lane of an endless row: those given, then all of them again with other seeds, and so on."""
+    """A lane of an infinite sequence: the given lanes, then all of them with other seeds, and so on."""
     return lanes[number % len(lanes)].again(number // len(lanes))
 
 

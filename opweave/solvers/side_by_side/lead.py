@@ -1,4 +1,4 @@
-"""Running a solver with helpers: lanes in processes beside it, lanes on an executor, and the solver itself here."""
+"""Running a solver with helpers: lanes in processes or on an executor, and the solver itself in this process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from opweave.solvers.side_by_side.rounds import Rounds
 from opweave.solvers.side_by_side.team import Team
 
 LOOK_SECONDS = 0.02
-"""Between two looks at lanes that are still at work."""
+"""Seconds between checks of lanes that are still at work."""
 
 
 def run_solver(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
     """Run a solver: alone, with ``run.threads`` processes of this machine, with tasks on ``run.executor``, or both.
 
-    What runs elsewhere is killed, or left alone where it cannot be, before this returns.
+    Before this returns, lanes elsewhere are killed, or left alone if they cannot be killed.
     """
     if solver.lanes is None or (run.threads == 1 and run.executor is None):
         return solver.run(problem, run)
@@ -40,7 +40,7 @@ def run_solver(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcome:
 
 @contextmanager
 def _exchanging(run: Run) -> Iterator[Exchange]:
-    """Give a run an exchange that knows what the run knows."""
+    """Give a run an exchange that contains what the run knows."""
     exchange = Exchange()
     if run.best is not None and run.objective is not None:
         exchange.tell(Found(run.best, run.objective))
@@ -56,11 +56,11 @@ def _exchanging(run: Run) -> Iterator[Exchange]:
 
 
 def _with_team(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: Exchange) -> Outcome:
-    """The first lane here, the others in processes."""
+    """Run the first lane here and the others in processes."""
     assert solver.lanes is not None
     lanes = solver.lanes(problem, run)
     if lanes[0].cores >= run.threads:
-        return lanes[0].work(problem, run)  # an engine uses them all
+        return lanes[0].work(problem, run)  # an engine uses all cores
     here, *others = spread(lanes, run.threads)
     with Team(problem, tuple(others), run, exchange) as team:
         with _on_cores(run, here.cores):
@@ -72,7 +72,7 @@ def _with_team(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: E
 
 @contextmanager
 def _on_cores(run: Run, cores: int) -> Iterator[None]:
-    """Have the engines of a lane use so many cores; the others belong to the other lanes."""
+    """Make the engines of a lane use ``cores`` cores; the other cores belong to the other lanes."""
     whole, run.threads = run.threads, cores
     before = place.set(0)
     try:
@@ -83,7 +83,7 @@ def _on_cores(run: Run, cores: int) -> Iterator[None]:
 
 
 def _with_executor(problem: Problem[Any, Any], solver: Solver, run: Run, exchange: Exchange) -> Outcome:
-    """The whole solver here, since an executor need not answer; its lanes in rounds of tasks."""
+    """Run the whole solver here, because an executor may not respond, and its lanes in rounds of tasks."""
     assert solver.lanes is not None and run.executor is not None
     lanes = solver.lanes(problem, run)
     with Rounds(problem, lanes, run, exchange, run.executor) as rounds:
@@ -94,7 +94,7 @@ def _with_executor(problem: Problem[Any, Any], solver: Solver, run: Run, exchang
 
 
 def _ended(outcome: Outcome, run: Run) -> Outcome:
-    """How the solve ended, all lanes together."""
+    """How the solve ended, over all lanes."""
     if outcome.infeasible:
         return outcome
     if run.closed():

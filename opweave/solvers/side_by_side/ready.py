@@ -1,8 +1,8 @@
-"""Processes that wait for a lane with everything imported, so that a lane begins at once.
+"""Waiting processes that have imported everything, so that a lane begins at once.
 
-A fresh Python needs one or two seconds until it can work on a problem. So the first ones are started before a solve
-does anything else, and whenever a solve with helpers ends, others are started for the next one: they wait for
-:data:`KEEP_SECONDS`, or until this process ends. A solve with one thread has nothing to do with them.
+A fresh Python process needs one or two seconds before it can work on a problem. The first processes are therefore
+started at the very beginning of a solve. When a solve with helpers ends, others are started for the next one. They wait
+for :data:`KEEP_SECONDS`, or until this process ends. A solve with one thread does not use them.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from opweave.solvers.engines.frames import send_frame
 from opweave.solvers.side_by_side.worker import COMMAND
 
 KEEP_SECONDS = 30.0
-"""How long a process waits for the next solve."""
+"""Seconds that a process waits for the next solve."""
 
 Surroundings = tuple[Any, ...]
-"""What a process takes from the one that starts it."""
+"""Settings that a process inherits from the process that starts it."""
 
 
 @dataclass(eq=False)
 class Helper:
-    """A process that waits for a lane, or is at work on one.
+    """A process that waits for a lane, or runs one.
 
     Attributes
     ----------
     kind
-        Of the problems that it has imported everything for.
+        Kind of the problems for which it has imported everything.
     number
-        Its place among those that work side by side.
+        Its number among the processes that work side by side.
     """
 
     kind: str
@@ -52,14 +52,14 @@ class Helper:
     since: float = field(default_factory=time.monotonic)
 
     def end(self) -> None:
-        """Kill it, with every program that it started."""
+        """Kill the process and every program that it started."""
         kill_group(self.process)
         self.log.close()
         self.folder.cleanup()
 
 
 def start_helper(kind: str, number: int) -> Helper:
-    """Start a process, which begins to import."""
+    """Start a process, which begins its imports."""
     before = place.set(number)
     folder = tempfile.TemporaryDirectory(prefix="opweave-", ignore_cleanup_errors=True)
     log = (Path(folder.name) / "log").open("w+b")
@@ -72,13 +72,13 @@ def start_helper(kind: str, number: int) -> Helper:
     finally:
         place.reset(before)
     assert process.stdin is not None
-    with contextlib.suppress(OSError):  # it died at once; whoever gives it work will see
+    with contextlib.suppress(OSError):  # it died at once; the code that gives it work will notice
         send_frame(process.stdin, kind)
     return Helper(kind, number, _surroundings(), process, log, folder)
 
 
 class Ready:
-    """Processes that wait; those that nobody takes are ended after a while, and all of them with this process."""
+    """Waiting processes; unused ones are ended after a while, and all of them together with this process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,17 +88,17 @@ class Ready:
         atexit.register(self.close)
 
     def prepare(self, kind: str, numbers: Iterable[int]) -> None:
-        """See to it that a process waits in each of some places."""
+        """Make sure that a process waits for each of these numbers."""
         self._disown()
         with self._lock:
             there = {helper.number for helper in self._waiting if helper.kind == kind and _is_usable(helper)}
         for number in numbers:
             if number not in there:
-                with contextlib.suppress(OSError):  # no more processes: the solve will say so
+                with contextlib.suppress(OSError):  # no more processes: the solve will report it
                     self.put(start_helper(kind, number))
 
     def take(self, kind: str, number: int) -> Helper:
-        """A process for a place: one that waits, or a new one."""
+        """A process for a number: a waiting one, or a new one."""
         self._disown()
         with self._lock:
             found = [helper for helper in self._waiting if (helper.kind, helper.number) == (kind, number)]
@@ -118,12 +118,12 @@ class Ready:
         self._look_later()
 
     def close(self) -> None:
-        """End all that wait."""
+        """End all waiting processes."""
         self._disown()
         self._end_before(None)
 
     def _disown(self) -> None:
-        """After a fork the processes belong to the other side."""
+        """Forget the processes after a fork, because they belong to the parent."""
         if self._owner != os.getpid():
             self._owner, self._waiting, self._timer, self._lock = os.getpid(), [], None, threading.Lock()
 
@@ -143,7 +143,7 @@ class Ready:
         self._look_later()
 
     def _end_before(self, moment: float | None) -> None:
-        """End those that have waited since before a moment, or all."""
+        """End the processes that have waited since before a moment, or all of them."""
         with self._lock:
             old = [helper for helper in self._waiting if moment is None or helper.since <= moment]
             self._waiting = [helper for helper in self._waiting if helper not in old]
@@ -152,7 +152,7 @@ class Ready:
 
 
 def _is_usable(helper: Helper) -> bool:
-    """Whether a process lives and sees what a new one would see."""
+    """Whether a process is alive and has the same settings as a new one would have."""
     return helper.process.poll() is None and helper.surroundings == _surroundings()
 
 

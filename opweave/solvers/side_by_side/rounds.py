@@ -1,8 +1,8 @@
-"""Lanes on any executor, in rounds: a task begins with the best known and comes back with what it found and proved.
+"""Lanes on any executor, in rounds: a task starts with the best known and returns what it found and proved.
 
-Rounds grow from one second to some, so that news travels soon and little time goes into handing over. A task that fails
-or whose worker was killed is handed out again. An executor that never answers holds nothing up: the solver itself runs
-in the calling process all the while.
+Rounds grow from one second to several, so that news spreads soon and handing over costs little time. A task that fails
+or whose worker was killed is handed out again. An executor that never responds delays nothing, because the solver
+itself runs in the calling process at the same time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from opweave.solvers.side_by_side.lane import Lane, numbered
 logger = logging.getLogger("opweave")
 
 FIRST_SECONDS, LONGEST_SECONDS = 1.0, 8.0
-"""A task's time in the first round, and at most; it doubles in between. A task cannot be called back, so this is also
-how long a worker may go on after the solve has ended."""
+"""Seconds of a task in the first round, and at most; they double in between. A task cannot be cancelled, so this is
+also how long a worker may continue after the solve has ended."""
 
 UNTIMED_ROUNDS = 4
 TRIES = 4
-"""How many failures in a row a place is forgiven."""
+"""Number of consecutive failures after which a place is given up."""
 
 UNKNOWN_PLACES = 2
-"""Tasks at a time on an executor that does not say how many it runs."""
+"""Number of simultaneous tasks on an executor that does not state how many it runs."""
 
 LOOK_SECONDS = 0.05
 PAUSE_SECONDS = 0.2
-"""Between a failure and the next try."""
+"""Seconds between a failure and the next try."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """What a worker is given; the problem is pickled once for all tasks."""
+    """The input of a worker; the problem is pickled once for all tasks."""
 
     problem: bytes
     lane: Lane
@@ -56,7 +56,7 @@ class RoundTask:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a task: only what is better than it was given."""
+    """The outcome of a task; it contains only improvements over what it was given."""
 
     found: Found | None
     proved: Proved | None
@@ -90,19 +90,19 @@ def work_round(task: RoundTask) -> Report:
 
 
 def places_of(executor: Executor) -> int:
-    """How many tasks run at the same time: as an executor of the standard library says, or a Dask cluster."""
+    """Number of tasks that run at the same time, as stated by a standard-library executor or a Dask cluster."""
     known = getattr(executor, "_max_workers", None)
     if isinstance(known, int) and known > 0:
         return known
     try:
         return max(1, sum(executor._client.nthreads().values()))  # type: ignore[attr-defined]
-    except Exception:  # not Dask, or a cluster that is gone
+    except Exception:  # not Dask, or a cluster that has ended
         return UNKNOWN_PLACES
 
 
 @dataclass(eq=False)
 class Place:
-    """A worker's place in the executor: the number of its lane, how many rounds, how many failures in a row."""
+    """A worker's place in the executor: its lane number, its rounds, and its consecutive failures."""
 
     number: int
     rounds: int = 0
@@ -110,14 +110,14 @@ class Place:
 
 
 class Rounds:
-    """Tasks on an executor until the time is up or the context is left."""
+    """Tasks on an executor until the time is up or the context ends."""
 
     def __init__(
         self, problem: Problem[Any, Any], lanes: tuple[Lane, ...], run: Run, exchange: Exchange, executor: Executor
     ) -> None:
         self.verdict: Outcome | None = None
         self._problem, self._run = problem, run
-        self._lanes = (*lanes[1:], lanes[0])  # the first is closest to what runs here in any case
+        self._lanes = (*lanes[1:], lanes[0])  # the first lane is the most similar to what runs here anyway
         self._places = 1
         self._exchange, self._executor = exchange, executor
         self._known: dict[type, News] = {}
@@ -126,7 +126,7 @@ class Rounds:
         self._thread = threading.Thread(target=self._serve, daemon=True, name="opweave-rounds")
 
     def __enter__(self) -> Rounds:
-        """Begin to hand out."""
+        """Begin to hand out tasks."""
         self._exchange.listen(self._note)
         self._thread.start()
         return self
@@ -134,23 +134,23 @@ class Rounds:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take back what has not begun; leave the rest alone."""
+        """Cancel tasks that have not begun; leave the others alone."""
         self._closing.set()
         self._exchange.leave(self._note)
         self._thread.join(2 * LOOK_SECONDS)
 
     def busy(self) -> bool:
-        """Whether tasks are out whose answers are worth waiting for: with a time limit only."""
+        """Whether tasks are running whose results are worth waiting for, which is so only with a time limit."""
         return self._run.time_limit is not None and self._thread.is_alive()
 
     def _note(self, news: News) -> None:
         self._known[type(news)] = news
 
     def _serve(self) -> None:
-        """Hand out tasks, one for each place, and take in what they report."""
+        """Hand out tasks, one for each place, and receive their reports."""
         try:
             packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
-        except Exception as error:  # whatever a user's class raises
+        except Exception as error:  # a user's class may raise anything
             logger.warning("the problem cannot be sent to an executor: %s", error)
             return
         self._places = places_of(self._executor)
@@ -180,13 +180,13 @@ class Rounds:
         while place.failures < TRIES and not self._closing.is_set():
             try:
                 self._flying[self._executor.submit(work_round, task)] = place
-            except Exception as error:  # whatever a broken executor raises
+            except Exception as error:  # a broken executor may raise anything
                 self._failed(place, error)
             else:
                 return
 
     def _collect(self) -> list[Place]:
-        """Wait for reports; the places that can go on."""
+        """Wait for reports; return the places that can continue."""
         free: list[Place] = []
         done, _ = wait(self._flying, timeout=LOOK_SECONDS, return_when=FIRST_COMPLETED)
         for future in done:
@@ -195,7 +195,7 @@ class Rounds:
                 report = future.result()
                 if not isinstance(report, Report):
                     raise TypeError(f"the executor answered with {type(report).__name__}")
-            except BaseException as error:  # a killed worker or a cancelled task, in each executor's own words
+            except BaseException as error:  # a killed worker or a cancelled task; each executor has its own exceptions
                 if self._failed(place, error):
                     free.append(place)
                 continue
@@ -204,14 +204,14 @@ class Rounds:
         return free
 
     def _failed(self, place: Place, error: BaseException) -> bool:
-        """Count a failure; whether the place may go on."""
+        """Count a failure; return whether the place may continue."""
         place.failures += 1
         logger.warning("a task failed (%d of %d): %s", place.failures, TRIES, error)
         self._closing.wait(PAUSE_SECONDS)
         return place.failures < TRIES
 
     def _learned(self, report: Report, place: Place) -> bool:
-        """Take in a report; whether the place has more to do."""
+        """Process a report; return whether the place has more to do."""
         for news in (report.found, report.proved):
             if news is not None:
                 self._exchange.hear(news)

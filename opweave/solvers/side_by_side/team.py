@@ -1,7 +1,7 @@
-"""The processes of one solve on this machine, each at work on a lane.
+"""The processes of one solve on this machine, each running a lane.
 
-A process that dies is started again with the best known by then. What cannot be done elsewhere at all, because the
-problem cannot be pickled or processes keep dying, is left to the process that called.
+A process that dies is started again with the best known so far. If lanes cannot run elsewhere at all, because the
+problem cannot be pickled or processes keep dying, all work is left to the calling process.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from opweave.solvers.side_by_side.worker import Ended, Task
 logger = logging.getLogger("opweave")
 
 HEAD_START_SECONDS = 0.1
-"""What is solved sooner needs no help; processes start meanwhile."""
+"""Seconds below which a solve needs no help; processes start in the meantime."""
 
 LIVES = 3
-"""How often a lane is started at most."""
+"""Largest number of starts of a lane."""
 
 PICKLES = 5
-"""Tries to write the problem down, which the solver may be extending with what it works out on first use."""
+"""Tries to pickle the problem, which the solver may be extending with cached values at the same time."""
 
 LAST_SECONDS = 1.0
-"""How long the threads that listen may take to end once their processes are killed."""
+"""Seconds that listening threads may take to end once their processes are killed."""
 
 
 class Team:
@@ -44,9 +44,9 @@ class Team:
     Attributes
     ----------
     verdict
-        The proof of a lane that there is no solution.
+        A lane's proof that there is no solution.
     lost
-        Why lanes cannot run elsewhere; None while they can.
+        Why lanes cannot run elsewhere; None if they can.
     """
 
     def __init__(self, problem: Problem[Any, Any], lanes: tuple[Lane, ...], run: Run, exchange: Exchange) -> None:
@@ -73,7 +73,7 @@ class Team:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill what is still at work."""
+        """Kill the processes that are still at work."""
         self._closing.set()
         with self._lock:
             processes = tuple(self._processes)
@@ -85,7 +85,7 @@ class Team:
         READY.prepare(self._problem.kind, range(1, len(self._threads) + 1))  # for the next solve
 
     def busy(self) -> bool:
-        """Whether some lane is still at work."""
+        """Whether a lane is still at work."""
         return any(thread.is_alive() for thread in self._threads)
 
     def _attend(self, lane: Lane, number: int) -> None:
@@ -109,7 +109,7 @@ class Team:
             self._lose(f"{LIVES} processes died at work on {lane.function}")
 
     def _learn(self, lane: Lane, ended: Ended) -> None:
-        """Take note of how a lane ended."""
+        """Record how a lane ended."""
         if ended.unread:
             self._lose(ended.failure or "")
         elif ended.failure is not None:
@@ -125,7 +125,7 @@ class Team:
         self._exchange.call_off()
 
     def _live(self, lane: Lane, number: int) -> Ended | None:
-        """One process from its start to its end; None when it died."""
+        """Run one process from start to end; None if it died."""
         task = Task(
             self._written(),
             lane,
@@ -151,7 +151,7 @@ class Team:
                 self._processes.remove(helper.process)
 
     def _converse(self, process: subprocess.Popen[bytes], task: Task) -> Ended:
-        """Hand over the task, then news both ways until the lane ends."""
+        """Send the task, then exchange news until the lane ends."""
         to, back = process.stdin, process.stdout
         assert to is not None and back is not None
         send_frame(to, task)
@@ -176,7 +176,7 @@ class Team:
                     break
                 try:
                     self._packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
-                except RuntimeError:  # a dictionary grew while it was written
+                except RuntimeError:  # a dictionary grew while it was being pickled
                     if attempt == PICKLES - 1:
                         raise
             assert self._packed is not None

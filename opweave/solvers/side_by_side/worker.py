@@ -1,7 +1,7 @@
-"""A lane in a process of its own: what it is given, what it answers.
+"""A lane in its own process: its task and its answer.
 
-The process begins with what the solve knows by then, hears of better while it works, and tells what it finds itself.
-When its parent is gone, its standard input ends, and so does it.
+The process starts with what the solve knows at that moment, receives improvements while it works, and sends what it
+finds itself. When its parent ends, its standard input closes, and it ends too.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from opweave.solvers.side_by_side.lane import Lane
 COMMAND = command("opweave.solvers.side_by_side.worker")
 
 LONGEST_WAIT_SECONDS = 120.0
-"""How long a process waits for a task at most, should the one that started it forget it."""
+"""Seconds that a process waits for a task, in case its parent forgets it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a process is given.
+    """The input of a process.
 
     Attributes
     ----------
     problem
-        Pickled, so that a problem which cannot be read here fails alone.
+        Pickled, so that a problem that cannot be read here fails separately.
     ends
         When the time is up, by ``time.monotonic``, which all processes of a machine share; None without a limit.
     """
@@ -54,7 +54,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a lane ended: as its solver says, or why it failed; ``unread`` where the problem could not be read."""
+    """How a lane ended: its solver's outcome, or why it failed; ``unread`` if the problem could not be read."""
 
     outcome: Outcome | None = None
     failure: str | None = None
@@ -62,7 +62,7 @@ class Ended:
 
 
 def serve() -> None:
-    """Be the process: read from standard input what to get ready for, then the task; answer on what was the output."""
+    """Run the process: read from standard input what to prepare and the task, and answer on the original output."""
     work, answers = own_pipes()
     kind = read_frame(work)
     assert isinstance(kind, str)
@@ -80,14 +80,14 @@ def serve() -> None:
     send_frame(answers, ended)
     answers.close()
     sys.stderr.flush()
-    os._exit(0)  # engines' own threads and finalisers cannot hold the process any more
+    os._exit(0)  # threads and finalisers of engines can no longer delay the end of the process
 
 
 def get_ready(kind: str, is_idle: Callable[[], bool]) -> None:
-    """Import what solves a kind of problem, then load its compiled loops for as long as there is nothing to do."""
+    """Import the solvers of a problem kind, then load its compiled loops as long as the process is idle."""
     try:
         importlib.import_module(f"opweave.solvers.{kind}")
-    except ImportError:  # a kind of the user's own
+    except ImportError:  # a problem kind defined by the user
         return
     if os.environ.get("OPWEAVE_COMPILE") == "never":
         return
@@ -100,20 +100,20 @@ def get_ready(kind: str, is_idle: Callable[[], bool]) -> None:
 
 
 def _hear(work: IO[bytes], tasks: queue.SimpleQueue[Task], exchange: Exchange, outbox: Outbox) -> None:
-    """Take in the task, then news, until the parent is gone."""
+    """Receive the task and then news, until the parent ends."""
     try:
         tasks.put(read_frame(work))  # type: ignore[arg-type]  # the parent sends the task first
         while True:
-            exchange.hear(read_frame(work), outbox.put)  # type: ignore[arg-type]  # and nothing but news then
-    except Exception:  # whatever a torn pipe raises
+            exchange.hear(read_frame(work), outbox.put)  # type: ignore[arg-type]  # and only news after that
+    except Exception:  # a broken pipe may raise anything
         end_with_parent()
 
 
 def work_on(task: Task, exchange: Exchange) -> Ended:
-    """Work on a task; failures become words."""
+    """Work on a task; failures are returned as messages."""
     try:
         problem: Any = pickle.loads(task.problem)  # written by the parent
-    except Exception as error:  # a class that only the parent's script knows
+    except Exception as error:  # a class that exists only in the parent's script
         return Ended(failure=f"{type(error).__name__}: {error}", unread=True)
     try:
         run = Run(

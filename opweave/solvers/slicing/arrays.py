@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, SlicingInstance
-from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
 
 LENGTH, _, WHOLE, FLOWS, FLOWS_END, WEIGHT, WORKSPACE, MOST, MADE, MADE_END, ENDS, ENDS_END = range(12)

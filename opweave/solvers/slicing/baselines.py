@@ -11,39 +11,30 @@ from functools import partial
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance, lower_unless_short
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.rule import rulings
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import Solver, register
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, build, judged, report, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
-TARGETS = ("cuts", "order_arcs")
-"""Expressions of side constraints that searches over cuts take in."""
-
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one device that is fastest alone (legal ones first)."""
+    """Everything on the one fastest device. Operators that may not run there go to their own fastest device."""
     del problem
+    mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
+    length = np.take_along_axis(instance.length, mode[:, None], axis=1)
+    fastest = (instance.intercept + instance.slope).argmin(axis=1)
     plans = []
     for k in range(len(instance.devices)):
-        shares = np.zeros((instance.operators, len(instance.devices)))
-        shares[:, k] = 1.0
-        mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
-        alone = build(instance, arrays, mode, shares)
-        if np.isfinite(instance.intercept[instance.whole, k]).all():
-            cuts = alone.cuts.copy()
-            added = np.ones(instance.operators, dtype=bool)
-            added[instance.first : instance.first + len(instance.names)] = False
-            for v in np.flatnonzero(instance.whole & ~added).tolist():
-                cuts[v], cuts[v, k + 1 :] = 0, 1
-            alone = judged(arrays, alone.mode, cuts)
-        plans.append(alone)
+        device = np.where(np.isfinite(instance.intercept[:, k]), k, fastest)
+        cuts = length * (np.arange(len(instance.devices) + 1) > device[:, None])
+        plans.append(judged(arrays, mode, cuts))
     return min(plans, key=lambda plan: (plan.excess, plan.seconds))
 
 
@@ -98,29 +89,28 @@ RULES: dict[str, tuple[Rule, str]] = {
     "all_channels": (all_channels, "parts by speed along the channels"),
     "by_memory": (by_memory, "parts by memory along the channels"),
 }
-"""The floors, by name."""
+"""The plans without any search, by name."""
+
+BASELINES = ("one_device", "uniform", "proportional", "all_rows")
+"""Those that every answer is compared with."""
 
 
-def solve_by(rule: Rule, problem: Slicing, run: Run) -> Outcome:
-    """Report the plan that a rule builds."""
+def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
+    """Report the plan that a rule builds.
+
+    Raises
+    ------
+    NoPlanError
+        When it may not be carried out.
+    """
     instance = lower_unless_short(problem, running_order(problem, run))
     plan = rule(problem, instance, arrays_of(instance))
-    report(instance, plan, run)
     if not np.isfinite(plan.seconds):
-        return Outcome(reason="the rule would use a device that may not run an operator")
+        raise NoPlanError("the rule would use a device that may not run an operator")
     if plan.excess:
-        return Outcome(reason=f"the plan is over memory or parts by {plan.excess:,.0f} bytes")
-    return Outcome(run.termination())
+        raise NoPlanError(f"the plan is over memory or parts by {plan.excess:,.0f} bytes")
+    report(instance, plan, run)
 
 
 for _name, (_rule, _about) in RULES.items():
-    register(
-        Solver(
-            name=_name,
-            problem=Slicing.kind,
-            kind="algorithm",
-            run=partial(solve_by, _rule),
-            about=_about,
-            supports=TARGETS,
-        )
-    )
+    register_rule(Slicing, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_name in BASELINES)

@@ -15,8 +15,8 @@ import numpy as np
 
 from opweave.formulations.order_arcs import with_order_arcs
 from opweave.formulations.slicing.instance import SlicingInstance, lower
+from opweave.formulations.slicing.shortage import rules_in_the_way
 from opweave.problems.arrays import IntArray
-from opweave.problems.slicing.shortage import rules_in_the_way
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import arrays_of, is_limited, judge

@@ -1,7 +1,7 @@
 """GenEFlow's genetic search, with pymoo's operators in a generation loop of its own.
 
 Source: "MemoriaNova", section 3.3.4: elitist, constraint violations first, latency as fitness. Ours are chromosomes
-that cannot break the cut-point constraints (:mod:`.genes`), a first population that holds the floors (``seeded``;
+that cannot break the cut-point constraints (:mod:`.genes`), a first population that holds the baselines (``seeded``;
 without them the search ends behind a plan without search), and a loop over arrays: a generation is crossed by pymoo's
 ``cross_sbx``, mutated by its ``mut_pm`` and judged as one array, without an object for each individual.
 
@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, SlicingInstance
+from opweave.formulations.slicing.instance import CHANNELS, SUPPORTS, SlicingInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import Judged, SlicingArrays, is_limited, judge
-from opweave.solvers.slicing.baselines import TARGETS, ruled_modes
+from opweave.solvers.slicing.baselines import ruled_modes
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
@@ -234,7 +234,7 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
 
 
 def _floors(search: LocalSearch) -> list[Plan]:
-    """The floors, reported, and the user's start: what the first population is seeded with."""
+    """The baselines, reported, and the user's start: what the first population is seeded with."""
     plans = search.floors()
     return [search.best, *plans] if search.best is not None else plans
 
@@ -267,9 +267,9 @@ register(
         problem=Slicing.kind,
         kind="algorithm",
         run=solve_genetic,
-        about="genetic search with pymoo's operators on whole populations, seeded with the floors",
+        about="genetic search with pymoo's operators on whole populations, seeded with the baselines",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
         options=OPTIONS | {"chromosome"},
     )
 )

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.slicing.instance import lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS, lower_unless_short
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.registry import find_solver, run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
-from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
@@ -27,7 +26,7 @@ BOUND_SECONDS = 60.0
 
 def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``auto``."""
-    if not all(expressible(type(constraint), TARGETS) for constraint in problem.constraints):
+    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return (Lane(f"{HOME}.auto:solve_auto"),)
     return Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SlicingInstance, lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.result import Termination
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.problems.solution import Solution
@@ -20,7 +20,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
-from opweave.solvers.slicing.baselines import RULES, TARGETS
+from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.genes import scattered
 from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, judged, report
@@ -227,6 +227,6 @@ register(
         run=solve_local,
         about="simulated annealing over cuts, shares, device sets and dimensions",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
     )
 )

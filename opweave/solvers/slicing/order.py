@@ -11,7 +11,7 @@ from opweave.formulations.slicing.instance import plain_order
 from opweave.problems.constraints import Precede
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.memory_ordering.exact import solve_exact
+from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Run
 
 MOST_SECONDS = 5.0
@@ -34,6 +34,6 @@ def running_order(problem: Slicing, run: Run) -> tuple[str, ...]:
     ordering = MemoryOrdering(graph=problem.graph, constraints=arcs)
     left = run.remaining()
     scout = Run(time_limit=MOST_SECONDS if left is None else max(1e-3, min(MOST_SECONDS, SHARE * left)), seed=run.seed)
-    solve_exact(ordering, scout)
+    go_on_with(ordering, "exact", scout)
     best = scout.best
     return best.order if isinstance(best, Ordering) else plain

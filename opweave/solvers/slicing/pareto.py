@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.baselines import TARGETS
 from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, sizes
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
@@ -162,7 +162,7 @@ register(
         run=solve_nsga2,
         about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=TARGETS,
+        supports=SUPPORTS,
         options=OPTIONS - {"seeded"},
     )
 )

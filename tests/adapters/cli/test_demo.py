@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from opweave.adapters.cli import main as cli
 from opweave.adapters.cli.demo import best_result, demo_problem, demo_stages, run_stage
-from opweave.adapters.cli.main import main as cli
 
 
 def test_the_model_is_in_the_package() -> None:
@@ -30,7 +30,7 @@ def test_a_missing_solver_leaves_a_note() -> None:
     best = best_result(entries, favourite="auto")
     assert best is not None
     assert (best.solver, best.objective) == ("auto", 4759808)
-    assert best_result(entries[1:2], favourite="auto") is None
+    assert best_result(entries[-1:], favourite="auto") is None
 
 
 @pytest.mark.usefixtures("fake_solvers")

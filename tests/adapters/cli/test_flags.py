@@ -167,7 +167,7 @@ STRANGERS = [(word, flag.name) for word in WORDS for flag in FLAGS if word not i
 
 @pytest.mark.parametrize(("word", "name"), STRANGERS, ids=[" ".join(pair) for pair in STRANGERS])
 def test_a_flag_of_another_problem_is_one_sentence(opweave: Run, model: Path, word: str, name: str) -> None:
-    assert_polite(opweave("plan", model, "--problem", word, *typed(name)), f"problem {word} has no use for {name}")
+    assert_polite(opweave("plan", model, "--problem", word, *typed(name)), f"problem {word} does not accept {name}")
 
 
 @pytest.mark.parametrize("word", WORDS[1:])
@@ -205,7 +205,7 @@ def test_a_geometry_file_lets_convolutions_be_cut(opweave: Run, model: Path, clu
     whole = opweave(*arguments, "--json")
     assert json.loads(cut.out)["objective"] <= json.loads(whole.out)["objective"]
     for content, sentence in (
-        ([1], "a geometry file holds an object"),
+        ([1], "a geometry file must hold an object"),
         ({"nobody": {}}, "the geometry names operator 'nobody'"),
         ({"p": {"kernel": 0}}, "geometry.p.kernel should be greater than or equal to 1"),
         ({"p": {"kernels": 3}}, "geometry.p.kernels is an unknown field"),
@@ -237,7 +237,7 @@ def test_flags_are_optional_parameters() -> None:
     for flag in FLAGS:
         assert flag.parameter.kind is inspect.Parameter.KEYWORD_ONLY
         assert flag.parameter.default is None
-    with pytest.raises(InvalidInputError, match="problem batched has no use for --objective; leave it out"):
+    with pytest.raises(InvalidInputError, match="problem batched does not accept --objective; leave it out"):
         fields_of(view_for("batched"), {"--objective": "makespan"})
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from opweave.adapters.cli.main import main as cli
+from opweave.adapters.cli import main as cli
 from opweave.adapters.load import load_result
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
@@ -113,7 +113,7 @@ BAD_ARGUMENTS = [
     (["--solver", "definition", "--threads", "4"], "cannot honour 'threads'"),
     (["--solver", "definition", "--option", "width=3"], "has no option 'width'; it has: depth"),
     (["--option", "width"], "--option 'width': write it as name=value"),
-    (["--option", "a=1", "--option", "a=2"], "every name once"),
+    (["--option", "a=1", "--option", "a=2"], "each name once"),
     (["--time-limit", "0"], "time_limit is 0.0; it takes seconds above 0"),
     (["--time-limit", "nan"], "time_limit is nan"),
     (["--gap", "1"], "gap is 1.0"),
@@ -174,7 +174,7 @@ def test_bad_files_are_one_sentence_and_leave_nothing(
         write(path, content)
     ended = opweave(command, path, "-o", tmp_path / "result.json", "--report", tmp_path / "report")
     if isinstance(content, dict) and any(mark in path.read_text() for mark in ("NaN", "Infinity")):
-        sentence = "which is no JSON number"
+        sentence = "which is not a JSON number"
     assert_polite(ended, sentence)
     assert [file.name for file in tmp_path.iterdir()] == ["bad.json"]
 
@@ -193,7 +193,7 @@ def test_bad_onnx_files_are_one_sentence(opweave: Run, tmp_path: Path) -> None:
 def test_files_that_are_none(opweave: Run, spec: Path, tmp_path: Path) -> None:
     assert_polite(opweave("solve", tmp_path / "missing.json"), "there is no such file")
     assert_polite(opweave("solve", tmp_path), "this is a folder")
-    assert_polite(opweave("check", spec, spec), "this is no result; this is a problem")
+    assert_polite(opweave("check", spec, spec), "this is not a result; this is a problem")
     assert_polite(opweave("solve", spec, "--report", spec), "not a folder")
 
 

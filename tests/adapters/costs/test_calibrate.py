@@ -37,10 +37,10 @@ def test_a_profile_gives_medians_without_the_first_run(tmp_path: Path, graph: Op
 @pytest.mark.parametrize(
     ("profile", "sentence"),
     [
-        ([], "no profile of ONNX Runtime's, or one without nodes"),
-        ([1, "x", None], "no profile of ONNX Runtime's"),
+        ([], "not a profile of ONNX Runtime, or one without nodes"),
+        ([1, "x", None], "not a profile of ONNX Runtime"),
         ([event("join", -1)], "event 'join_kernel_time' has no duration of 0 or more"),
-        (PROFILE[:-2], "has no time for operator 'join'; profile the very model that is planned"),
+        (PROFILE[:-2], "has no time for operator 'join'; profile the same model that is planned"),
         ([event("join", 1)], "has no time for operator 'grow a' and 3 more; profile"),
     ],
 )

@@ -42,10 +42,10 @@ def test_what_is_no_model_is_refused() -> None:
     for graph, sentence in (
         (no_size, "networkx node 'a' has no attribute 'bytes'"),
         (cycle, "the graph has a cycle"),
-        (broken, "not as to_networkx writes it"),
-        (nx.Graph(), "an object of type Graph is no model"),
-        (nx.MultiDiGraph(), "an object of type MultiDiGraph is no model"),
-        (42, "an object of type int is no model"),
+        (broken, "not in the form that to_networkx writes"),
+        (nx.Graph(), "an object of type Graph is not a model"),
+        (nx.MultiDiGraph(), "an object of type MultiDiGraph is not a model"),
+        (42, "an object of type int is not a model"),
         (nx.DiGraph(), "nodes is empty"),
     ):
         with pytest.raises(InvalidInputError, match=sentence):

@@ -106,12 +106,12 @@ def _open() -> Any:
 
 
 BAD = [
-    (lambda: ow.load(Custom(name="own")), "own: model 'own' is no functional Keras 3 model"),
+    (lambda: ow.load(Custom(name="own")), "own: model 'own' is not a functional Keras 3 model"),
     (lambda: ow.load(keras.Sequential([layers.Dense(3)], name="raw")), "raw: model 'raw' is not built"),
-    (lambda: ow.load(_open()), r'net: the inputs leave the batch size open; give it, as in dims=\{"batch": 1\}'),
+    (lambda: ow.load(_open()), r'net: the inputs leave the batch size open; give it, for example dims=\{"batch": 1\}'),
     (lambda: ow.load(_open(), dims={"batch": 1}), "net: input 'x' leaves dimension 1 open"),
-    (lambda: ow.load(_open(), dims={"rows": 1}), "no dimension is called 'rows'"),
-    (lambda: ow.load(_open(), dims={"batch": 0}), "it takes a whole number from 1"),
+    (lambda: ow.load(_open(), dims={"rows": 1}), "there is no dimension 'rows'"),
+    (lambda: ow.load(_open(), dims={"batch": 0}), "it must be a whole number from 1"),
     (lambda: ow.load(_open(), args=(1,)), "args and kwargs are for PyTorch modules"),
 ]
 

@@ -97,7 +97,7 @@ def test_symbolic_dimensions_are_asked_for_and_set(tmp_path: Path) -> None:
     path = save(conv_net("batch"), tmp_path)
     with pytest.raises(InvalidInputError, match=r'dims=\{"batch": 1\}, or on the command line --dim batch=1'):
         load(path)
-    with pytest.raises(InvalidInputError, match="no dimension is called 'b'; its symbolic dimensions: batch"):
+    with pytest.raises(InvalidInputError, match="there is no dimension 'b'; its symbolic dimensions: batch"):
         load(path, dims={"b": 1})
     with pytest.raises(InvalidInputError, match="whole number from 0"):
         load(path, dims={"batch": True})

@@ -20,7 +20,7 @@ def test_a_result_as_rows(problem: MemoryOrdering, result: Result[Ordering]) -> 
     assert rows["gap"] == "0 %"
     assert rows["given order"] == "23 B"
     assert rows["saved"] == "39.1 % of the given order"
-    assert rows["counted"] == problem.reading()
+    assert rows["counted"] == problem.assumptions()
 
 
 def test_what_is_unknown_is_a_dash(problem: MemoryOrdering) -> None:

@@ -73,7 +73,7 @@ def test_what_layers_cannot_say_is_refused() -> None:
         layer_counts([Group("a", tuple(LAYERS))], LAYERS, 3)
     with pytest.raises(InvalidInputError, match="stage 1 has no layer"):
         vllm_partition((2, 0))
-    with pytest.raises(InvalidInputError, match="at least one must be over 0"):
+    with pytest.raises(InvalidInputError, match="one must be above 0"):
         tensor_split((0, 0))
     assert tensor_split((2, 0)) == "2,0"
 
@@ -90,7 +90,7 @@ def test_stages_that_pipelining_cannot_cut_are_refused() -> None:
     with pytest.raises(InvalidInputError, match="'3' runs in stage 0, right after one of stage 1"):
         split_points(diamond(), [Group("a", ("1", "3")), Group("b", ("2", "4"))])
     graph = OpGraph(tensors=[], operators=[Operator(id="q", module="h"), Operator(id="k", module="h")])
-    with pytest.raises(InvalidInputError, match="begins with operator 'k', in the midst of module 'h'"):
+    with pytest.raises(InvalidInputError, match="begins with operator 'k', in the middle of module 'h'"):
         split_points(graph, [Group("a", ("q",)), Group("b", ("k",))])
     with pytest.raises(InvalidInputError, match="no group has operator 'k'"):
         split_points(graph, [Group("a", ("q",))])

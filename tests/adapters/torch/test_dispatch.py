@@ -127,7 +127,7 @@ def test_ten_thousand_operators() -> None:
 
 
 def test_steps_that_look_at_values_say_so() -> None:
-    with pytest.raises(ow.InvalidInputError, match="no value can be looked at on the meta device"):
+    with pytest.raises(ow.InvalidInputError, match="values cannot be read on the meta device"):
         ow.trace_step(lambda: torch.zeros(2, device="meta").sum().item())
     with pytest.raises(ow.InvalidInputError, match=r"training step: .*depends on values"):
         ow.trace_training(net(), (torch.zeros(3, 4),), loss=lambda y: y.sum() if y.sum() > 0 else -y.sum())

@@ -69,7 +69,7 @@ def test_a_wrong_order_is_refused_by_name() -> None:
     order = random_order(graph, 0)
     with pytest.raises(InvalidInputError, match="lists operator 'conv2d_9', which the program does not have"):
         run_in_order(run, (*order, "conv2d_9"), [args[0]])
-    with pytest.raises(InvalidInputError, match=f"lacks node '{order[-1]}'.*plan this one anew"):
+    with pytest.raises(InvalidInputError, match=f"lacks node '{order[-1]}'.*plan this one again"):
         run_in_order(run, order[:-1], [args[0]])
     with pytest.raises(InvalidInputError, match="twice"):
         run_in_order(run, (*order, order[0]), [args[0]])

@@ -22,7 +22,7 @@ from tests.adapters.conftest import Run, assert_polite, write
 
 def verification(**changes: Any) -> Verification:
     memory = MemoryCheck(
-        reading="peak", predicted=(8, 10, 6), measured=(8, 10, 7), given_peak=12, default_peak=16, allocator_peak=14
+        assumptions="peak", predicted=(8, 10, 6), measured=(8, 10, 7), given_peak=12, default_peak=16, allocator_peak=14
     )
     good = Verification(
         model="net", runtime="fake 1", solution="ordering", order_obeyed=True, outputs_equal=True, memory=memory
@@ -63,7 +63,7 @@ def test_only_models_that_can_run_are_taken(tmp_path: Path) -> None:
     order = ow.Ordering(order=["a"])
     with pytest.raises(InvalidInputError, match=r"net\.json: verify runs the model itself"):
         ow.verify(tmp_path / "net.json", order)
-    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; what can: ordering, schedule, stages"):
+    with pytest.raises(UnsupportedFeatureError, match="cannot be run here; these can: ordering, schedule, stages"):
         ow.verify(tmp_path / "net.onnx", Solution())
     nothing = Result[ow.Ordering](
         problem="memory_ordering", status=Status.UNKNOWN, termination=Termination.TIME_LIMIT, solver="x"
@@ -99,7 +99,7 @@ class TestOnnx:
         assert memory is not None
         assert memory.predicted == memory.measured == problem.evaluate(result.solution).details.stable
         assert memory.given_peak == ow.solve(problem, solver="definition").objective
-        assert (found.claimed, found.claimed_reading) == (result.objective, result.model)
+        assert (found.claimed, found.claimed_assumptions) == (result.objective, result.assumptions)
         assert [time.operator for time in found.times] == list(result.solution.order)
 
     def test_a_model_in_memory_and_inputs_of_ones_own(self, path: Path) -> None:
@@ -141,7 +141,7 @@ class TestOnnx:
         assert found.pieces == 3
 
     def test_a_runtime_that_goes_its_own_way_is_caught(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        from opweave.adapters.verify.verify import onnx as verify_onnx
+        from opweave.adapters.verify import onnx as verify_onnx
         from tests.adapters.onnx.nets import random_order
 
         monkeypatch.setattr(verify_onnx, "onnx_session_options", verify_onnx.default_options)

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import opweave as ow
+from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.formulations.batched_mapping.unsplit import unsplit, whole
-from opweave.problems.batched_mapping.shortage import shortage
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.oracles.placement import best_placement
 from tests.strategies.batched_mapping import batched_mappings, planned_batched_mappings

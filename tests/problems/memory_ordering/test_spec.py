@@ -204,8 +204,8 @@ def test_whole_numbers_stay_exact():
 
 def test_the_reading_is_said_in_one_line():
     graph = net({}, {})
-    assert MemoryOrdering(graph=graph).reading() == "peak, in place none, inputs freed, outputs kept"
-    assert MemoryOrdering(graph=graph, limit_bytes=4096).reading().endswith("limit 4,096 bytes")
+    assert MemoryOrdering(graph=graph).assumptions() == "peak, in place none, inputs freed, outputs kept"
+    assert MemoryOrdering(graph=graph, limit_bytes=4096).assumptions().endswith("limit 4,096 bytes")
 
 
 @pytest.mark.parametrize(

@@ -185,7 +185,7 @@ def test_needless_transfers(data, pair):
     assume(maker is None or source != plan.device[maker] or target not in readers - {source})
     extra = Transfer(tensor=tensor, source=source, target=target, start=0.0, end=0.0)
     judged = problem.evaluate(plan.model_copy(update={"transfers": (*plan.transfers, extra)}))
-    message = f"nobody needs tensor {tensor!r} from {source!r} to {target!r}"
+    message = f"no reader needs tensor {tensor!r} from {source!r} to {target!r}"
     assert ("transfer", message) in [(broken.rule, broken.message) for broken in judged.violations]
 
 

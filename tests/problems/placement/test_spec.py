@@ -284,7 +284,7 @@ def test_side_constraints_are_judged_even_where_the_plan_cannot_be_replayed():
 
 
 def test_the_reading_is_said_in_one_line():
-    assert two().reading() == "makespan, transfers one_port_tensor, memory additive"
+    assert two().assumptions() == "makespan, transfers one_port_tensor, memory additive"
 
 
 REFUSED = [
@@ -333,7 +333,7 @@ def test_nothing_comes_before_itself():
 def test_times_beyond_all_counting():
     with pytest.raises(ValidationError, match=r"slowest runs add up to 1\.2e\+15 seconds"):
         bare(6e14, 6e14)
-    with pytest.raises(ValidationError, match=r"the slowest transfers to .*0 stands for no link"):
+    with pytest.raises(ValidationError, match=r"the slowest transfers to .*0 means no link"):
         two(cluster=Cluster(devices=[Device(name="a"), Device(name="b")], shared=1e-300))
     late = bare(1.0).evaluate(starts(1e15))
     assert [violation.message for violation in late.violations] == [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
+from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.rule import rulings
-from opweave.problems.slicing.shortage import shortage
 
 
 def chain(**fields: object) -> ow.Slicing:

@@ -13,7 +13,7 @@ from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.bounds.best import Best, module_bounds, nothing_known, searched
+from opweave.solvers.batched_mapping.bounds.best import module_bounds, nothing_known, searched
 from opweave.solvers.batched_mapping.bounds.energetic import energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import lbound
@@ -21,6 +21,7 @@ from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.modules import modules_of
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.batched_mapping import best_batched_mapping
 from tests.strategies.batched_mapping import batched_mappings
 

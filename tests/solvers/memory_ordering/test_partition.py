@@ -22,7 +22,7 @@ from opweave.solvers.memory_ordering.exact import solve_exact
 from opweave.solvers.memory_ordering.orders import peak, rpo
 from opweave.solvers.memory_ordering.partition import cut_into_parts, part_problem, solve_partition
 from opweave.solvers.run import Outcome, Run
-from tests.formulations.memory_ordering.nets import OrderingArrays, net_problems
+from tests.formulations.memory_ordering.nets import Net, net_problems
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
 
@@ -33,7 +33,7 @@ solve = partial(solve_partition, solve_exact)
 
 def two_cells(**fields: object) -> MemoryOrdering:
     """Two cells that hang together by one small tensor; the peak is in the second."""
-    arrays = OrderingArrays(x=4)
+    arrays = Net(x=4)
     arrays.op("x", 3, "a1")
     arrays.op("x", 3, "a2")
     arrays.op("a1 a2", 1, "waist")

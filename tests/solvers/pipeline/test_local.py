@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 import opweave as ow
-from benchmarks.edge_networks import random_chain, unlike
+from benchmarks.edge_networks import heterogeneous, random_chain
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import lower
 from opweave.solvers.pipeline.local import Descent, Sums, least_in
@@ -42,7 +42,7 @@ def test_cuts_of_a_sequence_are_the_best_ones(problem) -> None:
 
 
 def test_prices_of_changes_are_the_sums_of_the_changed_sequences() -> None:
-    problem = unlike(random_chain(25, 1), 8, 2e7, 1, computing=True, matrix=True)
+    problem = heterogeneous(random_chain(25, 1), 8, 2e7, 1, computing=True, matrix=True)
     instance = lower(problem.model_copy(update={"objective": "latency"}))
     sums = Sums.of(instance, 1.0, 1.0)
     descent = Descent(sums, Best(instance, Run()), lambda: False)
@@ -65,7 +65,7 @@ def test_least_in_windows() -> None:
 
 def test_latency_of_many_stages_is_proved() -> None:
     """Walks without prices stay 1.5 % below the optimum, and a beam along them twice above it."""
-    problem = unlike(random_chain(30, 0), 20, 1.05e7, 0, computing=True, matrix=True)
+    problem = heterogeneous(random_chain(30, 0), 20, 1.05e7, 0, computing=True, matrix=True)
     result = ow.solve(problem.model_copy(update={"objective": "latency"}), time_limit=30)
     assert result.status is ow.Status.OPTIMAL
     assert result.objective == pytest.approx(0.155710684)

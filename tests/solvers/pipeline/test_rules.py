@@ -18,28 +18,21 @@ from opweave.problems.pipeline.spec import Pipeline
 from opweave.solvers.pipeline.color_coding import _colourful, find_path
 from opweave.solvers.pipeline.kpath import CLASSES, kpath
 from opweave.solvers.pipeline.partition_graph import classes_of, smallest_reach, smallest_sum_cuts
-from opweave.solvers.pipeline.plans import NoPlanError
 from opweave.solvers.pipeline.sorting import device_rates
+from opweave.solvers.rules import NoPlanError
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four
 from tests.strategies.pipeline import pipelines
 
-RULES = (
-    "one_device",
-    "random",
-    "greedy",
-    "by_memory",
-    "sorting",
-    "kpath",
-    *(f"kpath_{count}" for count in CLASSES[-2:]),
-)
+RULES = ("one_device", "random", "greedy", "by_memory", "sorting", "kpath")
+CASES = [*((rule, {}) for rule in RULES), *(("kpath", {"classes": count}) for count in CLASSES[-2:])]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize(("rule", "options"), CASES)
 @settings(max_examples=25)
 @given(problem=pipelines())
-def test_a_rule_gives_a_valid_plan_or_none(rule: str, problem: Pipeline) -> None:
-    result = ow.solve(problem, solver=rule)
+def test_a_rule_gives_a_valid_plan_or_none(rule: str, options: dict[str, int], problem: Pipeline) -> None:
+    result = ow.solve(problem, solver=rule, options=options)
     optimum = best_pipeline(problem)[0]
     if result.solution is None:
         assert result.reason
@@ -158,6 +151,20 @@ def test_the_papers_method_stops_when_time_is_up() -> None:
     instance = lower_unless_short(four(min_stages=2, cuts="prefix"))
     with pytest.raises(NoPlanError, match="no time"):
         kpath(instance, 0, lambda: True)
+
+
+@settings(max_examples=25)
+@given(problem=pipelines())
+def test_the_papers_method_takes_the_best_number_of_classes(problem: Pipeline) -> None:
+    best = ow.solve(problem, solver="kpath").objective
+    each = [ow.solve(problem, solver="kpath", options={"classes": count}).objective for count in CLASSES]
+    found = [objective for objective in each if objective is not None]
+    assert best == min(found, default=None)
+
+
+def test_there_is_at_least_one_class_of_transfers() -> None:
+    with pytest.raises(ow.InvalidInputError, match="at least 1 class"):
+        ow.solve(four(), solver="kpath", options={"classes": 0})
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,17 +8,16 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.errors import UnsupportedConstraintError
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.baselines import HEURISTICS, RULES
+from opweave.solvers.placement.baselines import RULES, one_device
 from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.fill import fill, fill_even
 from opweave.solvers.placement.getf import chosen_groups, getf
 from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.msct import favourites
-from opweave.solvers.placement.one_device import one_device
 from opweave.solvers.placement.peft import peft
 from opweave.solvers.placement.plans import fits, solution_of
 from opweave.solvers.registry import check_abilities, find_solver
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run
 from tests.solvers.placement.examples import edge_problem, layered, topcuoglu
 from tests.strategies.specs import placements
@@ -105,10 +104,11 @@ def test_tight_memory_is_never_exceeded(rule):
     assert problem.evaluate(solution_of(instance, arrays, plan)).feasible
 
 
-@pytest.mark.parametrize("solve", HEURISTICS, ids=NAMES)
-def test_too_little_memory_gets_a_reason(solve):
+@pytest.mark.parametrize("name", NAMES)
+def test_too_little_memory_gets_a_reason(name):
+    problem = layered(30, memory=50)
     with pytest.raises(ContradictionError, match="bytes short"):
-        solve(layered(30, memory=50), Run())
+        find_solver(problem, name).run(problem, Run())
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -10,7 +10,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
-from opweave.solvers.placement.bounds.best import Best, bound, quick_bounds, raise_level
+from opweave.solvers.placement.bounds.best import bound, quick_bounds, raise_level
 from opweave.solvers.placement.bounds.branches import branches_of
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
@@ -18,6 +18,7 @@ from opweave.solvers.placement.bounds.critical_path import longest, operator_ord
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
 from opweave.solvers.placement.bounds.modules import cut_vertices, modules
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 

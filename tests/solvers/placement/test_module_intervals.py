@@ -7,12 +7,13 @@ import pytest
 
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.bounds.best import Best, raise_level
+from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
 from opweave.solvers.placement.module_intervals import available, shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
 

@@ -17,10 +17,10 @@ from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES
 from opweave.solvers.placement.choosing import Choice, chosen
-from opweave.solvers.placement.insertion import NoPlanError
 from opweave.solvers.placement.local import empty_search, list_plans, more_list_plans
 from opweave.solvers.placement.plans import fits, solution_of
 from opweave.solvers.placement.variants import variants
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run, never
 from tests.solvers.placement.instances import small_problem
 

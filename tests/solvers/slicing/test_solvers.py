@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import opweave as ow
 from benchmarks.regret_instances import slicings as random_slicings
 from opweave.formulations.slicing.instance import lower
-from opweave.problems.slicing.shortage import shortage
+from opweave.formulations.slicing.shortage import shortage
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from opweave.adapters.report.memory_ordering.figure import memory_figure
-from opweave.adapters.report.memory_ordering.plan import given_order, plan_json
+from opweave.adapters.report.figures import shortened
 from opweave.adapters.report.replayed import details_of
+from opweave.adapters.report.timeline_tables import Limits
 from opweave.adapters.report.units import readable_bytes, readable_share
 from opweave.adapters.report.views import Row, View
-from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering
+from opweave.problems.measures import peak_bytes, total_bytes
+from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
 from opweave.problems.result import Status
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from opweave.problems.timeline import Timeline
 
 
 class MemoryOrderingView(View[MemoryOrdering, Ordering]):
@@ -23,43 +22,48 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
 
     word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
-    floors: ClassVar[tuple[str, ...]] = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
     noun: ClassVar[str] = "order"
     plan_file: ClassVar[str] = "order.json"
     figure_file: ClassVar[str] = "memory.png"
 
     @cached_property
-    def given(self) -> MemoryProfile:
-        """Profile of the order in which the model lists its operators."""
-        return details_of(self.problem, given_order(self.problem))
+    def given(self) -> Timeline:
+        """What happens in the order in which the model lists its operators."""
+        timeline = self.problem.play(given_order(self.problem))
+        assert timeline is not None  # every operator once
+        return timeline
 
     @cached_property
-    def best(self) -> MemoryProfile:
-        """Profile of the result's order."""
+    def profile(self) -> MemoryProfile:
+        """What is live at every step of the result's order."""
         return details_of(self.problem, self.solution)
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Bytes that may be live."""
+        return {"memory": self.problem.limit_bytes}
 
     def rows(self) -> list[Row]:
         """Given order, saving, busiest operator."""
-        before = _measure(self.problem, self.given)
+        before = self._measure(self.given)
         exact = f" ({before:,} bytes)" if before >= 1024 else ""
         rows = [("given order", readable_bytes(before) + exact)]
         if self.result.solution is None:
             return rows
         if before:
-            saved = 1 - _measure(self.problem, self.best) / before
+            saved = 1 - self._measure(self.timeline) / before
             worse = "more than the given order" if saved < 0 else "of the given order"
             rows.append(("saved", f"{readable_share(abs(saved))} {worse}"))
-        if self.best.peak_operator is not None:
-            rows.append(("busiest operator", f"{self.best.peak_operator} (step {self.best.peak_step})"))
+        if self.profile.peak_operator is not None:
+            rows.append(("busiest operator", f"{self.profile.peak_operator} (step {self.profile.peak_step})"))
         return rows
 
     def sentences(self) -> Iterator[str]:
         """Say where the peak is, what the order saves, and what is proved."""
-        needed = _measure(self.problem, self.best)
-        where = f"; the peak is at {self.best.peak_operator}" if self.best.peak_operator is not None else ""
+        needed, before = self._measure(self.timeline), self._measure(self.given)
+        where = "" if self.profile.peak_operator is None else f"; the peak is at {self.profile.peak_operator}"
         summed = " summed over its steps" if self.problem.objective == "total" else ""
         yield f"The order needs {readable_bytes(needed)}{summed}{where}."
-        before = _measure(self.problem, self.given)
         if before > needed:
             share = readable_share(1 - needed / before)
             yield f"The given order needs {readable_bytes(before)}, so {share} is saved."
@@ -72,23 +76,34 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
             yield f"No order can need more than {readable_share(result.gap)} less."
 
     def plan(self) -> dict[str, object]:
-        """Write every step with its bytes."""
-        return plan_json(self.problem, self.solution, self.best)
+        """Write every step with the bytes that are live while it runs and after it."""
+        kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.profile
+        return {
+            "model": self.problem.graph.name,
+            "assumptions": self.problem.assumptions(),
+            "peak_bytes": profile.peak_bytes,
+            "peak_operator": profile.peak_operator,
+            "peak_tensors": list(profile.peak_tensors),
+            "total_bytes": profile.total_bytes,
+            "order": list(self.solution.order),
+            "steps": [
+                {"operator": name, "kind": kinds[name], "stable_bytes": stable, "transient_bytes": transient}
+                for name, stable, transient in zip(self.solution.order, profile.stable, profile.transient, strict=True)
+            ],
+        }
 
-    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        """List operator and live bytes of every step."""
-        kinds = {op.id: op.kind for op in self.problem.graph.operators}
-        return ("step", "operator", "kind", "live while it runs", "live after it"), [
-            (str(step), name, kinds[name], readable_bytes(stable), readable_bytes(transient))
-            for step, (name, stable, transient) in enumerate(
-                zip(self.solution.order, self.best.stable, self.best.transient, strict=True)
-            )
-        ]
+    def headline(self) -> str:
+        """What the order saves."""
+        name, before, after = shortened(self.problem.graph.name, 40), *map(self._measure, (self.given, self.timeline))
+        if before > after:
+            what = "peak memory" if self.problem.objective == "peak" else "memory summed over steps"
+            return f"{name}: {what} {readable_share(1 - after / before)} below the given order"
+        proved = self.result.status is Status.OPTIMAL
+        return f"{name}: the given order is {'already the best' if proved else 'as good as the best found'}"
 
-    def figure(self) -> Figure:
-        """Draw the memory profile against the given order's."""
-        return memory_figure(self.problem, self.result, self.given, self.best)
+    def given_timeline(self) -> Timeline | None:
+        """The given order's."""
+        return self.given
 
-
-def _measure(problem: MemoryOrdering, profile: MemoryProfile) -> int:
-    return profile.peak_bytes if problem.objective == "peak" else profile.total_bytes
+    def _measure(self, timeline: Timeline) -> int:
+        return peak_bytes(timeline) if self.problem.objective == "peak" else total_bytes(timeline) or 0

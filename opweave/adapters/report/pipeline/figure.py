@@ -5,21 +5,19 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from opweave.adapters.report.figures import BEST, BOUND, CRITICAL, MUTED, SENT, new_panels, safe_text
-from opweave.adapters.report.units import TIME_UNITS, precise_seconds, readable_bytes, unit_of
+from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, new_panels, safe_text, shortened
+from opweave.adapters.report.gantt import WIDTH, bands, draw_gantt, legend_of
+from opweave.adapters.report.units import readable_bytes, unit_of
 from opweave.problems.pipeline.order import cut_points
-from opweave.problems.pipeline.simulation import simulate
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
-WIDTH = 12.0
-
-DRAWN_INPUTS = 6
-"""Inputs in the chart of the pipeline."""
+    from opweave.adapters.report.pipeline.view import PipelineView
 
 NAMED_STAGES = 24
 """Up to this many stages get their names."""
@@ -31,37 +29,28 @@ SHADES = ("#0072B2", "#56B4E9")
 """Neighbouring stages, told apart."""
 
 
-def pipeline_figure(
-    problem: Pipeline, stages: Stages, details: PipelineDetails, *, bound: float | None, headline: str
-) -> Figure:
+def pipeline_figure(view: PipelineView) -> Figure:
     """Draw three panels, one above the other.
 
     The first has the model from left to right, what crosses each place between two operators, and the stages. The
     second has the devices in pipeline order, their memory, and the links with their share of the bottleneck. The third
     has the first inputs as they pass through devices and links.
-
-    Parameters
-    ----------
-    problem, stages, details
-        What was solved, the plan, and what the referee measured of it.
-    bound
-        Proved lower bound of the objective; None when there is none.
-    headline
-        The title.
     """
-    lanes = max(1, 2 * len(details.stages) - 1)
-    figure, (model, devices, chart) = new_panels(
-        WIDTH, 6.4 + 0.17 * lanes, (2.2, 2.0, 1.4 + 0.17 * lanes), stacked=True
-    )
-    _draw_model(model, problem, stages)
+    details, timeline = view.details, view.timeline
+    order = {stage.device: number for number, stage in enumerate(details.stages)}
+    uses = sorted((use for use in view.uses if use.name in order), key=lambda use: order[use.name])
+    rows = bands(timeline, uses, ("send_port", "channel"))
+    height = 0.36 * max((band.top + band.height for band in rows), default=1.0)
+    rows_of_boxes = math.ceil(len(details.stages) / DEVICES_IN_A_ROW) or 1
+    parts = (2.2, 1.5 * rows_of_boxes, 0.9 + height)
+    figure, (model, devices, chart) = new_panels(WIDTH, 1.6 + sum(parts), parts, stacked=True)
+    _draw_model(model, view.problem, view.solution)
     _draw_devices(devices, details)
-    _draw_inputs(chart, problem, details)
-    model.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
-    subtitle = problem.reading()
-    if bound is not None and bound > 0:
-        subtitle += f"; proved: {problem.objective} no less than {precise_seconds(bound)}"
-    model.text(0, 1.03, safe_text(subtitle), transform=model.transAxes, fontsize=9.5, color=MUTED, va="bottom")
-    _add_legend(figure)
+    draw_gantt(chart, timeline, rows, until=None)
+    model.set_title(safe_text(view.headline()), fontsize=14, fontweight="bold", loc="left", pad=24)
+    subtitle = safe_text(view.subtitle())
+    model.text(0, 1.03, subtitle, transform=model.transAxes, fontsize=9.5, color=MUTED, va="bottom")
+    _add_legend(figure, legend_of(timeline))
     return figure
 
 
@@ -118,7 +107,7 @@ def _draw_devices(axes: Axes, details: PipelineDetails) -> None:
         axes.add_patch(_box(x, y, 0.56, 1.0, "white", edge, 2.0 if slowest else 1.0))
         if share:
             axes.add_patch(_box(x, y, 0.56, share, BEST, "none", 0.0, alpha=0.35))
-        axes.text(x + 0.28, y - 0.5, safe_text(_short(use.device)), ha="center", va="center", fontsize=8.5)
+        axes.text(x + 0.28, y - 0.5, shortened(use.device, 10), ha="center", va="center", fontsize=8.5)
         filled = readable_bytes(use.memory_bytes) if share is None else f"{100 * share:.0f} % full"
         axes.text(x + 0.28, y - 0.72, filled, ha="center", va="center", fontsize=7, color="#444444")
         if number + 1 < count:
@@ -160,60 +149,9 @@ def _box(
     return Rectangle((x, y - 1.0), width, share, facecolor=face, edgecolor=edge, linewidth=line, alpha=alpha)
 
 
-def _draw_inputs(axes: Axes, problem: Pipeline, details: PipelineDetails) -> None:
-    """A row for each device and each link; the bottleneck's row in its colour."""
-    compute = [use.compute_seconds for use in details.stages]
-    transfer = [use.send_seconds for use in details.stages[:-1]]
-    events = simulate(compute, transfer, DRAWN_INPUTS, shared=problem.channel == "shared")
-    span = max((event.end for event in events), default=0.0)
-    scale, unit = next((pair for pair in TIME_UNITS if span >= pair[0]), TIME_UNITS[-1])
-    labels: list[tuple[float, str]] = []
-    for number, use in enumerate(details.stages):
-        labels.append((2.0 * number, _short(use.device)))
-    for event in events:
-        row = 2 * event.stage + event.sends
-        slowest = (details.bottleneck_stage == event.stage and event.sends == (details.bottleneck == "transfer")) or (
-            event.sends and details.bottleneck == "channel"
-        )
-        colour = CRITICAL if slowest else SENT if event.sends else BEST
-        width = max((event.end - event.start) / scale, span / scale / 1500)
-        height = 0.55 if event.sends else 0.9
-        axes.barh(
-            row,
-            width,
-            left=event.start / scale,
-            height=height,
-            color=colour,
-            edgecolor="white",
-            linewidth=0.6,
-            zorder=3,
-        )
-        if width > span / scale * 0.03 and len(details.stages) <= NAMED_STAGES:
-            x = (event.start + event.end) / 2 / scale
-            axes.text(x, row, str(event.input + 1), ha="center", va="center", fontsize=7, color="white", zorder=4)
-    ends = [end / scale for end in details.simulated_ends[:DRAWN_INPUTS]]
-    axes.vlines(ends, -0.8, 2 * len(details.stages) - 1.2, color=BOUND, linewidth=0.8, linestyle=(0, (4, 3)), zorder=2)
-    axes.set_yticks([place for place, _ in labels], [safe_text(label) for _, label in labels], fontsize=8)
-    axes.set_ylim(max(1, 2 * len(details.stages)) - 1.2, -0.8)
-    axes.set_xlim(0, (span / scale or 1.0) * 1.01)
-    axes.set_xlabel(f"the first {DRAWN_INPUTS} inputs: time ({unit})", fontsize=10)
-    axes.grid(visible=False, axis="y")
-    axes.grid(visible=True, axis="x", color="#E3E3E3", linewidth=0.8)
-
-
-def _add_legend(figure: Figure) -> None:
+def _add_legend(figure: Figure, handles: list[Artist]) -> None:
     from matplotlib.lines import Line2D
-    from matplotlib.patches import Patch
 
-    handles: list[Patch | Line2D] = [
-        Patch(color=BEST, label="computing"),
-        Patch(color=SENT, label="sending"),
-        Patch(color=CRITICAL, label="bottleneck, and chosen cuts"),
-        Line2D([], [], color=MUTED, marker=".", linewidth=0.9, label="places where the model may be cut"),
-        Line2D([], [], color=BOUND, linewidth=0.8, linestyle=(0, (4, 3)), label="a result is there"),
-    ]
+    handles.append(Line2D([], [], color=MUTED, marker=".", linewidth=0.9, label="places where the model may be cut"))
+    handles.append(Line2D([], [], color=CRITICAL, marker="o", linewidth=1.4, label="cuts"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9.5)
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 10 else f"{name[:6]}..{name[-2:]}"

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opweave.adapters.report.figures import BEST, MUTED, SENT, new_figure, new_panels, safe_text
+from opweave.adapters.report.figures import BEST, MUTED, new_figure, new_panels, safe_text
 from opweave.adapters.report.units import precise_seconds, readable_bytes
-from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
-from opweave.problems.words import counted
+from opweave.problems.slicing.spec import Slicing, SlicingDetails
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,27 +17,28 @@ if TYPE_CHECKING:
 
     from opweave.solvers.slicing.pareto import Compromise
 
-DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
-"""Okabe and Ito's palette; devices beyond it begin again."""
+DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
+"""Okabe and Ito's palette; devices beyond it have paler shades of them."""
 
-ROW_INCHES, LEAST_ROW, MOST_HEIGHT = 0.17, 0.09, 16.0
+COMPUTING, RECEIVING = "#4D4D4D", "#B3B3B3"
+"""Greys, so that no device has the colour of what it does."""
+
+ROW_INCHES, MOST_HEIGHT = 0.17, 16.0
 NAMED_ROWS = 90
 
 
-def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | None, headline: str) -> Figure:
+def slicing_figure(problem: Slicing, details: SlicingDetails, *, headline: str, subtitle: str) -> Figure:
     """Draw a row for each operator in running order: the devices' shares, and its time as transfer and computing.
 
     Parameters
     ----------
     problem, details
         What was solved, and what the referee measured.
-    bound
-        Proved lower bound of the latency; None when there is none.
-    headline
-        The title.
+    headline, subtitle
+        The title, and the line under it.
     """
     count = max(1, len(details.steps))
-    row = max(LEAST_ROW, min(ROW_INCHES, MOST_HEIGHT / count))
+    row = min(ROW_INCHES, MOST_HEIGHT / count)
     figure, (shares, times) = new_panels(11.0, 2.6 + row * count, (3.0, 4.0))
     _draw_shares(shares, problem, details)
     _draw_times(times, problem, details)
@@ -53,12 +53,24 @@ def slicing_figure(problem: Slicing, details: SlicingDetails, *, bound: float | 
     shares.tick_params(axis="y", length=0)
     times.set_yticks([])
     figure.suptitle(safe_text(headline), fontsize=14, fontweight="bold", x=0.01, ha="left")
-    text = f"{counted(len(details.steps), 'operator')}; {problem.reading()}"
-    if bound is not None:
-        text += f"; no plan takes less than {precise_seconds(bound)}"
-    shares.set_title(text, fontsize=9.5, color=MUTED, loc="left")
+    shares.set_title(safe_text(subtitle), fontsize=9.5, color=MUTED, loc="left")
     _add_legend(figure, problem)
     return figure
+
+
+def device_colour(number: int) -> tuple[float, float, float]:
+    """A colour for each device, unlike all others.
+
+    Examples
+    --------
+    >>> len({device_colour(number) for number in range(28)})
+    28
+    """
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(DEVICE_COLOURS[number % len(DEVICE_COLOURS)])
+    pale = 1 - 0.6 ** (number // len(DEVICE_COLOURS))
+    return red + (1 - red) * pale, green + (1 - green) * pale, blue + (1 - blue) * pale
 
 
 def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
@@ -68,7 +80,7 @@ def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
     along = np.asarray([step.dimension == "channels" for step in details.steps], dtype=bool)
     for k, device in enumerate(problem.cluster.devices):
         share = np.asarray([step.shares.get(device.name, 0.0) for step in details.steps])
-        colour = DEVICE_COLOURS[k % len(DEVICE_COLOURS)]
+        colour = device_colour(k)
         for chosen, hatch in ((~along, None), (along, "////")):
             axes.barh(
                 rows[chosen],
@@ -78,7 +90,7 @@ def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
                 color=colour,
                 hatch=hatch,
                 edgecolor="white",
-                linewidth=0.3,
+                linewidth=min(0.3, 20 / len(rows)),
             )
         left += share
     axes.set_xlim(0, 1)
@@ -92,8 +104,8 @@ def _draw_times(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
     wait = np.asarray([s.airtime if shared else s.transfer_seconds[s.slowest] for s in details.steps]) * 1000
     compute = np.asarray([s.compute_seconds[s.slowest] for s in details.steps]) * 1000
     rows = np.arange(len(details.steps))
-    axes.barh(rows, wait, height=0.86, color=SENT)
-    axes.barh(rows, compute, left=wait, height=0.86, color=BEST)
+    axes.barh(rows, wait, height=0.86, color=RECEIVING)
+    axes.barh(rows, compute, left=wait, height=0.86, color=COMPUTING)
     axes.set_xlim(left=0.0)  # before 0 there is nothing, not even where nothing takes time
     share = wait.sum() / max(1e-12, wait.sum() + compute.sum())
     axes.set_xlabel(f"time of the slowest device (ms); {100 * share:.0f} % of it waiting for data", fontsize=11)
@@ -103,11 +115,10 @@ def _add_legend(figure: Figure, problem: Slicing) -> None:
     from matplotlib.patches import Patch
 
     handles = [
-        Patch(color=DEVICE_COLOURS[k % len(DEVICE_COLOURS)], label=safe_text(device.name))
-        for k, device in enumerate(problem.cluster.devices)
+        Patch(color=device_colour(k), label=safe_text(device.name)) for k, device in enumerate(problem.cluster.devices)
     ]
-    handles.append(Patch(facecolor="#BBBBBB", edgecolor="white", hatch="////", label="cut along channels"))
-    handles += [Patch(color=SENT, label="receiving"), Patch(color=BEST, label="computing")]
+    handles.append(Patch(facecolor="white", edgecolor=MUTED, hatch="////", label="cut along channels"))
+    handles += [Patch(color=RECEIVING, label="receiving"), Patch(color=COMPUTING, label="computing")]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=9.5)
 
 
@@ -135,15 +146,3 @@ def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
     axes.set_title(safe_text(title), fontsize=14, fontweight="bold", loc="left")
     axes.margins(0.12)
     return figure
-
-
-def headline_of(problem: Slicing, solution: Slices, details: SlicingDetails, alone: float | None) -> str:
-    """Model, latency, devices in use, and the gain against one device."""
-    used = {name for step in details.steps for name in step.shares}
-    devices = f"{len(used)} of {len(solution.devices)} devices"
-    text = f"{problem.graph.name[:40]}: {precise_seconds(details.latency)} on {devices}"
-    if alone is None:
-        return f"{text}; no single device may run it"
-    return (
-        f"{text}, {alone / details.latency:.2f} times as fast as the best single one" if details.latency > 0 else text
-    )

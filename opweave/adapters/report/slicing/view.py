@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.report.replayed import details_of
-from opweave.adapters.report.slicing.explain import best_alone, sentences
-from opweave.adapters.report.slicing.figure import headline_of, slicing_figure
-from opweave.adapters.report.slicing.plan import device_table, plan_json
 from opweave.adapters.report.units import precise_seconds, readable_share
-from opweave.adapters.report.views import Row, Section, View
-from opweave.adapters.report.wording import Alone, alone_cell
+from opweave.adapters.report.views import Row, View
+from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
 from opweave.problems.timeline import ActivityKind
 
@@ -23,11 +19,12 @@ if TYPE_CHECKING:
 
 
 class SlicingView(View[Slicing, Slices]):
-    """Latency, gain against one device, and what every device does."""
+    """Latency, gain against one device, and who computes which part of every operator."""
 
     word: ClassVar[str] = "slicing"
     problem_type = Slicing
-    floors: ClassVar[tuple[str, ...]] = ("one_device", "uniform", "proportional", "all_rows")
+    baseline: ClassVar[str | None] = "one_device"
+    better: ClassVar[str] = "faster"
     plan_file: ClassVar[str] = "slices.json"
     figure_file: ClassVar[str] = "slices.png"
 
@@ -36,58 +33,52 @@ class SlicingView(View[Slicing, Slices]):
         """What the result's plan does to the devices."""
         return details_of(self.problem, self.solution)
 
-    @cached_property
-    def alone(self) -> Alone | None:
-        """The best device by itself, and its seconds."""
-        return best_alone(self.problem)
-
     def rows(self) -> list[Row]:
-        """Best single device, and the gain against it."""
-        rows = [("best single device", alone_cell(self.alone))]
+        """Add how many operators cannot be cut."""
         whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
-        rows.append(("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}"))
-        if self.result.solution is not None and self.alone is not None and self.details.latency > 0:
-            rows.append(("speed-up by cutting", f"{self.alone.seconds / self.details.latency:.2f}"))
-        return rows
+        return [*super().rows(), ("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}")]
+
+    def opening(self) -> str:
+        """Say how long an input takes."""
+        used = sum(use.runs > 0 for use in self.uses)
+        return f"One input takes {precise_seconds(self.details.latency)} on {used} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
-        """Say what cutting gains, where the time goes, and what is proved."""
-        return sentences(self.problem, self.result, self.details, self.alone)
+        """Add how operators are cut, where the time goes, and what stays whole."""
+        yield from super().sentences()
+        details, steps = self.details, self.details.steps
+        if details.latency > 0:
+            shared = self.problem.channel == "shared"
+            wait = sum(s.airtime if shared else s.transfer_seconds[s.slowest] for s in steps) + details.gather_seconds
+            rows, channels = (
+                sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
+            )
+            yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
+            yield f"{readable_share(wait / details.latency)} of the time is waiting for data."
+        kept = [(name, cutting.why_whole) for name, cutting in self.problem.cuttings.items() if not cutting.lengths]
+        if kept:
+            name, why = kept[0]
+            yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators stay whole; of {name!r}, {why}."
 
     def shortage(self) -> str | None:
         """Find a device or operator for which nothing fits."""
         return shortage(self.problem)
 
-    def sections(self) -> list[Section]:
-        """Add a table of the devices."""
-        return [] if self.result.solution is None else [Section("Devices", *device_table(self.details))]
-
-    def plan(self) -> dict[str, object]:
-        """Write every operator with its parts and times."""
-        return plan_json(self.problem, self.solution, self.details)
-
-    def steps(self) -> tuple[Sequence[str], list[Sequence[str]]]:
-        """List the operators in running order, with dimension, shares and times."""
-        return ("operator", "cut along", "shares", "slowest", "start", "end"), [
-            (
-                step.operator,
-                step.dimension,
-                ", ".join(f"{name} {readable_share(share)}" for name, share in step.shares.items()),
-                step.slowest,
-                precise_seconds(step.start),
-                precise_seconds(step.end),
-            )
-            for step in self.details.steps
-        ]
-
     def notes(self, activity: int) -> Mapping[str, object]:
         """Say which part of its operator a device computes."""
         acts = self.timeline.activities
         step = self._steps.get(int(acts.what[activity]))
-        device = self.timeline.resources[acts.resource[activity]].name
+        row = int(acts.resource[activity])
+        device = self.timeline.resources[row].name
         if step is None or acts.kind[activity] != ActivityKind.RUN:
             return {}
-        return {"share": step.shares[device], "dimension": step.dimension, "slowest": device == step.slowest}
+        cuts = self.solution.slices[step.operator].cuts
+        return {
+            "share": step.shares[device],
+            "dimension": step.dimension,
+            "part": f"{cuts[row]} to {cuts[row + 1]}",
+            "slowest": device == step.slowest,
+        }
 
     @cached_property
     def _steps(self) -> dict[int, SlicedStep]:
@@ -96,6 +87,15 @@ class SlicingView(View[Slicing, Slices]):
 
     def figure(self) -> Figure:
         """Draw shares and times of every operator."""
-        alone = None if self.alone is None else self.alone.seconds
-        headline = headline_of(self.problem, self.solution, self.details, alone)
-        return slicing_figure(self.problem, self.details, bound=self.result.bound, headline=headline)
+        from opweave.adapters.report.slicing.figure import slicing_figure
+
+        return slicing_figure(self.problem, self.details, headline=self.headline(), subtitle=self.subtitle())
+
+    def figures(self) -> dict[str, Figure]:
+        """Add what every device does when."""
+        return {**super().figures(), "schedule.png": self.gantt_figure()}
+
+    def subtitle(self) -> str:
+        """Add what is proved."""
+        bound = self.result.bound
+        return super().subtitle() + ("" if bound is None else f"; no plan takes less than {precise_seconds(bound)}")

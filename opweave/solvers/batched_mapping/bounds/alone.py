@@ -6,43 +6,29 @@ lower bound, else nothing that is built on it is one.
 
 from __future__ import annotations
 
-import numpy as np
-
 from opweave.formulations.batched_mapping.unsplit import unsplit
-from opweave.formulations.placement.instance import lower
-from opweave.problems.arrays import IntArray
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.placement.arrays import arrays_of
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic
-from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.insertion import NoPlanError
-from opweave.solvers.placement.module_search import search_module
+from opweave.solvers.registry import go_on_with
+from opweave.solvers.run import Run
 
 
-def least_span(problem: BatchedMapping, nodes: int, halt: IntArray) -> float:
+def least_span(problem: BatchedMapping, nodes: int, run: Run) -> float:
     """The length of the shortest unsplit plan, or a lower bound on it, in seconds.
 
     Parameters
     ----------
     nodes
         Of the search, at most: so that the answer is the same on every machine.
-    halt
-        Ends the search when it is raised.
+    run
+        Only for the time.
     """
     same = unsplit(problem)
     if same is None:
         return 0.0
-    instance = lower(same)
-    arrays = arrays_of(instance, same)
-    reach = reach_of(arrays)
-    path = longest(arrays, reach)
-    if not np.isfinite(path):
-        return 0.0
-    low = energetic(arrays, reach, path)
+    inner = Run(time_limit=run.remaining(), callback=lambda _: run.should_stop())
     try:
-        high = heft(instance, arrays).makespan
-    except NoPlanError:
-        high = np.inf
-    found = search_module(arrays, high, low, nodes, halt)
-    return float(found.makespan) if found.proved and np.isfinite(found.makespan) else low
+        go_on_with(same, "search", inner, nodes=nodes)
+    except ContradictionError:
+        return 0.0  # there is no unsplit plan, which has another proof
+    return float(inner.bound or 0.0)

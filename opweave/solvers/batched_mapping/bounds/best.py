@@ -18,8 +18,8 @@ from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.module_problems import module_problem
 from opweave.solvers.batched_mapping.modules import Module, modules_of
-from opweave.solvers.linear import SUMMATION
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.best_bound import Best
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
@@ -30,23 +30,6 @@ WIDE = 8
 
 CHANNELS = 4
 """Most channels of the modules that LBound is computed over."""
-
-
-class Best:
-    """The best bound so far; lifts the run's bound as it grows."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.value = 0.0
-
-    def report(self, value: float, source: str) -> None:
-        """Take note of a bound."""
-        safe, known = value * (1.0 - SUMMATION), self.run.objective
-        if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
-            safe = float(known)  # they differ by rounding only
-        if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
-            self.value = max(safe, self.value)
-            self.run.proved(self.value, source)
 
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
@@ -118,9 +101,7 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
             found[key] = 0.0
             if len(members) <= LARGEST_SEARCHED and not problem.constraints and not run.should_stop():
                 alone = Module(members[np.argsort(rank[members])], nothing, nothing)
-                found[key] = least_span(
-                    module_problem(problem, instance, alone, None, None).problem, SEARCH_NODES, run.halt
-                )
+                found[key] = least_span(module_problem(problem, instance, alone, None, None).problem, SEARCH_NODES, run)
         return found[key]
 
     return known

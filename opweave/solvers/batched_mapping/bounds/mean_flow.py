@@ -23,8 +23,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
 from opweave.solvers.batched_mapping.modules import Module
 from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
 

@@ -15,13 +15,16 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.unsplit import one_input
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.placement.decompose import solve_decompose
-from opweave.solvers.placement.head_start import best_list_schedule
+from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Progress, Run
 
 MOST_CELLS = 50_000
 """Most operators x devices x devices: the decomposition begins with a bound for every two end devices of a module,
 which takes up to a second for every 3,000."""
+
+
+RULES = ("one_device", "heft", "cpop", "peft")
+"""Rules of placement that give the first plan for one input."""
 
 
 def shortest_way(problem: BatchedMapping, instance: BatchedInstance, known: float, run: Run) -> float:
@@ -41,8 +44,10 @@ def shortest_way(problem: BatchedMapping, instance: BatchedInstance, known: floa
         return known
     least = instance.seconds[:, :, 1:].min(axis=2)
     relaxed = one_input(problem, np.where(np.isfinite(least), least, np.nan))
-    first = best_list_schedule(relaxed)
-    ends = None if first is None else relaxed.evaluate(first).objective
+    scout = Run()
+    for rule in RULES:
+        go_on_with(relaxed, rule, scout)
+    first, ends = scout.best, scout.objective
     if first is None or ends is None or ends <= known:
         return known
 
@@ -51,5 +56,5 @@ def shortest_way(problem: BatchedMapping, instance: BatchedInstance, known: floa
 
     inner = Run(time_limit=run.remaining(), seed=run.seed, callback=needless)
     inner.found(first, ends)
-    solve_decompose(relaxed, inner)
+    go_on_with(relaxed, "decompose", inner)
     return known if inner.bound is None else max(known, float(inner.bound))

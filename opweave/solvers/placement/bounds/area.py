@@ -18,8 +18,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import linprog
 
-from opweave.formulations.placement.instance import NO_LIMIT, PlacementInstance
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import sum_below
 

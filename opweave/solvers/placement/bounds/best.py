@@ -6,17 +6,18 @@ from collections.abc import Callable
 
 import numpy as np
 
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.placement.spec import Placement
-from opweave.solvers.linear import SUMMATION
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
 from opweave.solvers.placement.bounds.together import raise_together
 from opweave.solvers.run import Run
+from opweave.solvers.scheduling.best_bound import Best
 
 LONGEST_PROGRAM = 5.0
 """Seconds that one window's program may take."""
@@ -30,24 +31,6 @@ LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
 
 Report = Callable[[float, str], None]
-
-
-class Best:
-    """The best bound so far; lifts the run's bound as it grows."""
-
-    def __init__(self, run: Run) -> None:
-        self.run = run
-        self.value = 0.0
-        self.source = "trivial"
-
-    def report(self, value: float, source: str) -> None:
-        """Take note of a bound."""
-        safe, known = value * (1.0 - SUMMATION), self.run.objective
-        if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
-            safe = float(known)  # they differ by rounding only
-        if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
-            self.value, self.source = max(safe, self.value), source
-            self.run.proved(self.value, source)
 
 
 def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
@@ -84,11 +67,31 @@ def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArra
     return best.value, best.source
 
 
+def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
+    """Length of the critical path, in seconds.
+
+    Raises
+    ------
+    ContradictionError
+        When it is infinite, because links leave some operator no device.
+    """
+    path = longest(arrays, reach)
+    if not np.isfinite(path):
+        raise ContradictionError("links leave some operator no device on which its data could reach it")
+    return path
+
+
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
-    """Critical path, energetic bound, and area with memory: seconds at most, whatever the size."""
+    """Critical path, energetic bound, and area with memory: seconds at most, whatever the size.
+
+    Raises
+    ------
+    ContradictionError
+        When links leave some operator no device, which makes its path infinite.
+    """
     best.run.enter("bounds")
     reach = reach_of(arrays)
-    path = longest(arrays, reach)
+    path = finite_path(arrays, reach)
     best.report(path, "critical path")
     best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
     memory = memory_of(instance)

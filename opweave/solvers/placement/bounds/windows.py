@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.placement.instance import NO_LIMIT
-from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.arrays import DELAY, PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import longest, reach_of, sending

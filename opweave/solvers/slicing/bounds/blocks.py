@@ -22,8 +22,8 @@ from itertools import combinations
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import CHANNELS, NO_LIMIT, ROWS, SlicingInstance
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 
 from opweave.adapters.report.figures import png
-from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.adapters.report.views import show
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result, Status
 from tests.strategies.specs import memory_orderings
 

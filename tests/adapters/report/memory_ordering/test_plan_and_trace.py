@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 from itertools import pairwise
 
-from opweave.adapters.report.memory_ordering.plan import given_order
 from opweave.adapters.report.views import show
-from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
 from opweave.problems.result import Result
 
 # Bytes by hand for grow a, shrink a, grow b, shrink b, join (x 1, a 10, b 12, a1 1, b1 1, y 2).

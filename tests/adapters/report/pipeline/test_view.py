@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
+from matplotlib.colors import to_hex
 
 import opweave as ow
 from opweave.adapters.report.figures import CRITICAL, png
@@ -66,8 +68,9 @@ def test_plan_steps_and_table() -> None:
     headings, rows = view.steps()
     assert headings == ("operator", "kind", "stage", "device")
     assert [row[2:] for row in rows] == [("1", "a"), ("1", "a"), ("2", "b"), ("2", "b")]
-    (section,) = view.sections()
-    assert [row[0] for row in section.rows] == ["1*", "2"]
+    stages, devices = view.sections()
+    assert [row[0] for row in stages.rows] == ["1*", "2"]
+    assert [row[0] for row in devices.rows] == ["a", "b", "c"]
     assert ("stages", "2 on 3 devices") in view.rows()
 
 
@@ -86,9 +89,14 @@ def test_the_picture_marks_the_bottleneck() -> None:
     model, devices, chart = figure.axes
     assert "2 stages, a result every 5 s" in model.get_title(loc="left")
     assert [text.get_text() for text in devices.texts if "%" in text.get_text()] == ["57 % full", "100 %"]
-    marked = [patch for patch in chart.patches if _hex(patch) == CRITICAL.lower()]
+    marked = [
+        path.vertices[:, 0]
+        for drawn in chart.collections
+        for path, colour in zip(drawn.get_paths(), drawn.get_facecolors(), strict=False)
+        if to_hex(colour) == CRITICAL.lower()
+    ]
     assert len(marked) == 6
-    assert {round(patch.get_width(), 6) for patch in marked} == {5.0}
+    assert {round(float(np.ptp(ends)), 6) for ends in marked} == {5.0}
     assert png(figure).startswith(b"\x89PNG")
 
 
@@ -101,12 +109,6 @@ def test_the_picture_of_one_stage_and_of_many() -> None:
     devices = [ow.Device(name=f"a device with a long name {i}", memory_bytes=9) for i in range(30)]
     long = Pipeline(graph=graph, cluster=ow.Cluster(devices=devices, shared=1.0), include_compute=False)
     assert png(view_of(long).figure())
-
-
-def _hex(patch: object) -> str:
-    from matplotlib.colors import to_hex
-
-    return to_hex(patch.get_facecolor())
 
 
 def layered() -> Pipeline:

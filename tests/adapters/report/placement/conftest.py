@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Result
 from opweave.solvers import registry
@@ -76,7 +76,7 @@ def result_of(problem: Placement, schedule: Schedule, bound: float | None = None
         solution=schedule,
         verified=True,
         solver="fake",
-        model=problem.reading(),
+        model=problem.assumptions(),
     )
 
 
@@ -101,10 +101,13 @@ def _solve_auto(problem: Placement, run: Run) -> Outcome:
 
 @pytest.fixture
 def fake_solvers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only this solver: everything on its first device or where it is pinned."""
-    fake = Solver("auto", "placement", "plan", _solve_auto, "the first device", supports=("any",))
-    monkeypatch.setattr(registry, "_HOMES", ())
-    monkeypatch.setattr(registry, "_SOLVERS", {("placement", "auto"): fake})
+    """Only this solver by two names: everything on its first device or where it is pinned."""
+    fakes = [
+        Solver(name, "placement", "plan", _solve_auto, "the first device", supports=("any",), baseline=name != "auto")
+        for name in ("auto", "one_device")
+    ]
+    monkeypatch.setattr(registry, "_KINDS", ())
+    monkeypatch.setattr(registry, "_SOLVERS", {("placement", fake.name): fake for fake in fakes})
     monkeypatch.setattr(registry, "expressible", lambda *_: True)
 
 

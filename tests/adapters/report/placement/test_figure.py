@@ -93,4 +93,4 @@ def test_the_title_of_nothing() -> None:
         costs=Costs(operators=(), devices=("a",), table=()),
     )
     axes = show(empty, result_of(empty, Schedule(device={}, start={}))).figure().axes[0]
-    assert axes.get_title(loc="left") == "graph: nothing to place"
+    assert axes.get_title(loc="left") == "graph: nothing to run"

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opweave.adapters.report.placement.plan import transfers_of
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.adapters.report.views import show
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.result import Result
 from tests.adapters.report.placement.conftest import LEFT_ON_B, NAMES, fork, result_of
 from tests.adapters.report.placement.schedules import schedule_on
@@ -34,10 +33,10 @@ def test_the_plan_lists_every_operator_and_transfer(problem: Placement, result: 
 
 def test_a_row_for_each_device(problem: Placement, result: Result[Schedule]) -> None:
     first, second, third = show(problem, result).plan()["devices"]
-    assert (first["name"], first["operators"], first["bytes_out"], first["bytes_in"]) == ("a", 7, 2000, 2000)
+    assert (first["name"], first["runs"], first["bytes_out"], first["bytes_in"]) == ("a", 7, 2000, 2000)
     assert (second["memory_bytes"], second["memory_limit"]) == (3 * 3000, 20_000)
     assert abs(second["busy_share"] - 9 / 15) < 1e-12
-    assert (third["operators"], third["busy_seconds"], third["memory_limit"]) == (0, 0.0, None)
+    assert (third["runs"], third["busy_seconds"], third["memory_limit"]) == (0, 0.0, None)
     (section,) = show(problem, result).sections()
     assert len(section.rows) == 3
     assert section.rows[1][:3] == ("b", "3", "9 ms (60 %)")
@@ -48,8 +47,7 @@ def test_transfers_that_a_schedule_leaves_out_are_added() -> None:
     schedule = schedule_on(problem, LEFT_ON_B)
     assert schedule.transfers == ()
     view = show(problem, result_of(problem, schedule))
-    sent = transfers_of(problem, schedule, view.details)
-    times = [(one.tensor, round(one.start, 9), round(one.end, 9)) for one in sent]
+    times = [(one["tensor"], round(one["start"], 9), round(one["end"], 9)) for one in view.plan()["transfers"]]
     assert times == [("stem", 0.002, 0.003), ("left 3", 0.012, 0.013)]
 
 
@@ -57,11 +55,11 @@ def test_transfers_that_a_schedule_lists_in_part_are_completed() -> None:
     problem = Placement.model_validate({**fork().model_dump(), "transfers": "delay"})
     whole = schedule_on(problem, LEFT_ON_B)
     bare = whole.model_copy(update={"transfers": ()})
-    details = problem.evaluate(bare).details
-    every = transfers_of(problem, bare, details)
+    every = show(problem, result_of(problem, bare)).plan()["transfers"]
     assert len(every) == 2
-    part = bare.model_copy(update={"transfers": every[:1]})
-    assert transfers_of(problem, part, problem.evaluate(part).details) == every
+    first = {name: every[0][name] for name in ("tensor", "source", "target", "start", "end")}
+    part = bare.model_copy(update={"transfers": (Transfer(**first),)})
+    assert show(problem, result_of(problem, part)).plan()["transfers"] == every
 
 
 def test_the_trace_has_a_track_for_each_device_and_port(problem: Placement, result: Result[Schedule]) -> None:

@@ -58,7 +58,7 @@ def test_presets_rooflines_and_pins(opweave: Run, model: Path) -> None:
     ended = opweave(*flags, "--memory-model", "parameters", "--pin", "join=D", "--pin", "stem=C")
     data = json.loads(ended.out)
     assert ended.status == 0
-    assert data["model"] == "makespan, transfers delay, memory parameters"
+    assert data["assumptions"] == "makespan, transfers delay, memory parameters"
     assert (data["solution"]["device"]["join"], data["solution"]["device"]["stem"]) == ("D", "C")
 
 
@@ -86,7 +86,7 @@ BAD_CLUSTERS = [
     (bare("a", "a", shared=1.0), "device name 'a' is used more than once"),
     (bare("a", "b", bandwidth=[[0, -1], [1, 0]]), "bandwidth[0][1]"),
     (bare("a", "b", shared="fast"), "shared"),
-    ('{"devices": [{"name": "a"}, {"name": "b"}], "shared": NaN}', "which is no JSON number"),
+    ('{"devices": [{"name": "a"}, {"name": "b"}], "shared": NaN}', "which is not a JSON number"),
     ({"devices": []}, "devices"),
     ([1], "holds no JSON object"),
     (bare("x"), "the costs name device 'a'; the cluster has 'x'"),
@@ -108,7 +108,7 @@ BAD_COSTS = [
     (TIMES | {"stem": {"a": "soon"}}, "'soon'"),
     (TIMES | {"stem": 3.0}, "operator 'stem' needs a mapping of devices to seconds"),
     (TIMES | {"nobody": {"a": 1.0}}, "the costs name operator 'nobody', which the graph does not have"),
-    ('{"stem": {"a": NaN}}', "which is no JSON number"),
+    ('{"stem": {"a": NaN}}', "which is not a JSON number"),
     ({"operators": ["stem"], "devices": ["a"], "table": []}, "table has 0 rows for 1 operators"),
 ]
 
@@ -147,4 +147,4 @@ def test_a_roofline_needs_speeds(opweave: Run, model: Path, cluster: Path) -> No
 
 @pytest.mark.parametrize("flag", ["--cluster", "--costs", "--pin"])
 def test_ordering_has_no_use_for_machines(opweave: Run, model: Path, flag: str) -> None:
-    assert_polite(opweave("plan", model, flag, "a=b"), f"problem ordering has no use for {flag}")
+    assert_polite(opweave("plan", model, flag, "a=b"), f"problem ordering does not accept {flag}")

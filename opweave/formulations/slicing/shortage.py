@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opweave.problems.constraints import Forbid, Pin, means
-from opweave.problems.on_cluster import rules_on
+from opweave.formulations import shortage as shared
+from opweave.formulations.shortage import asked_of, room_of
 from opweave.problems.slicing.spec import Slicing
 from opweave.problems.words import counted
 
@@ -40,15 +40,8 @@ than 5: 4 bytes short"
 
 def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
     """Name what can keep cuts from existing, of what the problem has; ``rows_added``: rows of the user's own."""
-    limits = problem.memory_limits
-    by_rule = problem.dimension == "rule" and None not in limits.values()
-    return rules_on(
-        problem.cluster,
-        limits,
-        problem.constraints,
-        own={"the most parts by the rule": by_rule},
-        rows_added=rows_added,
-    )
+    by_rule = problem.dimension == "rule" and None not in problem.memory_limits.values()
+    return shared.rules_in_the_way(problem, own={"the most parts by the rule": by_rule}, rows_added=rows_added)
 
 
 def _reasons(problem: Slicing) -> Iterator[str]:
@@ -63,13 +56,8 @@ def _reasons(problem: Slicing) -> Iterator[str]:
 
 def _allowed(problem: Slicing) -> dict[str, set[str]]:
     """Devices that may take a part of every operator."""
-    allowed = {name: set(known) for name, known in problem.known_seconds.items()}
-    for constraint in problem.constraints:
-        if means(constraint, Pin):
-            allowed[constraint.op] &= {constraint.device}
-        elif means(constraint, Forbid):
-            allowed[constraint.op] -= {constraint.device}
-    return allowed
+    asked = asked_of(problem.known_seconds, problem.constraints)
+    return {name: set(filter(asked[name].allow, known)) for name, known in problem.known_seconds.items()}
 
 
 def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator[str]:
@@ -91,10 +79,9 @@ def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator
 
 def _too_large_together(problem: Slicing) -> Iterator[str]:
     """Whatever the cuts, weights and the running operator's tensors lie somewhere at least once."""
-    limits = list(problem.memory_limits.values())
-    if None in limits:
+    room = room_of(problem.memory_limits.values())
+    if room is None:
         return
-    room = sum(limit for limit in limits if limit is not None)
     resident = sum(problem.weight_bytes(op.id) for op in problem.graph.operators)
     for op in problem.graph.operators:
         inner = [name for name in op.inputs if name in problem.graph.producer]

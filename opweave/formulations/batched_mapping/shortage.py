@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from opweave.formulations import shortage as shared
+from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
-from opweave.problems.constraints import Forbid, Pin, means
-from opweave.problems.on_cluster import rules_on
+from opweave.problems.constraints import means
 from opweave.problems.share import Share
 from opweave.problems.words import counted, joined
 
@@ -42,21 +43,13 @@ def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> st
     """Name what can keep a mapping from existing, of what the problem has; ``rows_added``: rows of the user's own."""
     every = set(range(1, problem.batch + 1))
     gaps = any(sizes.keys() < every for known in problem.known_seconds.values() for sizes in known.values())
-    return rules_on(
-        problem.cluster,
-        problem.memory_limits,
-        problem.constraints,
-        own={"the batch sizes": gaps},
-        rows_added=rows_added,
-    )
+    return shared.rules_in_the_way(problem, own={"the batch sizes": gaps}, rows_added=rows_added)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Asked(Asked):
     """What side constraints ask of one operator: devices, and counts of inputs by device."""
 
-    pins: set[str] = field(default_factory=set)
-    forbids: set[str] = field(default_factory=set)
     shares: dict[str, set[int]] = field(default_factory=dict)
 
     @property
@@ -97,13 +90,10 @@ def _reasons(problem: BatchedMapping) -> Iterator[str]:
 
 
 def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
-    found = {op.id: _Asked() for op in problem.graph.operators}
+    plain = asked_of([op.id for op in problem.graph.operators], problem.constraints)
+    found = {name: _Asked(each.pins, each.forbids) for name, each in plain.items()}
     for constraint in problem.constraints:
-        if means(constraint, Pin):
-            found[constraint.op].pins.add(constraint.device)
-        elif means(constraint, Forbid):
-            found[constraint.op].forbids.add(constraint.device)
-        elif means(constraint, Share):
+        if means(constraint, Share):
             found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
     return found
 
@@ -138,7 +128,7 @@ def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
     sizes = {}
     for device, by_size in problem.known_seconds[name].items():
         counts = asked.shares.get(device)
-        if device not in asked.forbids and asked.pins <= {device}:
+        if asked.allow(device):
             able = [size for size in by_size if counts is None or size in counts]
             if able:
                 sizes[device] = able
@@ -193,7 +183,7 @@ def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Ch
 
 def _too_much(problem: BatchedMapping) -> Iterator[str]:
     """More bytes in all than all devices hold."""
-    room = _room(problem)
+    room = room_of(problem.memory_limits.values())
     if room is None:
         return
     weights, each = _demand(problem)
@@ -204,13 +194,6 @@ def _too_much(problem: BatchedMapping) -> Iterator[str]:
             f"{counted(problem.batch, 'input')} {verb} {counted(needed, 'byte')} on all devices together, which hold "
             f"{room:,}: {counted(needed - room, 'byte')} short; {_limit(problem)}"
         )
-
-
-def _room(problem: BatchedMapping) -> int | None:
-    """Bytes of all devices; None where one has no limit."""
-    limits = list(problem.memory_limits.values())
-    known = [limit for limit in limits if limit is not None]
-    return sum(known) if len(known) == len(limits) else None
 
 
 def _demand(problem: BatchedMapping) -> tuple[int, int]:
@@ -226,7 +209,7 @@ def _limit(problem: BatchedMapping) -> str:
     Of batch sizes with gaps, a larger batch may run where this one cannot: the words are about smaller ones then.
     """
     wide = problem.model_copy(update={"batch": LARGEST_BATCH})
-    room, (weights, each) = _room(wide), _demand(wide)
+    room, (weights, each) = room_of(wide.memory_limits.values()), _demand(wide)
     if room is None:
         most = LARGEST_BATCH
     elif room < weights:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from opweave.formulations.placement.shortage import shortage
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import Colocate, Forbid, MaxDevices, MemoryCap, Pin, Precede, Separate
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
-from opweave.problems.placement.shortage import shortage
 from opweave.problems.placement.spec import Placement
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import placements

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 import opweave as ow
-from opweave.problems.pipeline.shortage import shortage, smallest_memory
+from opweave.formulations.pipeline.shortage import shortage, smallest_memory
 from opweave.problems.pipeline.spec import Pipeline
 from tests.oracles.pipeline import best_pipeline
 from tests.strategies.pipeline import pipelines

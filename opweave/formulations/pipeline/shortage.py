@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
-from opweave.problems.constraints import Colocate, Forbid, Pin, Separate, means
-from opweave.problems.on_cluster import rules_on
+from opweave.formulations.shortage import asked_of, too_large
+from opweave.problems.constraints import Colocate, Separate, means
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.words import counted
 
@@ -38,11 +38,6 @@ def shortage(problem: Pipeline) -> str | None:
     return next(_reasons(problem), None)
 
 
-def rules_in_the_way(problem: Pipeline, *, rows_added: bool = False) -> str:
-    """Name what can keep a pipeline from existing, of what the problem has; ``rows_added``: rows of the user's own."""
-    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
-
-
 def _reasons(problem: Pipeline) -> Iterator[str]:
     if not problem.graph.operators:
         return
@@ -68,6 +63,7 @@ class _Look:
         self._problem = problem
         self._limits = {name: problem.memory_limits[name] for name in problem.usable_devices}
         self._order = problem.running_order
+        self._asked = asked_of(self._order, problem.constraints)
         place = {name: number for number, name in enumerate(self._order)}
         tied = [[place[name] for name in each.ops] for each in problem.constraints if means(each, Colocate)]
         inner = [point.position for point in problem.cut_points]
@@ -76,13 +72,8 @@ class _Look:
 
     def _able(self, piece: tuple[str, ...]) -> list[str]:
         """Usable devices that know the times of all its operators, after pins and forbids."""
-        able = [device for device in self._limits if all(device in self._problem.known_seconds[name] for name in piece)]
-        for each in self._problem.constraints:
-            if means(each, Pin) and each.op in piece:
-                able = [device for device in able if device == each.device]
-            elif means(each, Forbid) and each.op in piece:
-                able = [device for device in able if device != each.device]
-        return able
+        known, asked = self._problem.known_seconds, self._asked
+        return [d for d in self._limits if all(d in known[name] and asked[name].allow(d) for name in piece)]
 
     def contradictions(self) -> Iterator[str]:
         """Pieces that no device may run, and pieces whose parts must be apart."""
@@ -96,19 +87,11 @@ class _Look:
     def misfits(self) -> Iterator[str]:
         """Pieces that are too large for every device that may run them."""
         for piece in self.pieces:
-            able = self._able(piece)
-            if not able or any(self._limits[device] is None for device in able):
-                continue
             needed = self._problem.memory_of(piece)
-            device = max(able, key=lambda name: self._limits[name] or 0)
-            held = self._limits[device] or 0
-            if needed > held:
-                apart = "" if len(piece) == 1 else ", which cannot be cut apart,"
-                verb = "needs" if len(piece) == 1 else "need"
-                yield (
-                    f"{_named(piece)}{apart} {verb} {needed:,} bytes; {device!r}, the largest device that may run it, "
-                    f"holds {held:,}: {counted(needed - held, 'byte')} short"
-                )
+            verb = " needs" if len(piece) == 1 else ", which cannot be cut apart, need"
+            reason = too_large(f"{_named(piece)}{verb} {needed:,} bytes", needed, self._able(piece), self._limits)
+            if reason is not None:
+                yield reason
 
     def too_far_apart(self) -> Iterator[str]:
         """Operators to be kept apart that are more than there can be stages."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate, means
-from opweave.problems.on_cluster import rules_on
+from opweave.formulations.shortage import asked_of, too_large
+from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
 from opweave.problems.placement.replay import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
@@ -41,11 +41,6 @@ def shortage(problem: Placement) -> str | None:
     "operator 'p' needs 9 bytes; 'a', the largest device that may run it, holds 5: 4 bytes short"
     """
     return next(_reasons(problem), None)
-
-
-def rules_in_the_way(problem: Placement, *, rows_added: bool = False) -> str:
-    """Name what can keep a placement from existing, of what the problem has; ``rows_added``: rows of the user's own."""
-    return rules_on(problem.cluster, problem.memory_limits, problem.constraints, rows_added=rows_added)
 
 
 def _reasons(problem: Placement) -> Iterator[str]:
@@ -82,20 +77,11 @@ class _Look:
     def __init__(self, problem: Placement) -> None:
         self._problem = problem
         self._limits = problem.memory_limits
-        self._pins: dict[str, set[str]] = {}
-        self._forbids: dict[str, set[str]] = {}
-        for constraint in problem.constraints:
-            if means(constraint, Pin):
-                self._pins.setdefault(constraint.op, set()).add(constraint.device)
-            elif means(constraint, Forbid):
-                self._forbids.setdefault(constraint.op, set()).add(constraint.device)
+        self._asked = asked_of([op.id for op in problem.graph.operators], problem.constraints)
 
     def _allowed(self, name: str) -> frozenset[str]:
         """Devices that know the operator's time, after pins and forbids."""
-        able = set(self._problem.known_seconds[name]) - self._forbids.get(name, set())
-        for device in self._pins.get(name, ()):
-            able &= {device}
-        return frozenset(able)
+        return frozenset(filter(self._asked[name].allow, self._problem.known_seconds[name]))
 
     @cached_property
     def _together(self) -> list[tuple[str, ...]]:
@@ -137,7 +123,7 @@ class _Look:
         for op in self._problem.graph.operators:
             if self._allowed(op.id):
                 continue
-            pins, forbids = self._pins.get(op.id, set()), self._forbids.get(op.id, set())
+            pins, forbids = self._asked[op.id].pins, self._asked[op.id].forbids
             if len(pins) > 1:
                 yield f"operator {op.id!r} is pinned to several devices: {_listed(sorted(pins))}"
             elif pins & forbids:
@@ -154,14 +140,11 @@ class _Look:
     def misfits(self) -> Iterator[str]:
         """Groups that are too large for every device that may run them."""
         for group in self.groups:
-            able = frozenset.intersection(*(self._allowed(name) for name in group.operators))
-            if able and not group.devices:
-                sizes = {device: self._limits[device] or 0 for device in sorted(able)}
-                device = max(sizes, key=lambda name: sizes[name])
-                yield (
-                    f"{group.demand}; {device!r}, the largest device that may run it, holds "
-                    f"{sizes[device]:,}: {counted(group.bytes - sizes[device], 'byte')} short"
-                )
+            if not group.devices:
+                able = sorted(frozenset.intersection(*(self._allowed(name) for name in group.operators)))
+                reason = too_large(group.demand, group.bytes, able, self._limits)
+                if reason is not None:
+                    yield reason
 
     def crowds(self) -> Iterator[str]:
         """Operators that must be apart and cannot be."""

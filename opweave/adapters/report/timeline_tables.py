@@ -1,0 +1,265 @@
+"""Tables and plans read from a timeline, whatever the problem: its measures, its devices, its steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_rate, readable_share
+from opweave.problems.arrays import IntArray
+from opweave.problems.graph import OpGraph
+from opweave.problems.measures import (
+    MEASURES,
+    bytes_after_steps,
+    bytes_held,
+    bytes_over_time,
+    joules,
+    moved_bytes,
+    utilisation,
+)
+from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
+
+Cells = tuple[Sequence[str], list[Sequence[str]]]
+"""Headings and rows of a table."""
+
+Notes = Callable[[int], Mapping[str, object]]
+"""What a problem has to say about an activity, given its row."""
+
+Limits = Mapping[str, int | None]
+"""Bytes that every device may hold, by its name; None for no limit."""
+
+SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "bottleneck": ("result every", precise_seconds),
+    "makespan": ("makespan", precise_seconds),
+    "latency": ("latency of one input", precise_seconds),
+    "throughput": ("inputs per second", readable_rate),
+    "peak_bytes": ("peak memory", readable_bytes),
+    "total_bytes": ("memory summed over steps", readable_bytes),
+    "traffic": ("traffic", readable_bytes),
+    "energy": ("energy", lambda value: f"{value:,.4g} J"),
+}
+"""How the measures are called and written, in the order of the table."""
+
+
+def measure_rows(timeline: Timeline, objective: float | None) -> list[tuple[str, str]]:
+    """Label and value of every measure that the objective is not, and that says something else than those before."""
+    ports = any(resource.kind != "device" for resource in timeline.resources)
+    seen: set[tuple[str, float]] = set()
+    rows = []
+    for name, (label, write) in SHOWN.items():
+        value = MEASURES[name](timeline)
+        if value is None or value == objective or (name == "traffic" and not ports):
+            continue
+        text = write(value)
+        if (text, value) not in seen:
+            rows.append((label, text + (_fullest(timeline) if name == "peak_bytes" else "")))
+        seen.add((text, value))
+    return rows
+
+
+def _fullest(timeline: Timeline) -> str:
+    """The device that holds most, where there are several."""
+    devices = [resource.name for resource in timeline.resources if resource.kind == "device"]
+    held = bytes_held(timeline)[: len(devices)]
+    return f" on {devices[int(held.argmax())]}" if len(devices) > 1 and held.any() else ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What a plan asks of one device; None for what it has not, or is not known.
+
+    Attributes
+    ----------
+    runs, inputs
+        Operators, or batches of them, and how many inputs these have together.
+    busy_seconds, idle_seconds
+        Until the last end; of each period where inputs follow each other.
+    busy_share, send_share, receive_share
+        Parts of that time.
+    bytes_in, bytes_out
+        For all that is played.
+    memory_bytes, memory_limit
+        The most that it holds, and may hold.
+    energy_joules
+        Over the same time as the seconds.
+    """
+
+    name: str
+    runs: int
+    inputs: int
+    busy_seconds: float
+    idle_seconds: float
+    busy_share: float | None
+    send_share: float | None
+    receive_share: float | None
+    bytes_in: int
+    bytes_out: int
+    memory_bytes: int
+    memory_limit: int | None
+    energy_joules: float | None
+
+
+def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
+    """List what a timeline asks of each device, in the cluster's order."""
+    acts, count = timeline.activities, len(timeline.resources)
+    span = timeline.end if timeline.period is None else timeline.period
+    first = (acts.kind == ActivityKind.RUN) & ((acts.round == 0) | (timeline.period is None))
+    runs = np.bincount(acts.resource[first], minlength=count).tolist()
+    inputs = np.bincount(acts.resource[first], weights=acts.count[first], minlength=count).tolist()
+    part, moved, held = utilisation(timeline).tolist(), moved_bytes(timeline), bytes_held(timeline).tolist()
+    ports = {(resource.name, resource.kind): row for row, resource in enumerate(timeline.resources)}
+    energy = joules(timeline)
+    uses = []
+    for row, resource in enumerate(timeline.resources):
+        if resource.kind != "device":
+            continue
+        sends, receives = (ports.get((resource.name, kind)) for kind in ("send_port", "receive_port"))
+        uses.append(
+            DeviceUse(
+                name=resource.name,
+                runs=runs[row],
+                inputs=round(inputs[row]),
+                busy_seconds=part[row] * span,
+                idle_seconds=max(0.0, 1.0 - part[row]) * span,
+                busy_share=part[row] if span > 0.0 else None,
+                send_share=None if sends is None or span <= 0.0 else part[sends],
+                receive_share=None if receives is None or span <= 0.0 else part[receives],
+                bytes_in=0 if receives is None else moved[receives],
+                bytes_out=0 if sends is None else moved[sends],
+                memory_bytes=held[row],
+                memory_limit=limits.get(resource.name),
+                energy_joules=energy[row],
+            )
+        )
+    return uses
+
+
+def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
+    """Write devices as headings and rows, with the columns that say something."""
+    kinds: set[ResourceKind] = {resource.kind for resource in timeline.resources}
+    columns: list[tuple[str, bool, Callable[[DeviceUse], str]]] = [
+        ("device", True, lambda use: use.name),
+        ("runs", True, lambda use: f"{use.runs:,}"),
+        ("inputs", bool((timeline.activities.count > 1).any()), lambda use: f"{use.inputs:,}"),
+        (
+            "mean batch",
+            bool((timeline.activities.count > 1).any()),
+            lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-",
+        ),
+        ("busy", True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
+        ("idle", True, lambda use: precise_seconds(use.idle_seconds)),
+        ("sends", "send_port" in kinds, lambda use: readable_share(use.send_share)),
+        ("receives", "receive_port" in kinds, lambda use: readable_share(use.receive_share)),
+        ("bytes out", "send_port" in kinds, lambda use: readable_bytes(use.bytes_out)),
+        ("bytes in", "receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
+        ("memory", True, lambda use: readable_bytes(use.memory_bytes)),
+        ("limit", True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
+        (
+            "energy",
+            any(use.energy_joules is not None for use in uses),
+            lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J",
+        ),
+    ]
+    shown = [(heading, write) for heading, wanted, write in columns if wanted]
+    return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]
+
+
+def runs_in_order(timeline: Timeline) -> IntArray:
+    """Rows of the runs by start; of several at one time, the one that ends first comes first."""
+    acts = timeline.activities
+    runs = np.flatnonzero(acts.kind == ActivityKind.RUN)
+    order: IntArray = runs[np.lexsort((acts.rank[runs], acts.end[runs], acts.start[runs]))]
+    return order
+
+
+def step_table(graph: OpGraph, timeline: Timeline, notes: Notes) -> Cells:
+    """List the runs by start for reading, with times, or with bytes where time is counted in steps."""
+    acts = timeline.activities
+    rows: list[Sequence[str]] = []
+    if timeline.unit == "steps":
+        (_, held), after = bytes_over_time(timeline, 0), bytes_after_steps(timeline, 0)
+        for step, row in enumerate(runs_in_order(timeline).tolist()):
+            name, kind = _operator(graph, timeline, int(acts.what[row]))
+            rows.append((str(step), name, kind, readable_bytes(held[step]), readable_bytes(after[step])))
+        return ("step", "operator", "kind", "live while it runs", "live after it"), rows
+    words: dict[str, None] = {}
+    for row in runs_in_order(timeline).tolist():
+        about = notes(row)
+        words |= dict.fromkeys(about)
+        name, kind = _operator(graph, timeline, int(acts.what[row]))
+        times = precise_seconds(float(acts.start[row])), precise_seconds(float(acts.end[row]))
+        rows.append((name, kind, timeline.resources[acts.resource[row]].name, *times, *map(_noted, about.values())))
+    return ("operator", "kind", "device", "start", "end", *words), rows
+
+
+def _noted(value: object) -> str:
+    return readable_share(value) if isinstance(value, float) else str(value)
+
+
+def _operator(graph: OpGraph, timeline: Timeline, what: int) -> tuple[str, str]:
+    return timeline.name(what), graph.operators[what].kind if what < timeline.names.operators else ""
+
+
+def plan_of(
+    graph: OpGraph, timeline: Timeline, uses: Sequence[DeviceUse], critical: frozenset[int], notes: Notes
+) -> dict[str, object]:
+    """Write a timeline as plain data.
+
+    Returns
+    -------
+    dict
+        Every measure that has a meaning, as ``makespan_seconds``; ``devices`` (:class:`DeviceUse`); ``operators`` by
+        start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical`` and the problem's notes;
+        ``transfers`` by start, each with ``tensor`` (or the operator that it is for), ``consumer``, ``source``,
+        ``target``, ``start``, ``end``, ``bytes`` and notes.
+    """
+    suffix = {"makespan": "_seconds", "bottleneck": "_seconds", "latency": "_seconds", "energy": "_joules"}
+    names = {"throughput": "inputs_per_second", "traffic": "traffic_bytes"}
+    found = {names.get(name, name + suffix.get(name, "")): measure(timeline) for name, measure in MEASURES.items()}
+    acts = timeline.activities
+    runs = []
+    for row in runs_in_order(timeline).tolist():
+        name, kind = _operator(graph, timeline, int(acts.what[row]))
+        runs.append(
+            {
+                "operator": name,
+                "kind": kind,
+                "device": timeline.resources[acts.resource[row]].name,
+                "start": float(acts.start[row]),
+                "end": float(acts.end[row]),
+                "critical": row in critical,
+                **notes(row),
+            }
+        )
+    return {
+        **{name: value for name, value in found.items() if value is not None},
+        "devices": [asdict(use) for use in uses],
+        "operators": runs,
+        "transfers": [{**_transfer(timeline, row), **notes(row)} for row in transfer_rows(timeline)],
+    }
+
+
+def transfer_rows(timeline: Timeline) -> Iterator[int]:
+    """One row of every transfer, by start: its sending end, or the receiving one where nothing else is known."""
+    acts = timeline.activities
+    ends = (acts.kind == ActivityKind.SEND) | ((acts.kind == ActivityKind.RECEIVE) & (acts.twin < 0))
+    rows = np.flatnonzero(ends)
+    yield from rows[np.lexsort((rows, acts.end[rows], acts.start[rows]))].tolist()
+
+
+def _transfer(timeline: Timeline, row: int) -> dict[str, object]:
+    acts = timeline.activities
+    twin, reader, here = int(acts.twin[row]), int(acts.reader[row]), timeline.resources[acts.resource[row]].name
+    sends = acts.kind[row] == ActivityKind.SEND
+    there = None if twin < 0 else timeline.resources[acts.resource[twin]].name
+    return {
+        "tensor": timeline.name(int(acts.what[row])),
+        "consumer": None if reader < 0 else timeline.name(reader),
+        "source": here if sends else there,
+        "target": there if sends else here,
+        "start": float(acts.start[row]),
+        "end": float(acts.end[row]),
+        "bytes": int(acts.bytes[row]) * int(acts.count[row]),
+    }

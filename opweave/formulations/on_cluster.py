@@ -1,0 +1,107 @@
+"""A graph on a cluster as arrays: what the instances of several problems are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import Colocate, Constraint, Forbid, Pin, means
+from opweave.problems.graph import OpGraph
+from opweave.problems.graph_arrays import Adjacency
+
+
+def capacity_of(limits: Iterable[int | None]) -> IntArray:
+    """Bytes of every device, :data:`~opweave.problems.arrays.NO_LIMIT` where there is none."""
+    return np.asarray([NO_LIMIT if limit is None else limit for limit in limits], dtype=np.int64)
+
+
+def links_of(cluster: Cluster) -> tuple[FloatArray, FloatArray]:
+    """Latency and seconds for each byte between every two devices, zero on the diagonal.
+
+    Where nothing can be sent the latency is inf and a byte takes 0: infinity times no bytes would not be a number.
+    """
+    here = np.eye(len(cluster.devices), dtype=bool)
+    bandwidth = cluster.effective_bandwidth
+    linked = (bandwidth > 0.0) & np.isfinite(bandwidth)
+    per_byte = np.divide(1.0, bandwidth, out=np.zeros_like(bandwidth), where=linked)
+    return np.where(here, 0.0, cluster.effective_latency), per_byte
+
+
+def parameters_of(graph: OpGraph) -> tuple[Adjacency, IntArray]:
+    """Parameters of every operator, each once, and the bytes of every parameter."""
+    index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
+    used = [[index[name] for name in dict.fromkeys(op.parameters)] for op in graph.operators]
+    return Adjacency.from_lists(used), np.asarray([parameter.bytes for parameter in graph.parameters], dtype=np.int64)
+
+
+def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
+    """Producer, consumer and tensor of every flow: data that one operator makes and another reads, by consumer."""
+    arrays = graph.arrays
+    made = arrays.producer[arrays.reads.items] >= 0
+    tensor = arrays.reads.items[made]
+    return arrays.producer[tensor], arrays.reads.heads()[made], tensor
+
+
+def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
+    """Number of the group that Colocate ties each operator into; one alone is a group, too. Shape (operators,)."""
+    import networkx as nx
+
+    ties = nx.Graph()
+    ties.add_nodes_from(range(len(graph.operators)))
+    for constraint in constraints:
+        if means(constraint, Colocate):
+            nx.add_path(ties, [graph.operator_index[name] for name in constraint.ops])
+    group = np.zeros(len(graph.operators), dtype=np.int64)
+    for number, members in enumerate(nx.connected_components(ties)):
+        group[list(members)] = number
+    return group
+
+
+def permitted(row: Mapping[str, int], devices: Sequence[str], constraints: Sequence[Constraint]) -> BoolArray:
+    """Where Pin and Forbid let every operator run. Shape (operators, devices).
+
+    Parameters
+    ----------
+    row
+        Row of every operator.
+    devices
+        Those that there are columns for; constraints may name others.
+    """
+    allowed = np.ones((len(row), len(devices)), dtype=bool)
+    for constraint in constraints:
+        if means(constraint, Pin):
+            allowed[row[constraint.op]] &= np.asarray([name == constraint.device for name in devices], dtype=bool)
+        elif means(constraint, Forbid) and constraint.device in devices:
+            allowed[row[constraint.op], devices.index(constraint.device)] = False
+    return allowed
+
+
+def left_to_run_on(
+    graph: OpGraph, devices: Sequence[str], known: BoolArray, group: IntArray, constraints: Sequence[Constraint]
+) -> BoolArray:
+    """Where an operator may run after Pin and Forbid; those of one group share their refusals.
+
+    Parameters
+    ----------
+    known
+        Where its time is known. Shape (operators, devices).
+    group
+        See :func:`tied`.
+
+    Raises
+    ------
+    ContradictionError
+        When an operator is left no device.
+    """
+    allowed = known & permitted(graph.operator_index, devices, constraints)
+    shared = np.ones((int(group.max(initial=-1)) + 1, len(devices)), dtype=bool)
+    np.logical_and.at(shared, group, allowed)
+    allowed = shared[group]
+    nowhere = np.flatnonzero(~allowed.any(axis=1))
+    if len(nowhere):
+        raise ContradictionError(f"operator {graph.operators[nowhere[0]].id!r} is left no device to run on")
+    return allowed

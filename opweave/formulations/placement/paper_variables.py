@@ -1,0 +1,135 @@
+"""The variables of the paper's program for placement: their sets, their values, and side constraints on them."""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.formulations.expressions import express
+from opweave.formulations.placement.memory import overfull
+from opweave.formulations.placement.paper_sets import PaperSets
+from opweave.formulations.placement.program import PlacementProgram
+from opweave.formulations.placement.retime import retimed
+from opweave.formulations.placement.timetable import timetable
+from opweave.problems.constraints import Colocate, MaxDevices, Separate
+from opweave.problems.placement.spec import Schedule
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+
+class PaperVariables(PlacementProgram, ABC):
+    """Adds the variables to a model, sets them, and reads them; the rows are the subclass's."""
+
+    def variables(self, m: ConcreteModel, data: PaperSets) -> None:
+        """Sets, variables, M; and the handles ``on``, ``starts`` and ``ends``, in seconds."""
+        from pyomo.environ import Binary, Expression, Set, Var
+
+        m.M = data.windows.horizon / data.unit
+        m.OPS, m.DEVICES = Set(initialize=data.instance.names), Set(initialize=data.instance.devices)
+        m.LIMITED, m.SHARED = Set(initialize=list(data.capacity)), Set(initialize=data.shared)
+        m.ARCS, m.USES = Set(initialize=data.arcs, dimen=2), Set(initialize=data.uses, dimen=2)
+        m.FLOWS, m.ROUTES = Set(initialize=list(data.producer), dimen=2), Set(initialize=list(data.p_comm), dimen=4)
+        m.UNLINKED = Set(initialize=data.unlinked, dimen=4)
+        m.x, m.held = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
+        for i, k in m.x:
+            if (i, k) not in data.p:
+                m.x[i, k].fix(0)
+        m.S, m.S_flow = Var(m.OPS, bounds=(0, m.M)), Var(m.FLOWS, bounds=(0, m.M))
+        m.C_max = Var(bounds=(self.floor(data.windows) / data.unit, m.M))
+        m.z, m.u = Var(m.FLOWS, domain=Binary), Var(m.ROUTES, domain=Binary)
+        m.PAIRS, m.FLOW_PAIRS = Set(initialize=data.pairs, dimen=2), Set(initialize=data.flow_pairs, dimen=4)
+        m.delta, m.delta_flow = Var(m.PAIRS, domain=Binary), Var(m.FLOW_PAIRS, domain=Binary)
+        m.ORDERS = Set(initialize=[*data.pairs, *((j, i) for i, j in data.pairs)], dimen=2)
+        mirrored = [(s, d, t, b) for t, b, s, d in data.flow_pairs]
+        m.FLOW_ORDERS = Set(initialize=[*data.flow_pairs, *mirrored], dimen=4)
+        m.first = Expression(m.ORDERS, rule=lambda m, i, j: m.delta[i, j] if (i, j) in m.delta else 1 - m.delta[j, i])
+        m.first_flow = Expression(
+            m.FLOW_ORDERS,
+            rule=lambda m, *qr: m.delta_flow[qr] if qr in m.delta_flow else 1 - m.delta_flow[(*qr[2:], *qr[:2])],
+        )
+        m.on = lambda op, device: 1 * m.x[op, device]
+        m.starts, m.ends = lambda op: data.unit * m.S[op], lambda op: data.unit * m.C[op]
+
+    def start(self, model: ConcreteModel, solution: Schedule) -> None:
+        """Set every variable."""
+        m, data = model, model.data
+        table = timetable(data.instance, data.messages, solution)
+        ops, flows = data.instance.names, list(data.producer)
+        place = {op: data.instance.devices[k] for op, k in zip(ops, table.device, strict=True)}
+        ways = dict(zip(flows, table.ways, strict=True))
+        middle = dict(zip(ops, table.operator_middles(), strict=True))
+        sent = dict(zip(flows, table.message_middles(), strict=True))
+        length = float(table.end.max(initial=0.0)) / data.unit
+        _set(m.x, {(i, k): place[i] == k for i, k in m.x})
+        _set(m.held, {(w, k): any(place[i] == k for other, i in data.uses if other == w) for w, k in m.held})
+        _set(m.S, dict(zip(ops, table.start / data.unit, strict=True)))
+        _set(m.S_flow, dict(zip(flows, table.sent / data.unit, strict=True)))
+        _set(m.z, {flow: ways[flow] is not None for flow in flows})
+        _set(m.u, {way: (place[data.producer[way[:2]]], place[way[1]]) == way[2:] for way in m.u})
+        _set(m.delta, {(i, j): middle[i] < middle[j] for i, j in m.delta})
+        _set(m.delta_flow, {qr: sent[qr[:2]] < sent[qr[2:]] for qr in m.delta_flow})
+        _set(m.C_max, {None: max(length, m.C_max.lb)})
+        if hasattr(m, "used"):
+            _set(m.used, {k: k in place.values() for k in m.used})
+
+    def extract(self, model: ConcreteModel) -> Schedule:
+        """Devices and order from the values, exact times from those."""
+        data: PaperSets = model.data
+        start = data.unit * np.asarray([each.value or 0.0 for each in model.S.values()])
+        sent = data.unit * np.asarray([each.value or 0.0 for each in model.S_flow.values()])
+        release = start if self.context.extended else None
+        return retimed(data.problem, data.instance, data.messages, self._places(model), start, sent, release)
+
+    def separate(self, model: ConcreteModel) -> int:
+        """(5) Operators that overfill a device by less than engines see do not all run there."""
+        names, devices = model.data.instance.names, model.data.instance.devices
+        found = overfull(model.data.instance, self._places(model))
+        for k, members in found:
+            together = sum(model.x[names[v], devices[k]] for v in members)
+            self.add_row(model, together <= len(members) - 1)
+        return len(found)
+
+    def _places(self, model: ConcreteModel) -> list[int]:
+        """The device of every operator."""
+        devices = model.data.instance.devices
+        values = [[model.x[i, k].value or 0.0 for k in devices] for i in model.data.instance.names]
+        return [int(np.argmax(row)) for row in values]
+
+
+def _set(variable: Any, values: Mapping[Any, float]) -> None:
+    for index, value in values.items():
+        if not variable[index].fixed:
+            variable[index].set_value(float(value), skip_validation=True)
+
+
+def understand(name: str) -> None:
+    """Register the side constraints of this module for a formulation's name."""
+
+    @express(Colocate, name)
+    def _colocate(formulation: PaperVariables, model: ConcreteModel, constraint: Colocate) -> None:
+        """x[i, k] = x[j, k] for operators i and j that share a device."""
+        for k in model.DEVICES:
+            for i, j in pairwise(constraint.ops):
+                formulation.add_row(model, model.on(i, k) == model.on(j, k))
+
+    @express(Separate, name)
+    def _separate(formulation: PaperVariables, model: ConcreteModel, constraint: Separate) -> None:
+        """Sum of x[i, k] over the operators is at most 1 on every device k."""
+        for k in model.DEVICES:
+            formulation.add_row(model, sum(model.on(i, k) for i in dict.fromkeys(constraint.ops)) <= 1)
+
+    @express(MaxDevices, name)
+    def _max_devices(formulation: PaperVariables, model: ConcreteModel, constraint: MaxDevices) -> None:
+        """x[i, k] <= used[k]; the sum of used is at most the count."""
+        from pyomo.environ import Binary, Var
+
+        if not hasattr(model, "used"):
+            model.used = Var(model.DEVICES, domain=Binary)
+            for i, k in model.x:
+                formulation.add_row(model, model.x[i, k] <= model.used[k])
+        formulation.add_row(model, sum(model.used.values()) <= constraint.count)

@@ -1,0 +1,114 @@
+"""Presolve: what the plain proofs that nothing fits have in common; those of a problem stand beside its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from opweave.problems.cluster import Cluster
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
+from opweave.problems.words import counted, together
+
+
+class LimitedProblem(Protocol):
+    """A problem on a cluster whose devices may have limited memory."""
+
+    @property
+    def cluster(self) -> Cluster:
+        """Devices and links."""
+
+    @property
+    def constraints(self) -> Sequence[Constraint]:
+        """Side constraints."""
+
+    @property
+    def memory_limits(self) -> Mapping[str, int | None]:
+        """Bytes that every device may hold; None for no limit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Devices that side constraints ask for one operator."""
+
+    pins: set[str] = field(default_factory=set)
+    forbids: set[str] = field(default_factory=set)
+
+    def allow(self, device: str) -> bool:
+        """Whether the operator may run there."""
+        return device not in self.forbids and self.pins <= {device}
+
+
+def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dict[str, Asked]:
+    """What pins and forbids ask of every operator."""
+    found = {name: Asked() for name in operators}
+    for constraint in constraints:
+        if means(constraint, Pin):
+            found[constraint.op].pins.add(constraint.device)
+        elif means(constraint, Forbid):
+            found[constraint.op].forbids.add(constraint.device)
+    return found
+
+
+def room_of(limits: Iterable[int | None]) -> int | None:
+    """Bytes of all devices together; None where one has no limit."""
+    room = 0
+    for limit in limits:
+        if limit is None:
+            return None
+        room += limit
+    return room
+
+
+def too_large(demand: str, needed: int, able: Sequence[str], limits: Mapping[str, int | None]) -> str | None:
+    """Say that no device holds what must lie on one of them; None where one does, or none may run it.
+
+    Parameters
+    ----------
+    demand
+        Who needs how much: "operator 'p' needs 9 bytes".
+    needed
+        Bytes.
+    able
+        Devices that may run it.
+    limits
+        Bytes that every device may hold; None for no limit.
+    """
+    room = {device: limit for device in able if (limit := limits[device]) is not None}
+    if not able or len(room) < len(able) or needed <= max(room.values()):
+        return None
+    device = max(room, key=lambda name: room[name])
+    return (
+        f"{demand}; {device!r}, the largest device that may run it, holds {room[device]:,}: "
+        f"{counted(needed - room[device], 'byte')} short"
+    )
+
+
+def rules_in_the_way(
+    problem: LimitedProblem, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
+) -> str:
+    """Name what can keep a plan from existing, of what a problem has.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    own
+        Rules of its own, and whether they are there.
+    rows_added
+        Whether rows of the user's own were added to a model of it.
+
+    Returns
+    -------
+    str
+        Such as ``"the memory of the devices and the side constraints (Pin) together"``.
+    """
+    kinds = sorted({type(each).__name__ for each in problem.constraints if not means(each, MemoryCap)})
+    rules = {
+        "the memory of the devices": any(limit is not None for limit in problem.memory_limits.values()),
+        "the missing links between devices": bool(problem.cluster.unreachable_pairs),
+        **(own or {}),
+        f"the side constraints ({', '.join(kinds)})": bool(kinds),
+        "the rows that were added": rows_added,
+    }
+    return together([rule for rule, there in rules.items() if there])

@@ -1,0 +1,66 @@
+"""The critical path of a timeline: back from the last end, always to what ended last of all that had to end before."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from opweave.problems.device_details import CriticalStep, Wait
+from opweave.problems.timeline import ActivityKind, Timeline
+
+
+def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
+    """Walk back from the last end over causes, and over what held a resource before.
+
+    Returns
+    -------
+    list
+        From the beginning to the end: the rows of each run or transfer (both of its ends), and what it waited for.
+    """
+    acts = timeline.activities
+    runs = acts.kind == ActivityKind.RUN
+    if not runs.any():
+        return []
+    current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
+    end, kind, twin, before = acts.end.tolist(), acts.kind.tolist(), acts.twin.tolist(), timeline.before.tolist()
+    starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
+    place = [each.kind for each in timeline.resources]
+    resource = acts.resource.tolist()
+    path: list[tuple[tuple[int, ...], Wait]] = []
+    seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
+    while True:
+        other = twin[current]
+        rows = (current,) if kind[current] == ActivityKind.RUN else (min(current, other), max(current, other))
+        seen.update(rows)
+        found: list[tuple[Wait, int]] = [
+            ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
+        ]
+        found += [(place[resource[row]], before[row]) for row in rows if before[row] >= 0 and before[row] not in seen]
+        if not found:
+            return [(rows, "nothing"), *reversed(path)]
+        wait, previous = max(found, key=lambda pair: end[pair[1]])
+        path.append((rows, wait))
+        current = previous
+
+
+def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
+    """The critical rows in words."""
+    return tuple(_step(timeline, rows, wait) for rows, wait in critical_rows(timeline))
+
+
+def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:
+    acts = timeline.activities
+    what, reader = timeline.name(int(acts.what[rows[0]])), int(acts.reader[rows[0]])
+    places = [timeline.resources[acts.resource[row]].name for row in rows]
+    transfer = len(rows) > 1
+    return CriticalStep(
+        operator=None if transfer else what,
+        tensor=what if transfer else None,
+        consumer=timeline.name(reader) if reader >= 0 else None,
+        source=places[0],
+        target=places[-1],
+        start=float(acts.start[rows[0]]),
+        end=float(acts.end[rows[0]]),
+        waited_for=wait,
+    )

@@ -1,0 +1,83 @@
+"""What a run may take beyond its time limit, and who gets it: the solver to stop, a baseline, the referee."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
+"""A solve returns within its time limit, this share of it and these seconds."""
+
+LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
+"""Shares of what is allowed beyond the limit: when a solver stops where the referee takes longer than that leaves, when
+it is interrupted, and when the referee is."""
+
+MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
+"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+
+LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
+"""What a baseline takes: seconds at least, and in looks of the referee."""
+
+LEAST_RESERVE = 0.02
+"""Seconds that the referee is left at least."""
+
+STOP_SECONDS = 1.0
+"""Until a solver is interrupted that was asked to stop and goes on."""
+
+
+@dataclass(eq=False)
+class Allowance:
+    """Deadlines of one run, in seconds since it began.
+
+    Attributes
+    ----------
+    limit
+        The run's time limit; inf without one.
+    elapsed
+        Tells how long the run has lasted.
+    reserve
+        What the referee takes for one look.
+    """
+
+    limit: float
+    elapsed: Callable[[], float]
+    reserve: float = LEAST_RESERVE
+    _undisturbed: float = -math.inf
+
+    def _end(self, share: float) -> float:
+        """When a share of what is allowed beyond the limit is used up."""
+        return self.limit + share * (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
+
+    def _end_less_reserve(self, share: float) -> float:
+        return self._end(share) - min(self.reserve, MOST_RESERVED * (self.limit + ALLOWED_SECONDS))
+
+    @property
+    def last_call(self) -> float:
+        """When the solver has to stop so that the referee ends in time."""
+        return self._end_less_reserve(LAST_CALL)
+
+    def until_overdue(self) -> float:
+        """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit."""
+        return max(self._end_less_reserve(OVERDUE), self._undisturbed) - self.elapsed()
+
+    def until_baseline(self) -> float:
+        """The same while there is no plan: a baseline has to find one afterwards, if there is time for that."""
+        end = self._end_less_reserve(OVERDUE)
+        needed = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
+        return max(end - (needed if needed <= MOST_FOR_BASELINE * end else 0.0), self._undisturbed) - self.elapsed()
+
+    def until_late(self) -> float:
+        """Seconds until the result has to be there; inf without a limit."""
+        return max(self._end(LATE), self._undisturbed) - self.elapsed()
+
+    @contextmanager
+    def undisturbed(self, seconds: float) -> Iterator[None]:
+        """Interrupt nothing for so many seconds, whatever the limit: without a first plan there is no answer."""
+        before = self._undisturbed
+        self._undisturbed = max(before, self.elapsed() + seconds)
+        try:
+            yield
+        finally:
+            self._undisturbed = before

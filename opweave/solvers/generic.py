@@ -1,0 +1,62 @@
+"""What every problem has without a line of its own: engines for its formulations, and a plan named "auto".
+
+The problems of opweave register engines with head starts, and plans that know them. Problems of users register their
+formulations and algorithms, and get the rest from here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opweave.formulations.expressions import expressible
+from opweave.formulations.formulation import find_formulation, formulation_names
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.solvers.engines.engine import HeadStart, run_engine
+from opweave.solvers.engines.highs import Highs
+from opweave.solvers.engines.registration import register_engines
+from opweave.solvers.registry import Feature, Solver, register, registered
+from opweave.solvers.run import Outcome, Run
+
+
+def complete(kind: str) -> None:
+    """Register what a problem lacks: engines where it has formulations, and "auto"."""
+    found = Problem.kinds().get(kind)
+    if found is None or not issubclass(found, Problem) or not (formulation_names(kind) or registered(kind)):
+        return
+    known = {solver.name: solver for solver in registered(kind)}
+    if formulation_names(kind) and Highs.name not in known:
+        register_engines(found, "a program", HeadStart())
+    if "auto" not in known:
+        supports = {target: None for solver in registered(kind) for target in solver.supports}
+        register(
+            Solver(
+                name="auto",
+                problem=kind,
+                kind="plan",
+                run=solve_auto,
+                about="the baselines, then HiGHS where there is a formulation, beginning with the best of them",
+                proves="optimum" if formulation_names(kind) else "nothing",
+                features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+                supports=tuple(supports),
+            )
+        )
+
+
+def solve_auto(problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run every baseline that knows the side constraints, then an engine if a formulation does."""
+    outcome = Outcome(run.termination())
+    for solver in registered(problem.kind):
+        if not solver.baseline or solver.missing() is not None or not _knows(solver.supports, problem):
+            continue
+        run.enter(solver.name)
+        outcome = solver.run(problem, run)
+        if outcome.infeasible or run.should_stop():
+            return outcome
+    if any(_knows(find_formulation(type(problem), name).supports, problem) for name in formulation_names(problem.kind)):
+        return run_engine(problem, run, Highs())
+    return outcome if run.best is None else Outcome(Termination.BUDGET)
+
+
+def _knows(supports: tuple[str, ...], problem: Problem[Any, Any]) -> bool:
+    return all(expressible(type(constraint), supports) for constraint in problem.constraints)

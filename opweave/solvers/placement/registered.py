@@ -1,0 +1,5 @@
+"""All solvers of placement: importing this module registers them."""
+
+from opweave.solvers.placement import auto, baselines, decompose, engines, equal_units, lanes, local, moirai, small
+
+__all__ = ["auto", "baselines", "decompose", "engines", "equal_units", "lanes", "local", "moirai", "small"]

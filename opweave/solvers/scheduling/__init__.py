@@ -1,0 +1,1 @@
+"""What schedulers of several problems share: busy times with gaps, orders by rank, thresholds of energetic bounds."""

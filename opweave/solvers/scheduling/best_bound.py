@@ -1,0 +1,26 @@
+"""The best lower bound so far, safe against rounding."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.solvers.linear import SUMMATION
+from opweave.solvers.run import Run
+
+
+class Best:
+    """The best bound so far; lifts the run's bound as it grows."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.value = 0.0
+        self.source = "trivial"
+
+    def report(self, value: float, source: str) -> None:
+        """Take note of a bound."""
+        safe, known = value * (1.0 - SUMMATION), self.run.objective
+        if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
+            safe = float(known)  # they differ by rounding only
+        if np.isfinite(safe) and (safe > self.value or self.run.bound is None):
+            self.value, self.source = max(safe, self.value), source
+            self.run.proved(self.value, source)
