@@ -21,7 +21,7 @@ def bottleneck(timeline: Timeline) -> float | None:
 
 
 def throughput(timeline: Timeline) -> float | None:
-    """Inputs per second: one in each period, or the largest number that runs together over the makespan.
+    """Inputs per second: one in each period, or all that run together over the makespan.
 
     None where that takes no time, or where there are no seconds.
     """
@@ -29,10 +29,7 @@ def throughput(timeline: Timeline) -> float | None:
         return None
     if timeline.period is not None:
         return 1.0 / timeline.period if timeline.period > 0.0 else None
-    acts = timeline.activities
-    runs = acts.kind == ActivityKind.RUN
-    inputs = np.bincount(acts.what[runs], weights=acts.count[runs])
-    return float(inputs.max()) / timeline.end if len(inputs) and timeline.end > 0.0 else None
+    return timeline.inputs / timeline.end if timeline.end > 0.0 else None
 
 
 def latency(timeline: Timeline) -> float | None:

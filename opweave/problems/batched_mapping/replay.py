@@ -17,7 +17,6 @@ from opweave.problems.device_play import (
     Reads,
     Runs,
     Sent,
-    bytes_moved,
     codes,
     device_table,
     device_timeline,
@@ -131,7 +130,9 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
     met[listed.need[listed.need >= 0]] = True
     sent = together(listed, unlisted(runs, needs, met))
     lives = lifetimes_held(problem.graph, runs.operator, runs.device, runs.count, problem.memory)
-    timeline = device_timeline(problem.graph, problem.cluster, runs, sent, reads, lives, ports=False)
+    timeline = device_timeline(
+        problem.graph, problem.cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch
+    )
     return Played(timeline, runs, needs, passed, sent, len(listed))
 
 
@@ -251,7 +252,7 @@ def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played:
 
 def _details(problem: BatchedMapping, played: Played, held: Mapping[str, int]) -> BatchedDetails:
     """Everything that can be measured."""
-    cluster, runs, needs, timeline = problem.cluster, played.runs, played.needs, played.timeline
+    runs, needs, timeline = played.runs, played.needs, played.timeline
     last = np.zeros(len(problem.graph.operators))
     np.maximum.at(last, runs.operator, runs.end)
     names = (op.id for op in problem.graph.operators)
@@ -259,9 +260,7 @@ def _details(problem: BatchedMapping, played: Played, held: Mapping[str, int]) -
         makespan=timeline.end,
         inputs_per_second=problem.batch / timeline.end if timeline.end > 0 else None,
         ends=FrozenDict(dict(zip(names, last.tolist(), strict=True))),
-        **device_table(cluster, runs, needs, timeline.end),
-        bytes_in=bytes_moved(cluster, needs, needs.target),
-        bytes_out=bytes_moved(cluster, needs, needs.source),
+        **device_table(timeline),
         memory_bytes=FrozenDict(held),
         memory_limits=FrozenDict(problem.memory_limits),
         batch_count=len(runs.operator),

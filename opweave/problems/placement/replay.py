@@ -16,7 +16,6 @@ from opweave.problems.device_play import (
     Reads,
     Runs,
     Sent,
-    bytes_moved,
     codes,
     device_table,
     device_timeline,
@@ -227,14 +226,12 @@ def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
 
 def _details(problem: Placement, played: Played, held: Mapping[str, int]) -> PlacementDetails:
     """Everything that can be measured."""
-    cluster, runs, needs, timeline = problem.cluster, played.runs, played.needs, played.timeline
+    runs, needs, timeline = played.runs, played.needs, played.timeline
     names = (op.id for op in problem.graph.operators)
     return PlacementDetails(
         makespan=timeline.end,
         ends=FrozenDict(dict(zip(names, runs.end.tolist(), strict=True))),
-        **device_table(cluster, runs, needs, timeline.end),
-        bytes_in=bytes_moved(cluster, needs, needs.target),
-        bytes_out=bytes_moved(cluster, needs, needs.source),
+        **device_table(timeline),
         memory_bytes=FrozenDict(held),
         memory_limits=FrozenDict(problem.memory_limits),
         transfer_count=len(needs),
