@@ -8,7 +8,7 @@ from functools import cached_property
 
 from opweave.problems.constraints import Colocate, Forbid, MaxDevices, Pin, Separate, means
 from opweave.problems.on_cluster import rules_on
-from opweave.problems.placement.replay import opposite_demanded
+from opweave.problems.placement.rules import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
 

@@ -18,7 +18,8 @@ from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.replay import memory_peaks, replay
+from opweave.problems.slicing.play import memory_peaks
+from opweave.problems.slicing.rules import judge
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 
@@ -94,7 +95,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
         The order of the operators; None leaves it open. It matters for memory only.
     dimension
         ``"free"``: each operator is cut along any dimension that it can be cut along. ``"rule"``: along the one that
-        the paper's rule says, into no more parts than the rule allows (:mod:`opweave.problems.slicing.rule`).
+        the paper's rule says, into no more parts than the rule allows (:mod:`opweave.problems.slicing.paper_rule`).
     transfers
         ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed, that is,
         parts of the channels need all of every input, whatever the operator, and parts of the rows whose input was cut
@@ -256,7 +257,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order where the plan cannot be replayed."""
-        details = replay(self, solution).details
+        details = judge(self, solution).details
         if details is None:
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
         return {step.operator: (step.start, step.end) for step in details.steps}
@@ -266,7 +267,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
         return memory_peaks(self, solution)
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
-        return replay(self, solution)
+        return judge(self, solution)
 
 
 def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import opweave as ow
-from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.shortage import shortage
 
 
