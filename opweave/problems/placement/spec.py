@@ -26,7 +26,7 @@ from opweave.problems.on_cluster import (
     times_by_device,
 )
 from opweave.problems.placement.details import PlacementDetails
-from opweave.problems.placement.replay import replay
+from opweave.problems.placement.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
@@ -211,4 +211,4 @@ class Placement(Problem[Schedule, PlacementDetails]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: Schedule) -> Evaluation[PlacementDetails]:
-        return replay(self, solution)
+        return judge(self, solution)

@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
