@@ -75,7 +75,7 @@ def solved_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield (
             f"{layers} layers, {heads} heads",
             f"{len(problem.graph.operators)} -> {coarsen(problem).after}",
-            next((now.stage.removeprefix("highs: ") for now in seen if "variables" in now.stage), "closed before"),
+            next((now.stage.removeprefix("highs: ") for now in seen if "variables" in now.stage), "-"),
             f"{times.reduce:.3f} + {times.build:.1f} + {times.solve:.1f}",
             result.termination.value,
             milliseconds(result.objective),

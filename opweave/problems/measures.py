@@ -30,10 +30,7 @@ def throughput(timeline: Timeline) -> float | None:
         return None
     if timeline.period is not None:
         return 1.0 / timeline.period if timeline.period > 0.0 else None
-    acts = timeline.activities
-    runs = acts.kind == ActivityKind.RUN
-    inputs = np.bincount(acts.what[runs], weights=acts.count[runs])
-    return float(inputs.max()) / timeline.end if len(inputs) and timeline.end > 0.0 else None
+    return timeline.inputs / timeline.end if timeline.end > 0.0 else None
 
 
 def latency(timeline: Timeline) -> float | None:

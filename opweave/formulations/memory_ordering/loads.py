@@ -8,35 +8,14 @@ are the terms of a linear row.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import BoolArray, IntArray
-
-Literal01 = tuple[int, int, int]
-"""``constant + sign * column`` as (constant, column, sign); column -1 and sign 0 for a constant."""
-
-
-@dataclass(slots=True)
-class Affine:
-    """``constant + sum of coefficient * column``, whole numbers (bytes or counts)."""
-
-    constant: int = 0
-    terms: dict[int, int] = field(default_factory=dict)
-
-    def add(self, literal: Literal01, factor: int) -> None:
-        """Add ``factor`` times a literal."""
-        constant, column, sign = literal
-        self.constant += factor * constant
-        if sign:
-            total = self.terms.get(column, 0) + factor * sign
-            if total:
-                self.terms[column] = total
-            else:
-                self.terms.pop(column, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +24,7 @@ class Excess:
 
     column: int
     upper: int
-    over: tuple[Affine, ...]
+    over: tuple[Linear, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,19 +101,19 @@ def _count(instance: OrderingInstance, mask: BoolArray) -> IntArray:
 
 
 class Loads:
-    """Writes operators' footprints as affine expressions of pair columns and new excess columns.
+    """Writes operators' footprints as linear expressions of pair columns and new excess columns.
 
     Parameters
     ----------
     footprints
         What precedence settles.
     before
-        ``before(a, v)`` as a literal.
+        ``before(a, v)``: 1 when a runs before v, else 0.
     first_column
         Number of the first excess column.
     """
 
-    def __init__(self, footprints: Footprints, before: Callable[[int, int], Literal01], first_column: int) -> None:
+    def __init__(self, footprints: Footprints, before: Callable[[int, int], Linear], first_column: int) -> None:
         self._view = footprints
         self._instance = footprints.instance
         self._before = before
@@ -147,88 +126,58 @@ class Loads:
         """The excess columns made so far, by column."""
         return list(self._shared.values())
 
-    def of(self, v: int) -> Affine:
+    def of(self, v: int) -> Linear:
         """Bytes live during the step of v."""
         instance = self._instance
         sure, open_ = self._view.live(v)
-        load = Affine(int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v]))
-        for s in np.flatnonzero(open_).tolist():
-            if instance.size[s]:
-                self._add_alive(load, s, v)
+        own = int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v])
+        parts = [Linear(own)]
+        parts += [self._alive(s, v) * int(instance.size[s]) for s in np.flatnonzero(open_).tolist() if instance.size[s]]
         begin, end = int(instance.overwrite.start[v]), int(instance.overwrite.start[v + 1])
         for size, slots, candidates in overwrite_groups(instance, begin, end):
-            self._subtract_overwritten(load, size, slots, candidates, v)
-        return load
+            parts.append(self._overwritten(slots, candidates, v) * -size)
+        return total(parts)
 
-    def _add_alive(self, load: Affine, s: int, v: int) -> None:
-        """Add the bytes of s, if it is live during the step of v."""
-        size, closed = int(self._instance.size[s]), self._view.closed
+    def _alive(self, s: int, v: int) -> Linear:
+        """1 when s is live during the step of v."""
+        closed = self._view.closed
         producer = int(self._instance.producer[s])
-        made = (1, -1, 0) if producer < 0 else self._before(producer, v)
+        made = Linear(1) if producer < 0 else self._before(producer, v)
         readers = [c for c in self._last[s] if not closed[v, c]]
         if self._instance.kept[s] or any(c == v or closed[c, v] for c in readers):
-            load.add(made, size)
-        elif len(readers) == 1:
-            load.add(made, size)
-            load.add(self._before(readers[0], v), -size)
-        else:
-            over = []
-            for c in readers:
-                alive = Affine()
-                alive.add(made, 1)
-                alive.add(self._before(c, v), -1)
-                over.append(alive)
-            load.add((0, self._excess(over, 1), 1), size)
+            return made
+        alive = [made - self._before(c, v) for c in readers]
+        return alive[0] if len(alive) == 1 else self._excess(alive, 1)
 
-    def _subtract_overwritten(self, load: Affine, size: int, slots: int, candidates: list[int], v: int) -> None:
-        """Subtract ``size`` for every output of that size that overwrites a dying candidate."""
+    def _overwritten(self, slots: int, candidates: list[int], v: int) -> Linear:
+        """How many of ``slots`` outputs overwrite a dying candidate."""
         dying = 0
-        undecided: list[Literal01] = []
+        undecided: list[Linear] = []
         for s in candidates:
             state = self._view.dying(s, v)
             if state is None:
                 undecided.append(self._outlives(s, v))
             dying += state is True
         surely = min(dying, slots)
-        load.constant -= size * surely
         left = min(slots - surely, len(undecided))
         if left == 0:
-            return
+            return Linear(surely)
         # Undecided inputs that die: min(left, sum(1 - outlives)) = left - max(0, left - sum(1 - outlives)).
-        missed = Affine(left - len(undecided))
-        for literal in undecided:
-            missed.add(literal, 1)
-        load.constant -= size * left
-        if left == len(undecided):
-            for literal in undecided:
-                load.add(literal, size)
-        else:
-            load.add((0, self._excess([missed], left), 1), size)
+        missed = total([Linear(left - len(undecided)), *undecided])
+        return surely + left - (missed if left == len(undecided) else self._excess([missed], left))
 
-    def _outlives(self, s: int, v: int) -> Literal01:
+    def _outlives(self, s: int, v: int) -> Linear:
         """1 when some reader of s runs after v, which reads it too."""
         closed = self._view.closed
-        later = [_negated(self._before(c, v)) for c in self._last[s] if c != v and not closed[v, c]]
-        if len(later) == 1:
-            return later[0]
-        over = []
-        for literal in later:
-            single = Affine()
-            single.add(literal, 1)
-            over.append(single)
-        return (0, self._excess(over, 1), 1)
+        later = [1 - self._before(c, v) for c in self._last[s] if c != v and not closed[v, c]]
+        return later[0] if len(later) == 1 else self._excess(later, 1)
 
-    def _excess(self, over: list[Affine], upper: int) -> int:
+    def _excess(self, over: list[Linear], upper: int) -> Linear:
         """The column that is max(0, ``over``); one column for equal expressions."""
         key = (upper, frozenset((a.constant, frozenset(a.terms.items())) for a in over))
         if key not in self._shared:
             self._shared[key] = Excess(self._first + len(self._shared), upper, tuple(over))
-        return self._shared[key].column
-
-
-def _negated(literal: Literal01) -> Literal01:
-    constant, column, sign = literal
-    return (1 - constant, column, -sign)
+        return Linear.of(self._shared[key].column)
 
 
 def _last_readers(view: Footprints) -> list[list[int]]:

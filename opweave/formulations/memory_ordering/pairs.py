@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.formulations.memory_ordering.groups import Groups
-from opweave.formulations.memory_ordering.loads import Literal01
+from opweave.formulations.modeling.linear import Linear
 from opweave.problems.arrays import BoolArray, IntArray
 
 Arc = tuple[int, int]
@@ -68,8 +68,8 @@ class Pairs:
             return True
         return False if self.closed[g, h] else None
 
-    def before(self, a: int, v: int) -> Literal01:
-        """1 when operator a runs before operator v.
+    def before(self, a: int, v: int) -> Linear:
+        """1 when operator a runs before operator v, over the pairs' numbers.
 
         Raises
         ------
@@ -78,11 +78,15 @@ class Pairs:
         """
         settled = self.settled(a, v)
         if settled is not None:
-            return (int(settled), -1, 0)
-        column = self.column_of(a, v)
-        if column < 0:
+            return Linear(int(settled))
+        if self.column_of(a, v) < 0:
             raise KeyError((a, v))
-        return (0, column, 1) if self.groups.group[a] < self.groups.group[v] else (1, column, -1)
+        return self.group_before(int(self.groups.group[a]), int(self.groups.group[v]))
+
+    def group_before(self, g: int, h: int) -> Linear:
+        """1 when group g runs before group h, over the pairs' numbers."""
+        pair = Linear.of(int(self.column[g, h]))
+        return pair if g < h else 1 - pair
 
     def column_of(self, a: int, v: int) -> int:
         """Column of the pair of operators, -1 for none."""

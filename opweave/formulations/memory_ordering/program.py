@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Iterable
+from typing import ClassVar
+
+import numpy as np
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-
-if TYPE_CHECKING:
-    from pyomo.core.expr.relational_expr import RelationalExpression
-    from pyomo.environ import ConcreteModel
 
 
 class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
@@ -37,14 +37,6 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
             return f"every order breaks some {rows}"
         limited = f"every order needs more than the limit of {problem.limit_bytes:,} bytes"
         return f"{limited} or breaks some {rows}" if problem.constraints or self.context.extended else limited
-
-    def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
-        """Add one row of a side constraint, such as ``model.before("a", "b") + model.before("a", "c") >= 1``."""
-        from pyomo.environ import ConstraintList
-
-        if not hasattr(model, "side_constraints"):
-            model.side_constraints = ConstraintList()
-        model.side_constraints.add(row)
 
 
 def scale_of(instance: OrderingInstance) -> Scale:
@@ -81,3 +73,10 @@ def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
             f"than the limit of {problem.limit_bytes:,}"
         )
     return floor
+
+
+def peak_column(model: LinearModel, scale: Scale, floor: int, caps: Iterable[int | float | None]) -> None:
+    """The peak in units, from ``floor`` bytes to the least of the caps, each a number of bytes or None."""
+    most = min((int(cap) for cap in caps if cap is not None), default=None)
+    high = np.inf if most is None else scale.units(scale.room(most))
+    model.columns("peak", (None,), scale.units(floor), high, scale.whole)

@@ -4,122 +4,115 @@ Source: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with I
 IV-A. Equation numbers are the paper's. What it leaves out and real graphs need: operators that write several tensors
 or none, views (storages instead of tensors), results written in place, and memory for results that nobody reads.
 
-Rows of your own use ``model.O[i, j]`` and ``model.T[s, j]`` by operator, storage and step (positions, from 1) through
-``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``, which take operator ids and steps from 0.
+Rows of your own use ``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``; steps count from 0.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opweave.formulations.bulk import Rows, check_rows, linear_expression, linear_objective
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, scale_of
+from opweave.formulations.memory_ordering.program import (
+    OrderingProgram,
+    instance_of,
+    least_peak,
+    peak_column,
+    scale_of,
+)
 from opweave.formulations.memory_ordering.scale import Scale
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.precedence import ancestors, check_closure
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-
-if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import LinearExpression
-    from pyomo.environ import ConcreteModel
 
 ABSENT, PRESENT = -1, -2
 """In place of a column: the variable is 0, or 1, in every order."""
 
 
 @dataclass(eq=False)
-class StepModel:
-    """What a time-indexed model was written from, kept with it as ``model.steps``. Steps run from 1 to n.
+class StepModel(LinearModel):
+    """The paper's program: ``O`` and ``T`` (0/1), ``saved`` (in-place writes), ``peak`` (units; not for the total).
+
+    Steps run from 1 to n.
 
     Attributes
     ----------
-    runs
+    runs_at
         Column of O[i, j], or ABSENT. Shape (operators, n + 2).
-    held
+    held_at
         Column of T[s, j], ABSENT or PRESENT. Shape (storages, n + 2); step 0 is before the first operator.
     savings
         In-place writes: (operator, step, bytes, most outputs, storages that may be overwritten, column).
-    variables
-        Pyomo variables of all columns.
     """
 
     instance: OrderingInstance
-    runs: IntArray
-    held: IntArray
+    runs_at: IntArray
+    held_at: IntArray
     scale: Scale
     floor: int
     savings: list[tuple[int, int, int, int, list[int], int]] = field(default_factory=list)
-    variables: list[Any] = field(default_factory=list)
+
+    more_words: ClassVar[tuple[str, ...]] = ("runs",)
 
     @property
     def steps(self) -> int:
         """Number of steps, one for each operator."""
         return self.instance.operators
 
-    def run(self, name: str, step: int) -> LinearExpression:
-        """1 when operator ``name`` runs in ``step`` (from 0), else 0: a linear expression."""
-        return self._sum({step: 1.0}, name)
+    def runs(self, op: str, step: int) -> Linear:
+        """1 when operator ``op`` runs in ``step`` (from 0), else 0."""
+        return self._sum({step: 1}, op)
 
-    def position(self, name: str) -> LinearExpression:
-        """The step in which operator ``name`` runs, from 0: a linear expression."""
-        return self._sum({step: float(step) for step in range(self.steps)}, name)
+    def position(self, op: str) -> Linear:
+        """The step in which operator ``op`` runs, from 0."""
+        return self._sum({step: step for step in range(self.steps)}, op)
 
-    def _sum(self, weights: dict[int, float], name: str) -> LinearExpression:
-        """Sum over steps (from 0) of weight * O."""
-        runs = self.runs[self.instance.names.index(name)]
-        terms = {int(runs[step + 1]): weight for step, weight in weights.items() if runs[step + 1] != ABSENT}
-        return linear_expression(0.0, terms, self.variables)
-
-    def before(self, first: str, second: str) -> LinearExpression:
-        """1 when operator ``first`` runs before ``second``, else 0, as a new binary variable tied to their steps."""
-        model = self.variables[0].model()
-        binary = model.more_x.add()
+    def before(self, first: str, second: str) -> Linear:
+        """1 when operator ``first`` runs before ``second``, else 0: a new column tied to their steps."""
+        (column,) = self.binaries("before_pairs", [(first, second)]).tolist()
+        binary, rows = Linear.of(column), self.rows("pairs")
         for step in range(self.steps):
             # first is done by this step and second is not, or the other way round
-            done = dict.fromkeys(range(step + 1), 1.0)
+            done = dict.fromkeys(range(step + 1), 1)
             lead = self._sum(done, first) - self._sum(done, second)
-            model.pairs.add(lead <= binary)
-            model.pairs.add(-lead <= 1 - binary)
-        return linear_expression(0.0, {0: 1.0}, [binary])
+            rows.add(lead <= binary)
+            rows.add(-lead <= 1 - binary)
+        return binary
+
+    def _sum(self, weights: dict[int, int], op: str) -> Linear:
+        """Sum over steps (from 0) of weight * O."""
+        runs = self.runs_at[self.instance.names.index(op)]
+        return Linear(0, {int(runs[j + 1]): weight for j, weight in weights.items() if runs[j + 1] != ABSENT})
 
 
 @register_formulation
 class TimeIndexed(OrderingProgram):
-    """The paper's program with its pruning (7)-(10) and the storages that must be live fixed.
-
-    Columns: ``model.O`` and ``model.T`` (binary), ``model.saved`` (in-place writes), ``model.peak`` (units of
-    ``model.steps.scale``; not for the total).
-    """
+    """The paper's program with its pruning (7)-(10) and the storages that must be live fixed."""
 
     name: ClassVar[str] = "time_indexed"
+    model_type: ClassVar[type[LinearModel]] = StepModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
 
-    def build(self, problem: MemoryOrdering) -> ConcreteModel:
+    def build(self, problem: MemoryOrdering) -> StepModel:
         """Write the model, families in the paper's order."""
-        from pyomo.environ import Binary, ConcreteModel, ConstraintList, VarList
-
-        instance = instance_of(problem)
-        model = ConcreteModel()
-        written = self._prepare(problem, instance)
-        self._columns(model, written, problem)
-        model.steps, model.runs = written, written.run
-        model.before, model.position = written.before, written.position
-        self._one_operator_per_step(model, written)
-        self._one_step_per_operator(model, written)
-        self._precedence(model, written)
-        self._operands(model, written)
-        self._production(model, written)
-        self._overwriting(model, written)
-        self._memory(model, written, problem)
-        model.more_x = VarList(domain=Binary)
-        model.pairs = ConstraintList()
+        model = self._prepare(problem, instance_of(problem))
+        model.check_time = self.check_time
+        self._columns(model, problem)
+        self._one_operator_per_step(model)
+        self._one_step_per_operator(model)
+        self._precedence(model)
+        self._operands(model)
+        self._production(model)
+        self._overwriting(model)
+        self._memory(model, problem)
         self.add_constraints(model, problem)
         return model
 
@@ -173,157 +166,124 @@ class TimeIndexed(OrderingProgram):
                 held[s, (step >= sure) & (step <= wanted)] = PRESENT
         return held
 
-    def _columns(self, model: ConcreteModel, written: StepModel, problem: MemoryOrdering) -> None:
+    def _columns(self, model: StepModel, problem: MemoryOrdering) -> None:
         """O[i, j] and T[s, j] where they are not settled; saved; peak, units, from the floor to the limit."""
-        from pyomo.environ import Binary, NonNegativeIntegers, NonNegativeReals, Var
-
-        model.O = Var([tuple(pair) for pair in np.argwhere(written.runs >= 0).tolist()], domain=Binary)
-        model.T = Var([tuple(pair) for pair in np.argwhere(written.held >= 0).tolist()], domain=Binary)
-        written.variables = [*model.O.values(), *model.T.values()]
-        self._number_savings(written)
-        most = [saving[3] for saving in written.savings]
-        model.saved = Var(range(len(most)), domain=NonNegativeReals, bounds=lambda _, k: (0, most[k]))
-        written.variables.extend(model.saved.values())
+        names = model.instance.names
+        model.binaries("O", [(names[i], j) for i, j in np.argwhere(model.runs_at >= 0).tolist()])
+        model.binaries("T", [(s, j) for s, j in np.argwhere(model.held_at >= 0).tolist()])
+        self._number_savings(model)
+        model.reals("saved", range(len(model.savings)), high=[most for _, _, _, most, _, _ in model.savings])
         if problem.objective == "peak":
-            caps = [cap for cap in (problem.limit_bytes, self.context.ceiling) if cap is not None]
-            scale = written.scale
-            model.peak = Var(
-                domain=NonNegativeIntegers if scale.whole else NonNegativeReals,
-                bounds=(scale.units(written.floor), scale.units(scale.room(int(min(caps)))) if caps else None),
-            )
-            written.variables.append(model.peak)
+            peak_column(model, model.scale, model.floor, (problem.limit_bytes, self.context.ceiling))
 
-    def _number_savings(self, written: StepModel) -> None:
-        instance, column = written.instance, len(written.variables)
+    def _number_savings(self, model: StepModel) -> None:
+        instance, column = model.instance, len(model)
         start = instance.overwrite.start.tolist()
         for v in range(instance.operators):
             for size, slots, candidates in overwrite_groups(instance, start[v], start[v + 1]):
-                for j in np.flatnonzero(written.runs[v] >= 0).tolist():
-                    written.savings.append((v, j, size, min(slots, len(candidates)), candidates, column))
+                for j in np.flatnonzero(model.runs_at[v] >= 0).tolist():
+                    model.savings.append((v, j, size, min(slots, len(candidates)), candidates, column))
                     column += 1
 
-    def _one_operator_per_step(self, model: ConcreteModel, written: StepModel) -> None:
+    def _one_operator_per_step(self, model: StepModel) -> None:
         """(1) sum_i O[i, j] = 1 for every step j."""
-        rows = Rows()
-        for j in range(1, written.steps + 1):
-            column = written.runs[:, j]
-            rows.equal(dict.fromkeys(column[column >= 0].tolist(), 1.0), 1.0)
-        rows.add_to(model, "one_operator_per_step", written.variables, self.check_time)
+        for column in model.runs_at.T[1:-1]:
+            model.rows("one_operator_per_step").add(Linear.over(column[column >= 0].tolist()) == 1)
 
-    def _one_step_per_operator(self, model: ConcreteModel, written: StepModel) -> None:
+    def _one_step_per_operator(self, model: StepModel) -> None:
         """(2) sum_j O[i, j] = 1 for every operator i."""
-        rows = Rows()
-        for i in range(written.steps):
-            row = written.runs[i]
-            rows.equal(dict.fromkeys(row[row >= 0].tolist(), 1.0), 1.0)
-        rows.add_to(model, "one_step_per_operator", written.variables, self.check_time)
+        for row in model.runs_at:
+            model.rows("one_step_per_operator").add(Linear.over(row[row >= 0].tolist()) == 1)
 
-    def _precedence(self, model: ConcreteModel, written: StepModel) -> None:
+    def _precedence(self, model: StepModel) -> None:
         """Arcs that no storage enforces: sum_j j (O[v, j] - O[u, j]) >= 1.
 
         Data flow follows from (3)-(5) where the reader needs a storage that its predecessor makes; order constraints,
         and views that other views are made of, carry no bytes.
         """
-        instance, rows = written.instance, Rows()
+        instance = model.instance
         for v in range(instance.operators):
             makers = set(instance.producer[instance.reads[v]].tolist())
             for u in instance.before[v].tolist():
                 if u not in makers:
-                    terms = {int(c): float(j) for j, c in enumerate(written.runs[u].tolist()) if c >= 0}
-                    terms |= {int(c): float(-j) for j, c in enumerate(written.runs[v].tolist()) if c >= 0}
-                    rows.at_most(terms, -1.0)
-        rows.add_to(model, "precedence", written.variables, self.check_time)
+                    late, early = model.position(instance.names[v]), model.position(instance.names[u])
+                    model.rows("precedence").add(late - early >= 1)
 
-    def _operands(self, model: ConcreteModel, written: StepModel) -> None:
+    def _operands(self, model: StepModel) -> None:
         """(3) O[i, j] <= T[s, j] for every storage s that i reads, or writes (which the paper leaves out)."""
-        rows = Rows()
-        for touched in (written.instance.reads, written.instance.writes):
+        for touched in (model.instance.reads, model.instance.writes):
             operators, storages = touched.heads(), touched.items
-            pair, j = np.nonzero(written.runs[operators] >= 0)
-            column, place = written.runs[operators[pair], j], written.held[storages[pair], j]
+            pair, j = np.nonzero(model.runs_at[operators] >= 0)
+            column, place = model.runs_at[operators[pair], j], model.held_at[storages[pair], j]
             open_ = place >= 0
-            rows.at_most_each(np.stack([column[open_], place[open_]], axis=1), (1.0, -1.0), 0.0)
-        rows.add_to(model, "operands", written.variables, self.check_time)
+            model.rows("operands").at_most_each(np.stack([column[open_], place[open_]], axis=1), (1.0, -1.0), 0.0)
 
-    def _production(self, model: ConcreteModel, written: StepModel) -> None:
+    def _production(self, model: StepModel) -> None:
         """(4) T[s, j] <= T[s, j - 1] + O[producer(s), j]: memory is filled by the producer only."""
-        rows, instance = Rows(), written.instance
+        rows, instance = model.rows("production"), model.instance
         for s in range(instance.storages):
             p = int(instance.producer[s])
-            now, earlier = written.held[s, 1:-1], written.held[s, :-2]
-            made = np.full(written.steps, ABSENT) if p < 0 else written.runs[p, 1:-1]
+            now, earlier = model.held_at[s, 1:-1], model.held_at[s, :-2]
+            made = np.full(model.steps, ABSENT) if p < 0 else model.runs_at[p, 1:-1]
             for j in np.flatnonzero((now != ABSENT) & (earlier != PRESENT)).tolist():
-                terms = {int(now[j]): 1.0} if now[j] >= 0 else {}
-                terms |= {int(column): -1.0 for column in (earlier[j], made[j]) if column >= 0}
-                rows.at_most(terms, 0.0 if now[j] >= 0 else -1.0)
-        rows.add_to(model, "production", written.variables, self.check_time)
+                held = Linear.of(int(now[j])) if now[j] >= 0 else 1
+                rows.add(Linear.over(int(column) for column in (earlier[j], made[j]) if column >= 0) >= held)
 
-    def _overwriting(self, model: ConcreteModel, written: StepModel) -> None:
+    def _overwriting(self, model: StepModel) -> None:
         """Outputs saved in step j: none unless the operator runs, at most the inputs gone in step j + 1."""
-        rows = Rows()
-        for v, j, _, most, candidates, column in written.savings:
-            rows.at_most({column: 1.0, int(written.runs[v, j]): float(-most)}, 0.0)
-            after = [int(written.held[s, j + 1]) for s in candidates]
+        rows = model.rows("overwriting")
+        for v, j, _, most, candidates, column in model.savings:
+            saved = Linear.of(column)
+            rows.add(saved <= Linear.of(int(model.runs_at[v, j]), most))
+            after = [int(model.held_at[s, j + 1]) for s in candidates]
             gone = len(candidates) - after.count(PRESENT)
-            rows.at_most({column: 1.0} | {place: 1.0 for place in after if place >= 0}, float(gone))
-        rows.add_to(model, "overwriting", written.variables, self.check_time)
+            rows.add(saved + Linear.over(place for place in after if place >= 0) <= gone)
 
-    def _memory(self, model: ConcreteModel, written: StepModel, problem: MemoryOrdering) -> None:
+    def _memory(self, model: StepModel, problem: MemoryOrdering) -> None:
         """(6), summed over the operators: sum_s size(s) T[s, j] + sum_k extra(k) O[k, j] - saved <= peak, units.
 
         Exactly one operator runs in a step, so one row for each step is tighter than the paper's one for each step and
         operator. For the total, the left sides are summed and the limit, if any, is the right side.
         """
-        from pyomo.environ import Objective
-
-        rows, scale = Rows(), written.scale
-        total: dict[int, float] = {}
-        constant = 0.0
-        for terms, fixed in _footprints(written):
-            units = {column: scale.units(count) for column, count in terms.items()}
-            if problem.objective == "peak":
-                rows.at_most(units | {len(written.variables) - 1: -1.0}, -scale.units(fixed))
-                continue
-            total |= units  # a column belongs to one step
-            constant += scale.units(fixed)
-            if problem.limit_bytes is not None:
-                rows.at_most(units, scale.units(scale.room(problem.limit_bytes) - fixed))
-        rows.add_to(model, "memory", written.variables, self.check_time)
+        rows, scale, footprints = model.rows("memory"), model.scale, _footprints(model)
         if problem.objective == "peak":
-            model.objective = Objective(expr=model.peak)
-        else:
-            model.objective = linear_objective(total, constant, written.variables)
+            peak = Linear.of(model.column("peak", None))
+            for footprint in footprints:
+                rows.add(footprint / scale.unit <= peak)
+            model.minimise(peak, scale.unit)
+            return
+        if problem.limit_bytes is not None:
+            for footprint in footprints:
+                rows.add((footprint - scale.room(problem.limit_bytes)) / scale.unit <= 0)
+        model.minimise(total(footprints) / scale.unit, scale.unit)
 
-    def extract(self, model: ConcreteModel) -> Ordering:
+    def extract(self, model: StepModel, values: FloatArray) -> Ordering:
         """Operators by the step in which they run."""
-        written: StepModel = model.steps
-        where = np.zeros(written.steps)
-        for (i, j), variable in model.O.items():
-            where[i] += j * (variable.value or 0.0)
-        return written.instance.ordering(np.argsort(where, kind="stable"))
+        there = model.runs_at >= 0
+        where = np.zeros(there.shape)
+        where[there] = values[model.runs_at[there]]
+        return model.instance.ordering(np.argsort(where @ np.arange(model.steps + 2), kind="stable"))
 
-    def start(self, model: ConcreteModel, solution: Ordering) -> None:
-        """Set every column to what the order implies."""
-        written: StepModel = model.steps
-        instance = written.instance
-        step = np.empty(written.steps, dtype=np.int64)
-        step[instance.positions(solution)] = np.arange(1, written.steps + 1)
+    def start(self, model: StepModel, solution: Ordering) -> FloatArray:
+        """Every column as the order implies."""
+        instance, values = model.instance, np.full(len(model), np.nan)
+        step = np.empty(model.steps, dtype=np.int64)
+        step[instance.positions(solution)] = np.arange(1, model.steps + 1)
         ends = _ends(instance, step)
-        for (i, j), variable in model.O.items():
-            variable.set_value(float(step[i] == j), skip_validation=True)
-        for (s, j), variable in model.T.items():
-            made = 0 if instance.producer[s] < 0 else step[instance.producer[s]]
-            variable.set_value(float(made <= j <= ends[s]), skip_validation=True)
-        for k, (v, j, _, most, candidates, _) in enumerate(written.savings):
-            dying = min(most, int((ends[candidates] == j).sum())) if step[v] == j else 0
-            model.saved[k].set_value(float(dying), skip_validation=True)
-        if hasattr(model, "peak"):
-            values = [variable.value for variable in written.variables[:-1]]
-            peak = max(
-                (fixed + sum(c * values[k] for k, c in terms.items()) for terms, fixed in _footprints(written)),
-                default=0,
-            )
-            model.peak.set_value(written.scale.units(max(peak, written.floor)), skip_validation=True)
+        made = np.where(instance.producer < 0, 0, step[instance.producer]) if len(ends) else ends
+        j = np.arange(model.steps + 2)
+        values[model.runs_at[model.runs_at >= 0]] = (step[:, None] == j)[model.runs_at >= 0]
+        live = (made[:, None] <= j) & (j <= ends[:, None])
+        values[model.held_at[model.held_at >= 0]] = live[model.held_at >= 0]
+        for v, j_, _, most, candidates, column in model.savings:
+            values[column] = min(most, int((ends[candidates] == j_).sum())) if step[v] == j_ else 0
+        for first, second in model.families["before_pairs"].keys if "before_pairs" in model.families else ():
+            early, late = (step[instance.names.index(str(op))] for op in (first, second))
+            values[model.column("before_pairs", (first, second))] = float(early < late)
+        if "peak" in model.families:
+            peak = max((footprint.at(values) for footprint in _footprints(model)), default=0)
+            values[model.column("peak", None)] = model.scale.units(max(peak, model.floor))
+        return values
 
 
 @register_formulation
@@ -339,20 +299,20 @@ class TimeIndexedOpen(TimeIndexed):
         return everywhere, everywhere * instance.operators
 
 
-def _footprints(written: StepModel) -> list[tuple[dict[int, int], int]]:
-    """Bytes live in every step, as coefficients by column and a constant."""
-    instance = written.instance
-    saved: list[dict[int, int]] = [{} for _ in range(written.steps + 1)]
-    for _, j, size, _, _, column in written.savings:
+def _footprints(model: StepModel) -> list[Linear]:
+    """Bytes live in every step."""
+    instance = model.instance
+    saved: list[dict[int, float]] = [{} for _ in range(model.steps + 1)]
+    for _, j, size, _, _, column in model.savings:
         saved[j][column] = -size
     rows = []
-    for j in range(1, written.steps + 1):
-        place, running = written.held[:, j], written.runs[:, j]
+    for j in range(1, model.steps + 1):
+        place, running = model.held_at[:, j], model.runs_at[:, j]
         live = (place >= 0) & (instance.size > 0)
         busy = (running >= 0) & (instance.workspace > 0)
         terms = dict(zip(place[live].tolist(), instance.size[live].tolist(), strict=True))
         terms |= dict(zip(running[busy].tolist(), instance.workspace[busy].tolist(), strict=True))
-        rows.append((terms | saved[j], int(instance.size[place == PRESENT].sum())))
+        rows.append(Linear(int(instance.size[place == PRESENT].sum()), terms | saved[j]))
     return rows
 
 

@@ -8,10 +8,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.linear import CONSTANT_TOLERANCE, Linear, Row
 from opweave.formulations.modeling.model import ColumnNames, LinearModel, RowNames
 from opweave.formulations.modeling.rows import (
-    CONSTANT_TOLERANCE,
     FEASIBILITY,
     INFINITE,
     LARGEST_COEFFICIENT,

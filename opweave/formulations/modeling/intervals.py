@@ -63,6 +63,8 @@ class IntervalModel(LinearModel):
 
     def add(self, row: Row, name: str = ADDED) -> None:
         """Add a row in seconds, bytes and counts; where it is rounded, it lets a little more through."""
+        if row.decided():
+            return
         self.whole_rows.append(self.rounded(row))
         self.added.append(row)
 

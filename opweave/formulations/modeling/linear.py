@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from opweave.problems.arrays import FloatArray
+
+CONSTANT_TOLERANCE = 1e-8
+"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
 
 
 class InfeasibleError(Exception):
@@ -22,21 +27,21 @@ class Linear:
     ({0: 2.0, 1: -1.0}, -inf, -1.0)
     """
 
-    constant: float = 0.0
+    constant: float = 0
     terms: Mapping[int, float] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, column: int, coefficient: float = 1.0) -> Linear:
+    def of(cls, column: int, coefficient: float = 1) -> Linear:
         """One column, ``coefficient`` times."""
-        return cls(0.0, {column: coefficient})
+        return cls(0, {column: coefficient})
 
     @classmethod
-    def over(cls, columns: Iterable[int], coefficient: float = 1.0) -> Linear:
+    def over(cls, columns: Iterable[int], coefficient: float = 1) -> Linear:
         """The sum of several columns, each ``coefficient`` times; one that comes twice counts twice."""
         terms: dict[int, float] = {}
         for column in columns:
-            terms[column] = terms.get(column, 0.0) + coefficient
-        return cls(0.0, terms)
+            terms[column] = terms.get(column, 0) + coefficient
+        return cls(0, terms)
 
     def __add__(self, other: Linear | float) -> Linear:
         if not isinstance(other, Linear):
@@ -47,7 +52,7 @@ class Linear:
         return Linear(self.constant * factor, {column: value * factor for column, value in self.terms.items()})
 
     def __truediv__(self, divisor: float) -> Linear:
-        return self * (1.0 / divisor)
+        return Linear(self.constant / divisor, {column: value / divisor for column, value in self.terms.items()})
 
     def __neg__(self) -> Linear:
         return Linear(-self.constant, {column: -value for column, value in self.terms.items()})
@@ -76,7 +81,7 @@ class Linear:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def at(self, values: Mapping[int, float] | list[float]) -> float:
+    def at(self, values: Mapping[int, float] | Sequence[float] | FloatArray) -> float:
         """Its value where columns have ``values``."""
         return self.constant + sum(value * values[column] for column, value in self.terms.items())
 
@@ -85,20 +90,22 @@ ZERO = Linear()
 
 
 def total(parts: Iterable[Linear]) -> Linear:
-    """The sum of many expressions, in time that grows with their terms only.
+    """The sum of many expressions, in time that grows with their terms only; whole numbers stay whole.
+
+    What cancels out is left out.
 
     Examples
     --------
-    >>> total([Linear.of(0), Linear.of(1, 2.0), Linear.of(0, 3.0) + 5])
-    Linear(constant=5.0, terms={0: 4.0, 1: 2.0})
+    >>> total([Linear.of(0), Linear.of(1, 2), Linear.of(2), Linear.of(0, 3) + 5, -Linear.of(2)])
+    Linear(constant=5, terms={0: 4, 1: 2})
     """
-    constant = 0.0
+    constant: float = 0
     terms: dict[int, float] = {}
     for part in parts:
         constant += part.constant
         for column, coefficient in part.terms.items():
-            terms[column] = terms.get(column, 0.0) + coefficient
-    return Linear(constant, terms)
+            terms[column] = terms.get(column, 0) + coefficient
+    return Linear(constant, {column: value for column, value in terms.items() if value})
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,18 @@ class Row:
     terms: Mapping[int, float]
     low: float
     high: float
+
+    def decided(self) -> bool:
+        """Whether it has no columns, as they have cancelled out, and holds.
+
+        Raises
+        ------
+        InfeasibleError
+            When it has no columns and does not hold.
+        """
+        if not self.terms and (self.low > CONSTANT_TOLERANCE or self.high < -CONSTANT_TOLERANCE):
+            raise InfeasibleError
+        return not self.terms
 
     @property
     def key(self) -> tuple[frozenset[tuple[int, float]], float, float]:

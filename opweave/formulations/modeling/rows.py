@@ -10,15 +10,12 @@ from itertools import chain
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opweave.formulations.modeling.linear import InfeasibleError, Row
+from opweave.formulations.modeling.linear import Row
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError, LimitExceededError
 from opweave.problems.limits import Limits
 
 ROWS_BETWEEN_CHECKS = 4096
-
-CONSTANT_TOLERANCE = 1e-8
-"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
 
 LARGEST_COEFFICIENT = 1e15
 SMALLEST_COEFFICIENT = 1e-9
@@ -149,9 +146,7 @@ class Rows:
         InfeasibleError
             When it has no columns and does not hold.
         """
-        if not row.terms:
-            if row.low > CONSTANT_TOLERANCE or row.high < -CONSTANT_TOLERANCE:
-                raise InfeasibleError
+        if row.decided():
             return
         if row.low < row.high and math.isfinite(row.low) and math.isfinite(row.high):
             self.add(Row(row.terms, row.low, math.inf))  # engines' files know one side of a row

@@ -8,41 +8,39 @@ found then, but nothing is proved.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.bulk import check_rows, linear_objective
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.intervals import Linear
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, SlicingInstance, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
 from opweave.formulations.slicing.shortage import rules_in_the_way
-from opweave.problems.arrays import NO_LIMIT
+from opweave.problems.arrays import NO_LIMIT, FloatArray
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slices, Slicing
 
-if TYPE_CHECKING:
-    from pyomo.environ import ConcreteModel
-
 
 @register_formulation
 class Cuts(Formulation[Slicing, Slices]):
-    """Cuts as whole numbers; times are in units of ``model.slicing.unit`` seconds.
+    """Cuts as whole numbers; times are in units of ``model.unit`` seconds.
 
     For rows of one's own: ``model.on(op, device)`` is 1 when the device has a part of the operator.
     """
 
     name: ClassVar[str] = "cut_program"
     problem_type: ClassVar[type[Slicing]] = Slicing
+    model_type: ClassVar[type[LinearModel]] = CutModel
     supports: ClassVar[tuple[str, ...]] = ("cuts", "order_arcs", "cut_program")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
 
-    def build(self, problem: Slicing) -> ConcreteModel:
+    def build(self, problem: Slicing) -> CutModel:
         """Write the model.
 
         Raises
@@ -50,26 +48,21 @@ class Cuts(Formulation[Slicing, Slices]):
         UnsupportedFeatureError
             For a shared channel and the paper's transfers.
         """
-        from pyomo.environ import ConcreteModel
-
-        written, ends = self.write(problem)
-        model = ConcreteModel()
-        model.slicing, model.on = written, written.handle_on
-        written.finish(model)
-        total = sum(ends, ZERO)
-        model.latency = linear_objective(dict(total.terms), total.constant, written.variables)
+        model, ends = self.write(problem)
+        model.minimise(total(ends), self._unit)
         self.add_constraints(model, problem)
         return model
 
     def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
-        """Columns and rows as arrays, and the time of every operator."""
+        """Columns and rows, and the time of every operator."""
         instance = _instance_of(problem)
         _check_reading(problem)
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
         check_rows(20 * cells * len(instance.devices), self.name, self.context.limits)
-        written = CutModel(problem, instance, unit_of(instance, self._ceiling()))
-        self._unit = written.unit
+        self._unit = unit_of(instance, self._ceiling())
+        written = CutModel(problem, instance)
+        written.check_time, written.unit = self.check_time, self._unit
         self._cut_points(written)
         missing = self._transfers(written)
         ends = self._times(written, missing)
@@ -84,18 +77,20 @@ class Cuts(Formulation[Slicing, Slices]):
             modes = written.modes(v)
             for mode in modes:
                 length = int(instance.length[v, mode])
-                chosen = ONE if len(modes) == 1 else written.whole(1)
-                cuts = [ZERO, *(written.whole(length) for _ in range(devices - 1)), chosen * length]
+                op, way = written.name(v), ("rows", "channels")[mode]
+                chosen = ONE if len(modes) == 1 else written.whole_to(1, "mode", (op, way))
+                inner = [written.whole_to(length, "cut", (op, way, name)) for name in instance.devices[1:]]
+                cuts = [ZERO, *inner, chosen * length]
                 written.chosen[v, mode], written.cuts[v, mode] = chosen, cuts
                 for k in range(devices):
                     allowed = bool(np.isfinite(instance.intercept[v, k]))
-                    active = written.whole(1) if allowed else ZERO
+                    active = written.whole_to(1, "part", (op, way, instance.devices[k])) if allowed else ZERO
                     written.active[v, mode, k] = active
                     written.at_most("cut_order", cuts[k], cuts[k + 1])
                     written.at_most("takes_part", cuts[k + 1] - cuts[k], active * length)
                     written.at_most("idle", active, cuts[k + 1] - cuts[k])
             if len(modes) > 1:
-                written.equal("one_mode", sum((written.chosen[v, mode] for mode in modes), ZERO), 1.0)
+                written.rows("one_mode").add(total(written.chosen[v, mode] for mode in modes) == 1)
 
     def _transfers(self, written: CutModel) -> dict[tuple[int, int], Linear]:
         """Cases (i) to (iii): cells of every flow that a device needs and does not hold."""
@@ -105,7 +100,7 @@ class Cuts(Formulation[Slicing, Slices]):
                 t = instance.tensor[e]
                 cells = int(instance.channels[t] * instance.rows[t])
                 for k in range(len(instance.devices)):
-                    missing[e, k] = written.real(cells)
+                    missing[e, k] = written.real_to(cells)
                     for mode in written.modes(v):
                         self._missing(written, e, v, mode, k, missing[e, k])
                 self.check_time()
@@ -120,8 +115,8 @@ class Cuts(Formulation[Slicing, Slices]):
         active = written.active[v, mode, k]
         low, high = _needed(written, e, v, mode, k)
         products = j >= 0 and not instance.whole[j] and 1 - mode in written.modes(j)
-        bits = [written.whole(1) for _ in range(extent[mode].bit_length() if products else 0)]
-        need = sum((bit * 2.0**i for i, bit in enumerate(bits)), ZERO) if products else written.real(extent[mode])
+        bits = [written.whole_to(1) for _ in range(extent[mode].bit_length() if products else 0)]
+        need = total(bit * 2.0**i for i, bit in enumerate(bits)) if products else written.real_to(extent[mode])
         written.at_most("need", high - low - (ONE - active) * extent[mode], need)
         if j < 0:
             written.at_most("missing", need * across, missing)
@@ -138,7 +133,7 @@ class Cuts(Formulation[Slicing, Slices]):
                 continue
             shared = ZERO
             for i, bit in enumerate(bits):
-                both = written.real(across)
+                both = written.real_to(across)
                 written.at_most("product", both, cuts[k + 1] - cuts[k])
                 written.at_most("product", both, bit * across)
                 shared = shared + both * 2.0**i
@@ -164,11 +159,11 @@ class Cuts(Formulation[Slicing, Slices]):
                         continue
                     time = time + missing[e, k] * min(most, float(instance.cell[t] / instance.rate[k]) / unit)
                     if instance.latency[k] > 0:
-                        sent = written.whole(1)
+                        sent = written.whole_to(1)
                         written.at_most("sent", missing[e, k], sent * float(instance.channels[t] * instance.rows[t]))
                         time = time + sent * min(most, float(instance.latency[k]) / unit)
                 devices.append(without_dust(written, time))
-            end = written.real(max((written.most(each) for each in devices), default=0.0))
+            end = written.real_to(max((written.most(each) for each in devices), default=0.0))
             for each in devices:
                 written.at_most("slowest", *readable(each, end))
             ends.append(end)
@@ -186,7 +181,7 @@ class Cuts(Formulation[Slicing, Slices]):
             if capacity == NO_LIMIT:
                 continue
             weights = [_rounded_up(written, v, k, int(instance.weight[v])) for v in range(instance.operators)]
-            resident = sum(weights, ZERO) if instance.resident else ZERO
+            resident = total(weights) if instance.resident else ZERO
             for v in range(instance.operators):
                 used = resident + _share_up(written, v, k, int(instance.workspace[v]))
                 used = used + (ZERO if instance.resident else weights[v])
@@ -202,19 +197,16 @@ class Cuts(Formulation[Slicing, Slices]):
         instance, devices = written.instance, range(len(written.instance.devices))
         for v in range(instance.operators):
             if instance.most_parts[v] < len(devices):
-                parts = sum((written.takes_part(v, k) for k in devices), ZERO)
+                parts = total(written.takes_part(v, k) for k in devices)
                 written.at_most("parts", parts, float(instance.most_parts[v]))
 
-    def extract(self, model: ConcreteModel) -> Slices:
+    def extract(self, model: CutModel, values: FloatArray) -> Slices:
         """Read the cuts."""
-        written: CutModel = model.slicing
-        return written.plan(written.value)
+        return model.plan(values)
 
-    def start(self, model: ConcreteModel, solution: Slices) -> None:
-        """Set modes, cuts and who takes part; the engine completes the rest."""
-        written: CutModel = model.slicing
-        for column, value in written.known(solution).items():
-            written.variables[column].set_value(value, skip_validation=True)
+    def start(self, model: CutModel, solution: Slices) -> FloatArray:
+        """Modes, cuts and who takes part; the engine completes the rest."""
+        return model.filled(model.known(solution))
 
     def resolution(self) -> float:
         """Engines' tolerances, in seconds."""
@@ -260,13 +252,13 @@ def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linea
     if wide == length:
         return ZERO, ONE * channels
     if wide > 1 or deep > 1:
-        lower, upper = written.whole(length), written.whole(length)
+        lower, upper = written.whole_to(length), written.whole_to(length)
         written.at_most("groups", lower * wide, first)
         written.at_most("groups", end, upper * wide)
         return lower * deep, upper * deep
     if channels == length:
         return first, end
-    low = written.real(channels)  # not the cut itself, which may lie beyond this input
+    low = written.real_to(channels)  # not the cut itself, which may lie beyond this input
     written.at_most("need_low", low, _above_zero(written, first - offset, offset))
     return low, _below_top(written, end - offset, channels, length - offset)
 
@@ -276,7 +268,7 @@ def _above_zero(written: CutModel, value: Linear, least: float) -> Linear:
     if least <= 0:
         return value
     most = max(0.0, written.most(value))
-    column, zero = written.real(most), written.whole(1)
+    column, zero = written.real_to(most), written.whole_to(1)
     written.at_most("need_low", column, value + zero * least)
     written.at_most("need_low", column, (ONE - zero) * most)
     return column
@@ -286,7 +278,7 @@ def _below_top(written: CutModel, value: Linear, top: int, most: float) -> Linea
     """At least min(top, value), for a value up to ``most``."""
     if most <= top:
         return value
-    column, full = written.real(max(float(top), most)), written.whole(1)
+    column, full = written.real_to(max(float(top), most)), written.whole_to(1)
     written.at_most("need_high", full * top, column)
     written.at_most("need_high", value - full * most, column)
     return column
@@ -296,7 +288,7 @@ def _overlap(
     written: CutModel, low: Linear, high: Linear, need: Linear, first: Linear, end: Linear, length: int
 ) -> Linear:
     """At most the positions that [low, high) and [first, end) share."""
-    overlap, meets = written.real(length), written.whole(1)
+    overlap, meets = written.real_to(length), written.whole_to(1)
     written.at_most("overlap", overlap, meets * length)
     for limit in (high - first, end - low):
         apart = (ONE - meets) * max(0.0, -written.least(limit))
@@ -327,56 +319,50 @@ def _rounded_up(written: CutModel, v: int, k: int, size: int) -> Linear:
 
 def _share_up(written: CutModel, v: int, k: int, size: int) -> Linear:
     """Bytes of workspace: a share rounded up."""
-    return sum((_ceiling(written, v, mode, k, size) for mode in written.modes(v)), ZERO) if size else ZERO
+    return total(_ceiling(written, v, mode, k, size) for mode in written.modes(v)) if size else ZERO
 
 
 def _ceiling(written: CutModel, v: int, mode: int, k: int, size: int) -> Linear:
     part = written.cuts[v, mode][k + 1] - written.cuts[v, mode][k]
-    column = written.whole(size)
+    column = written.whole_to(size)
     written.at_most("rounded_up", part * (size / float(written.instance.length[v, mode])) - 1e-7, column)
     return column
 
 
-def _colocate(_: Cuts, model: ConcreteModel, constraint: Colocate) -> None:
+def _colocate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: Colocate) -> None:
     """The same devices take part in all operators."""
-    _add(
-        model,
-        [
-            model.on(constraint.ops[0], device) == model.on(op, device)
-            for op in constraint.ops[1:]
-            for device in model.slicing.instance.devices
-        ],
-    )
+    for device in _devices(model):
+        for op in constraint.ops[1:]:
+            model.add(model.on(constraint.ops[0], device) == model.on(op, device))
 
 
-def _separate(_: Cuts, model: ConcreteModel, constraint: Separate) -> None:
+def _separate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: Separate) -> None:
     """At most one of the operators has a part on each device."""
-    ops = tuple(dict.fromkeys(constraint.ops))
-    _add(model, [sum(model.on(op, device) for op in ops) <= 1 for device in model.slicing.instance.devices])
+    for device in _devices(model):
+        model.add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
 
 
-def _max_devices(_: Cuts, model: ConcreteModel, constraint: MaxDevices) -> None:
+def _max_devices(_: Formulation[Slicing, Slices], model: LinearModel, constraint: MaxDevices) -> None:
     """A device is used when it has a part of any operator; so many may be."""
-    from pyomo.environ import Binary, Var
-
-    instance = model.slicing.instance
-    if not hasattr(model, "used"):
-        model.used = Var(range(len(instance.devices)), domain=Binary)
-        pairs = [(op, k) for k in range(len(instance.devices)) for op in instance.names]
-        _add(model, [model.on(op, instance.devices[k]) <= model.used[k] for op, k in pairs])
-    _add(model, [sum(model.used.values()) <= constraint.count])
+    devices = _devices(model)
+    if "used" not in model.families:
+        for device, column in zip(devices, model.binaries("used", devices).tolist(), strict=True):
+            for op in _cuts(model).instance.names:
+                model.add(model.on(op, device) <= Linear.of(column))
+    model.add(Linear.over(model.families["used"].columns) <= constraint.count)
 
 
-def _add(model: ConcreteModel, rows: list[object]) -> None:
-    from pyomo.environ import ConstraintList
-
-    if not hasattr(model, "side_constraints"):
-        model.side_constraints = ConstraintList()
-    for row in rows:
-        if row is not True and not isinstance(row, bool):
-            model.side_constraints.add(row)
+def _cuts(model: LinearModel) -> CutModel:
+    """The program over cuts that a model is, or was written from."""
+    written: CutModel = getattr(model, "written", model)
+    return written
 
 
-express(Colocate, Cuts.name)(_colocate)
-express(Separate, Cuts.name)(_separate)
-express(MaxDevices, Cuts.name)(_max_devices)
+def _devices(model: LinearModel) -> tuple[str, ...]:
+    return _cuts(model).instance.devices
+
+
+for _name in (Cuts.name, "cut_counts"):
+    express(Colocate, _name)(_colocate)
+    express(Separate, _name)(_separate)
+    express(MaxDevices, _name)(_max_devices)

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.bulk import Rows, linear_expression
-from opweave.formulations.intervals import Linear
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.slicing.instance import SlicingInstance
+from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slices, Slicing
-
-if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import LinearExpression
-    from pyomo.environ import ConcreteModel
 
 UNITS = 1000.0
 """Units of time in a good plan."""
@@ -29,53 +24,46 @@ DUST = 1e-8
 SMALLEST = 1e-7
 """Smallest coefficient of a row over times; engines take 1e-9 and less for 0."""
 
-ZERO = Linear(0.0, {})
-ONE = Linear(1.0, {})
+ZERO = Linear()
+ONE = Linear(1)
 
 
 @dataclass(eq=False)
-class CutModel:
-    """What a model was written from, kept with it as ``model.slicing``.
+class CutModel(LinearModel):
+    """The program and what it was written from; the cost is in units of :attr:`unit` seconds.
 
     Attributes
     ----------
-    unit
-        Seconds of one unit of the model's time.
     chosen
         (operator, mode) -> 1 when it is cut along that mode.
     cuts
         (operator, mode) -> its cuts, devices + 1 of them, all 0 where another mode is chosen.
     active
         (operator, mode, device) -> 1 when the device has a part.
-    rows
-        Families of rows under construction, by name.
     """
 
     problem: Slicing
     instance: SlicingInstance
-    unit: float
-    variables: list[Any] = field(default_factory=list)
-    bounds: list[tuple[float, float, bool]] = field(default_factory=list)
     chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
     cuts: dict[tuple[int, int], list[Linear]] = field(default_factory=dict)
     active: dict[tuple[int, int, int], Linear] = field(default_factory=dict)
-    rows: dict[str, Rows] = field(default_factory=dict)
 
-    def whole(self, high: float) -> Linear:
-        """Add a whole-number column from 0."""
-        return self._column(high, whole=True)
+    def whole_to(self, high: float, name: str = "n", key: Key = None) -> Linear:
+        """Add a whole-number column from 0; without a name it has a number."""
+        return Linear.of(int(self.wholes(name, (len(self) if name == "n" else key,), 0.0, high)[0]))
 
-    def real(self, high: float) -> Linear:
-        """Add a continuous column from 0."""
-        return self._column(high, whole=False)
+    def real_to(self, high: float, name: str = "r", key: Key = None) -> Linear:
+        """Add a continuous column from 0; without a name it has a number."""
+        return Linear.of(int(self.reals(name, (len(self) if name == "r" else key,), 0.0, high)[0]))
 
-    def _column(self, high: float, *, whole: bool) -> Linear:
-        self.bounds.append((0.0, float(high), whole))
-        return Linear(0.0, {len(self.bounds) - 1: 1.0})
+    def name(self, v: int) -> str | int:
+        """The operator's id; a number for one that was added."""
+        place = v - self.instance.first
+        return self.instance.names[place] if 0 <= place < len(self.instance.names) else v
 
     def least(self, linear: Linear) -> float:
         """Least value within the columns' bounds."""
-        return linear.constant + sum(min(0.0, factor) * self.bounds[i][1] for i, factor in linear.terms.items())
+        return linear.constant + sum(min(0.0, factor) * self.high[i] for i, factor in linear.terms.items())
 
     def most(self, linear: Linear) -> float:
         """Largest value within the columns' bounds."""
@@ -83,29 +71,7 @@ class CutModel:
 
     def at_most(self, family: str, small: Linear, large: Linear | float) -> None:
         """Add a row ``small <= large``."""
-        difference = small - large
-        terms = {column: value for column, value in difference.terms.items() if value}
-        self.rows.setdefault(family, Rows()).at_most(terms, -difference.constant)
-
-    def equal(self, family: str, one: Linear, other: Linear | float) -> None:
-        """Add a row ``one = other``."""
-        difference = one - other
-        terms = {column: value for column, value in difference.terms.items() if value}
-        self.rows.setdefault(family, Rows()).equal(terms, -difference.constant)
-
-    def finish(self, model: ConcreteModel) -> None:
-        """Hand all columns and rows to a model."""
-        from pyomo.environ import Integers, Reals, Var
-
-        kinds = {True: Integers, False: Reals}
-        model.x = Var(
-            range(len(self.bounds)),
-            domain=lambda _, i: kinds[self.bounds[i][2]],
-            bounds=lambda _, i: self.bounds[i][:2],
-        )
-        self.variables = list(model.x.values())
-        for name, rows in self.rows.items():
-            rows.add_to(model, name, self.variables)
+        self.rows(family).add(small <= large)
 
     def modes(self, v: int) -> list[int]:
         """Modes that an operator may have."""
@@ -113,16 +79,12 @@ class CutModel:
 
     def takes_part(self, v: int, k: int) -> Linear:
         """1 when device k has a part of operator v."""
-        return sum((self.active[v, mode, k] for mode in self.modes(v)), ZERO)
+        return total(self.active[v, mode, k] for mode in self.modes(v))
 
-    def expression(self, linear: Linear) -> LinearExpression:
-        """As a Pyomo expression."""
-        return linear_expression(linear.constant, dict(linear.terms), self.variables)
-
-    def handle_on(self, op: str, device: str) -> LinearExpression:
-        """1 when ``device`` has a part of operator ``op``, else 0: a linear expression."""
+    def on(self, op: str, device: str) -> Linear:
+        """1 when ``device`` has a part of operator ``op``, else 0."""
         v = self.instance.first + self.instance.names.index(op)
-        return self.expression(self.takes_part(v, self.instance.devices.index(device)))
+        return self.takes_part(v, self.instance.devices.index(device))
 
     def known(self, solution: Slices) -> dict[int, float]:
         """What a solution says of modes, cuts and who takes part, by column."""
@@ -143,22 +105,16 @@ class CutModel:
                 note(self.active[v, mode, k], float(on and cuts[v, k] < cuts[v, k + 1]))
         return found
 
-    def plan(self, value: Callable[[Linear], float]) -> Slices:
+    def plan(self, values: FloatArray) -> Slices:
         """The cuts that values of the columns say."""
         instance = self.instance
         mode = np.zeros(instance.operators, dtype=np.int64)
         cuts = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
         for v in range(instance.operators):
-            weights = {m: value(self.chosen[v, m]) for m in self.modes(v)}
+            weights = {m: self.chosen[v, m].at(values) for m in self.modes(v)}
             mode[v] = max(weights, key=lambda m: weights[m])
-            cuts[v] = [round(value(cut)) for cut in self.cuts[v, int(mode[v])]]
+            cuts[v] = [round(cut.at(values)) for cut in self.cuts[v, int(mode[v])]]
         return instance.solution(mode, cuts)
-
-    def value(self, linear: Linear) -> float:
-        """Current value."""
-        return linear.constant + sum(
-            factor * float(self.variables[column].value or 0.0) for column, factor in linear.terms.items()
-        )
 
 
 def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
@@ -189,7 +145,7 @@ def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
 
 def without_dust(written: CutModel, time: Linear) -> Linear:
     """A time without the terms that add nothing that counts: engines refuse their coefficients."""
-    kept = {i: each for i, each in time.terms.items() if abs(each) * written.bounds[i][1] > DUST}
+    kept = {i: each for i, each in time.terms.items() if abs(each) * written.high[i] > DUST}
     return Linear(time.constant, kept)
 
 

@@ -66,6 +66,9 @@ WHOLE_SHARE = 0.12
 
 ROLLS = 2
 
+INSTANT_CELLS = 24
+"""Operators x devices up to which a constraint program ends before annealing has loaded its compiled loop."""
+
 
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Put the solvers of batched mapping together."""
@@ -132,7 +135,8 @@ def _count(search: BatchSearch) -> Outcome | None:
         known = all(expressible(type(constraint), solver.supports) for constraint in search.problem.constraints)
         if cells > most or run.should_stop() or not known or solver.missing() is not None:
             continue
-        search_from(search, rounds=1)
+        if cells > INSTANT_CELLS:
+            search_from(search, rounds=1)
         if run.should_stop():
             break
         outcome = _by_engine(search, name, share)

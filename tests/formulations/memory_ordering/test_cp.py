@@ -24,15 +24,14 @@ def test_orders_are_points_of_the_model(problem: ow.MemoryOrdering, data: st.Dat
     assume(judged.feasible)
     formulation = PairSteps(BuildContext(extended=extended))
     model = formulation.build(problem)
-    formulation.start(model, order)
-    values = [model.hint[column] for column in range(len(model.low))]
-    assert model.broken(values) is None
-    reached = problem.evaluate(formulation.extract_values(model, values))
+    values = formulation.start(model, order)
+    assert model.broken([int(value) for value in values]) is None
+    reached = problem.evaluate(formulation.extract(model, values))
     assert reached.feasible
     assert reached.objective <= judged.objective  # groups may be regrouped, which does not raise the peak
-    assert values[model.objective] * lower(problem).granularity() >= reached.objective
+    assert values[model.goal] * lower(problem).granularity() >= reached.objective
     if extended or problem.objective == "total":
-        assert values[model.objective] * lower(problem).granularity() == judged.objective
+        assert values[model.goal] * lower(problem).granularity() == judged.objective
 
 
 @settings(max_examples=3, suppress_health_check=list(HealthCheck))
@@ -52,7 +51,7 @@ def test_rows_of_ones_own() -> None:
     )
 
     def extend(model, _problem) -> None:
-        PairSteps().add_row(model, model.position("make_a") <= 1)
+        model.add(model.position("make_a") <= 1)
         PairSteps().add_row(model, model.before("make_c", "make_a") + model.before("make_b", "make_a") >= 1)
 
     result = ow.solve(ow.MemoryOrdering(graph=graph), solver="cp-sat", extend=extend)

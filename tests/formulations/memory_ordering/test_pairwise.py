@@ -10,16 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyomo.environ import Constraint as Row
-from pyomo.environ import value
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.arrays import to_arrays
+from opweave.formulations.modeling.linear import InfeasibleError, Linear
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
-from opweave.solvers.engines.matrix import compile_model
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
@@ -88,14 +87,12 @@ def test_a_start_obeys_the_model_and_costs_no_more_than_the_order(data, kind, co
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
     formulation = kind(context)
     model = formulation.build(problem)
-    formulation.start(model, order)
-    compiled = compile_model(model)
-    values = compiled.current()
+    program, values = to_arrays(model), formulation.start(model, order)
     real = problem.evaluate(order).objective
-    assert compiled.matrix.broken(values) is None
-    assert formulation.separate(model) == 0
-    assert formulation.objective_bound(problem, compiled.matrix.objective(values)) <= real
-    extracted = problem.evaluate(formulation.extract(model))
+    assert program.broken(values) is None
+    assert not formulation.separate(model, values)
+    assert formulation.objective_bound(problem, program.objective(values)) <= real
+    extracted = problem.evaluate(formulation.extract(model, values))
     assert extracted.feasible
     assert extracted.objective <= real
 
@@ -108,9 +105,10 @@ def test_handles_say_what_the_order_says(data, problem):
     model = formulation.build(problem)
     pairs = {pair: model.before(*pair) for pair in itertools.permutations(order, 2)}
     positions = {name: model.position(name) for name in order}
-    formulation.start(model, ow.Ordering(order=order))
-    assert all(value(pairs[a, b]) == (order.index(a) < order.index(b)) for a, b in pairs)
-    assert [value(positions[name]) for name in order] == list(range(len(order)))
+    values = formulation.start(model, ow.Ordering(order=order))
+    assert to_arrays(model).broken(values) is None
+    assert all(pairs[a, b].at(values) == (order.index(a) < order.index(b)) for a, b in pairs)
+    assert [positions[name].at(values) for name in order] == list(range(len(order)))
 
 
 @settings(max_examples=30)
@@ -122,22 +120,20 @@ def test_cycles_are_cut_off_and_orders_are_not(problem, seed):
         model = formulation.build(problem)
     except InfeasibleError:
         return
-    draw = np.random.default_rng(seed)
-    for variable in model.x.values():
-        variable.set_value(float(draw.integers(2)))
-    before = len(model.cycles)
-    broken = formulation.separate(model)
-    assert len(model.cycles) - before == broken
-    assert all(value(row.body) > value(row.upper) + 0.5 for row in model.cycles.values())
-    order = formulation.extract(model)
+    columns = model.families["x"].columns
+    values = np.zeros(len(model))
+    values[columns] = np.random.default_rng(seed).integers(2, size=len(columns))
+    broken = formulation.separate(model, values)
+    assert all(Linear(0, row.terms).at(values) > row.high + 0.5 for row in broken)
+    order = formulation.extract(model, values)
     instance = lower(problem)
     assert not [v for v in problem.evaluate(order).violations if v.rule in ("precedence", "missing", "repeated")]
     if not broken:
         place = {name: step for step, name in enumerate(order.order)}
-        pairs = model.pairwise.pairs
-        for k, variable in enumerate(model.x.values()):
+        pairs = model.facts.pairs
+        for k, value in enumerate(values[columns]):
             first, second = instance.names[pairs.first[k]], instance.names[pairs.second[k]]
-            assert (place[first] < place[second]) == (variable.value > 0.5)
+            assert (place[first] < place[second]) == (value > 0.5)
 
 
 def test_a_limit_below_the_forced_bytes_says_how_many_are_missing():

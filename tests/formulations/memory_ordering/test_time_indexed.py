@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyomo.environ import Constraint as Row
-from pyomo.environ import value
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
+from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.errors import LimitExceededError
-from opweave.solvers.engines.matrix import compile_model
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
@@ -64,21 +63,19 @@ def test_a_start_obeys_the_model_and_costs_what_the_order_costs(data, kind, prob
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
     formulation = kind()
     model = formulation.build(problem)
-    formulation.start(model, order)
-    compiled = compile_model(model)
-    values = compiled.current()
-    assert compiled.matrix.broken(values) is None
-    claimed = formulation.objective_bound(problem, compiled.matrix.objective(values))
+    program, values = to_arrays(model), formulation.start(model, order)
+    assert program.broken(values) is None
+    claimed = formulation.objective_bound(problem, program.objective(values))
     assert claimed == problem.evaluate(order).objective
-    assert formulation.extract(model) == order
+    assert formulation.extract(model, values) == order
 
 
 def test_pruning_leaves_fewer_variables():
     problem = two_branches()
     pruned, full = TimeIndexed().build(problem), TimeIndexedOpen().build(problem)
-    assert len(pruned.O) == 2 * 3 + 2 * 3 + 1
-    assert len(full.O) == 25
-    assert len(pruned.T) < len(full.T)
+    assert len(pruned.families["O"].keys) == 2 * 3 + 2 * 3 + 1
+    assert len(full.families["O"].keys) == 25
+    assert len(pruned.families["T"].keys) < len(full.families["T"].keys)
 
 
 def test_windows_of_the_latest_reader_are_not_cut_off():
@@ -108,8 +105,9 @@ def test_results_that_nobody_reads_take_memory_while_they_are_made():
 def test_one_memory_row_for_each_step():
     """(6) is summed over the operators: one row for each step, not for each step and operator."""
     model = TimeIndexed().build(two_branches())
-    assert len(model.memory) == len(model.one_operator_per_step) == len(model.one_step_per_operator) == 5
-    assert value(model.peak.lb) == 1
+    for family in ("memory", "one_operator_per_step", "one_step_per_operator"):
+        assert len(model.rows(family)) == 5
+    assert model.low[model.column("peak", None)] == 1
 
 
 def test_limits():

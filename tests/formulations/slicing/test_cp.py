@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
@@ -42,12 +43,11 @@ def test_a_plan_is_read_back_as_it_was_hinted(case: tuple[ow.Slicing, ow.Slices]
     except Exception as error:
         assert type(error).__name__ == "InfeasibleError"
         return
-    formulation.start(model, plan)
-    values = [model.hint.get(column, 0) for column in range(len(model.low))]
-    for column, value in model.hint.items():
-        assert model.low[column] <= value <= model.high[column]
-    assert formulation.extract_values(model, values).slices == plan.slices
-    assert model.objective == len(model.low) - 1
+    values = formulation.start(model, plan)
+    for column in np.flatnonzero(np.isfinite(values)):
+        assert model.low[column] <= values[column] <= model.high[column]
+    assert formulation.extract(model, np.nan_to_num(values)).slices == plan.slices
+    assert model.goal == len(model) - 1
     assert formulation.objective_bound(problem, TICKS) == pytest.approx(model.written.unit)
 
 

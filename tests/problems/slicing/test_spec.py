@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.shortage import shortage
 
 import opweave as ow
 from opweave.formulations.slicing.shortage import shortage
-from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.paper_rule import rulings
 
 
 def chain(**fields: object) -> ow.Slicing:
