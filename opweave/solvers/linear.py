@@ -18,7 +18,8 @@ This is how a lower bound remains valid in floating point, here and wherever opw
 * **Sums of seconds** (critical paths, work at prices, operators in sequence along a chain) have terms of one sign. A
   sum of n such terms in any order has a relative error of at most n * 2**-53.
   :data:`~opweave.solvers.rounding.SUMMATION` is larger than that for every graph that fits into memory, and is
-  subtracted when bounds are reported. Differences of large sums have no such property; a bound that needs them adds and subtracts exactly (:func:`sum_below`).
+  subtracted when bounds are reported. Differences of large sums have no such property; a bound that needs them adds
+  and subtracts exactly (:func:`sum_below`).
 * **Bytes** are integers and stay Python or NumPy integers.
 """
 
