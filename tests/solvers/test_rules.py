@@ -8,6 +8,7 @@ import pytest
 
 import opweave as ow
 from opweave.solvers import registry
+from opweave.solvers.placement.baselines import NAMED, RULES
 from opweave.solvers.registry import find_solver, go_on_with, is_available, solvers
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Outcome, Run
@@ -27,6 +28,11 @@ def test_baselines_are_rows_of_the_registry(kind: str) -> None:
     rows = [row for row in solvers(kind) if row.baseline]
     assert {row.name for row in rows} == BASELINES[kind]
     assert all(row.kind == "algorithm" and row.available for row in rows)
+
+
+def test_placement_calls_every_rule_by_its_own_name() -> None:
+    assert {rule.__name__: name for name, (rule, _) in NAMED.items()} == {name: name for name in NAMED}
+    assert {rule for rule, _ in NAMED.values()} == set(RULES)
 
 
 def test_builders_without_a_plan_are_passed_over_and_none_is_called_too_early() -> None:

@@ -64,7 +64,7 @@ def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: Bat
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
     first = single(problem, run.best) if isinstance(run.best, BatchedSchedule) else None
-    reduction = Reduction[Any, Any](problem=same, lift=partial(whole, problem), exact=never_splits(instance))
+    reduction: Reduction[Any, Any] = Reduction(problem=same, lift=partial(whole, problem), exact=never_splits(instance))
     inner = ReducedRun(
         time_limit=run.remaining(),
         gap=run.gap,
