@@ -18,12 +18,14 @@ from opweave.formulations.modeling.arrays import (
     Program,
     TriviallyInfeasibleError,
     cost_of,
+    to_arrays,
     whole_bounds,
+    without_zeros,
 )
 from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import Block
+from opweave.formulations.modeling.rows import Block, Rows
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 
@@ -62,6 +64,7 @@ class PyomoView:
     written: bool = False
     _keys: dict[str, int] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
+    _expressions: list[tuple[Any, Any]] = field(default_factory=list)
 
     def catch_up(self) -> None:
         """Write the columns and rows that are new in the source."""
@@ -122,7 +125,8 @@ class PyomoView:
                 self.source.check_time()
             begin, end = start[index], start[index + 1]
             body = LinearExpression(constant=0.0, linear_coefs=value[begin:end], linear_vars=members[begin:end])
-            rows.add(index, (_side(low), body, _side(high)))
+            row = rows.add(index, (_side(low), body, _side(high)))
+            self._expressions.append((row, row.expr))
 
     def _put(self, name: str, component: Any) -> None:
         """Add a component; one that continues another has a number behind its name."""
@@ -157,14 +161,19 @@ class PyomoView:
             self.concrete.add_component(OWN_ROWS, rows)
         rows[len(rows) if name is None else name] = row
 
-    def added(self) -> Iterator[Row]:
-        """The rows that are not ours; columns that are not ours are numbered behind ours."""
+    def added(self) -> Iterator[tuple[Any, Row]]:
+        """The rows that are not ours, and what they say; columns that are not ours are numbered behind ours."""
         from pyomo.environ import Constraint
 
-        column = {id(variable): k for k, variable in enumerate(self.variables)}
+        column = {id(variable): k for k, variable in enumerate([*self.variables, *self._others()])}
         for component in self.concrete.component_objects(Constraint, active=True):
             for row in () if id(component) in self.built else component.values():
-                yield row_of(row, lambda v: column.setdefault(id(v), len(column)))
+                yield row, row_of(row, lambda variable: column[id(variable)])
+
+    def _others(self) -> list[Any]:
+        """Variables that are not ours."""
+        ours = {id(variable) for variable in self.variables}
+        return [variable for variable in variables_of(self.concrete) if id(variable) not in ours]
 
     def program(self) -> Program:
         """The Pyomo model as it is now, as arrays.
@@ -175,8 +184,10 @@ class PyomoView:
             As :func:`read_arrays`.
         """
         self.catch_up()
-        matrix, variables = read_arrays(self.concrete)
         own = _active_objective(self.concrete) == self._objective
+        if own and not self.written and self._only_added():
+            return self._joined()
+        matrix, variables = read_arrays(self.concrete)
         program = program_of(matrix, variables, self.variables, own_objective=own)
         if self.written or not own:
             return program
@@ -185,6 +196,45 @@ class PyomoView:
         by_column[program.column[there]] = cost[there]
         offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
         return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
+
+    def _only_added(self) -> bool:
+        """Whether variables and rows have been added at most, and what was ours is as it was."""
+        from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
+
+        known = (Constraint, Expression, Objective, Param, Set, Var)
+        if not all(component.ctype in known for component in self.concrete.component_objects(descend_into=False)):
+            return False
+        source, ours = self.source, zip(self.variables, self.source.low, self.source.high, strict=True)
+        return (
+            all(_bounds_of(v) == (low, high) and not v.fixed for v, low, high in ours)
+            and [not v.is_continuous() for v in self.variables] == source.integral
+            and all(row.active and row.expr is expression for row, expression in self._expressions)
+            and not any(variable.fixed for variable in self._others())
+        )
+
+    def _joined(self) -> Program:
+        """Our own arrays, and a user's columns and rows behind them: reading back what we wrote takes longest."""
+        ours, others = to_arrays(self.source), self._others()
+        bounds = np.asarray([_bounds_of(variable) for variable in others], dtype=np.float64).reshape(-1, 2)
+        whole = np.concatenate([ours.matrix.whole, [not variable.is_continuous() for variable in others]]).astype(bool)
+        lower, upper = whole_bounds(*np.concatenate([np.c_[ours.matrix.lower, ours.matrix.upper], bounds]).T, whole)
+        rows, names = Rows(), []
+        for row, says in self.added():
+            rows.add(says)
+            names += [row] * (len(rows) - len(names))
+        block = without_zeros(replace(rows.block(), names=Names(names)))
+        variables = [*self.variables, *others]
+        matrix = MatrixModel(
+            cost=np.concatenate([ours.matrix.cost, np.zeros(len(others))]),
+            offset=ours.matrix.offset,
+            lower=lower,
+            upper=upper,
+            whole=whole,
+            rows=ours.matrix.rows.joined(block),
+            names=Names(variables),
+        )
+        matrix.check()
+        return program_of(matrix, variables, self.variables, own_objective=True)
 
     def note_objective(self) -> None:
         """Remember the objective as ours."""

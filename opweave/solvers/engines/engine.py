@@ -240,7 +240,7 @@ class Task:
         """How much longer added rows may make schedules; None where none of them is about times."""
         if self.view is None:
             return waits_in(self.model.added, self.model)
-        return waits_in([*self.view.source.added, *self.view.added()], self.view.source)
+        return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
 
     def remaining(self) -> float | None:
         """Seconds left; None without a limit."""
