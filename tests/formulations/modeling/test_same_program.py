@@ -14,7 +14,8 @@ from opweave.formulations.formulation import BuildContext, find_formulation, for
 from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import read_arrays, to_pyomo
+from opweave.formulations.modeling.pyomo import to_pyomo
+from opweave.formulations.modeling.reading import read_arrays
 from tests.tiny import PROBLEMS
 
 for _kind in PROBLEMS:
