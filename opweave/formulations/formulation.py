@@ -13,7 +13,8 @@ from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
+from opweave.formulations.modeling.pyomo import from_pyomo
+from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
