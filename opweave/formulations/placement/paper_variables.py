@@ -12,7 +12,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import PyomoFormulation
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.pyomo import load_values
+from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.paper_sets import PaperSets
 from opweave.formulations.placement.program import PlacementProgram
