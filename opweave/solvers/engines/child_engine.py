@@ -16,7 +16,8 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.engine import Engine, Task, Verdict
+from opweave.solvers.engines.engine import Engine, Verdict
+from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"

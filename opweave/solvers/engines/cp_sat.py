@@ -30,7 +30,6 @@ from opweave.solvers.engines.engine import (
     MOST_MODELS,
     Engine,
     HeadStart,
-    Task,
     Verdict,
     circumstances_of,
     first_knowledge,
@@ -38,6 +37,7 @@ from opweave.solvers.engines.engine import (
     with_room,
 )
 from opweave.solvers.engines.interval_child import IntervalWork
+from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
 LARGEST_SEED = 2**31 - 1

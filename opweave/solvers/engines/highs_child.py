@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from opweave.formulations.modeling.arrays import Program
 from opweave.solvers.engines.child_engine import ChildEngine
-from opweave.solvers.engines.engine import Task, Verdict
+from opweave.solvers.engines.engine import Verdict
+from opweave.solvers.engines.task import Task
 
 
 class HighsInChild(ChildEngine):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError
-from opweave.formulations.modeling.pyomo import Names, load_values, read_arrays, row_of, values_of
+from opweave.formulations.modeling.reading import Names, load_values, read_arrays, row_of, values_of
 from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Block, Rows, join_blocks
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError

@@ -16,7 +16,9 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from opweave.formulations.intervals import Interval, IntervalModel
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.whole import Interval
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines.answers import Answer
@@ -79,7 +81,8 @@ class NetIntervals:
         devices = arrays.seconds.shape[1]
         self.machines: list[list[Interval]] = [[] for _ in range(3 * devices)]
         low = self.ticks(floor * (1.0 - ALMOST))
-        self.model.objective = self.model.whole(min(low, TICKS), TICKS + 1)
+        self.makespan = self.model.whole(min(low, TICKS), TICKS + 1, "makespan")
+        self.model.minimise(Linear.of(self.makespan), self.tick)
         if not self.impossible:
             self._operators()
             self._messages()
@@ -103,7 +106,7 @@ class NetIntervals:
             model.row({self.x[v, k]: 1 for k in able}, 1, 1)
             model.row({start: 1} | {self.x[v, k]: -self.ticks(heads[v, k]) for k in able}, 0, None)
             left = {self.x[v, k]: -self.ticks(arrays.seconds[v, k] + tails[v, k]) for k in able}
-            model.row({model.objective: 1, start: -1} | left, 0, None)
+            model.row({self.makespan: 1, start: -1} | left, 0, None)
         for v in range(len(self.able)):
             for u in arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist():
                 model.row({self.starts[v]: 1} | self._end(u), 0, None)
@@ -177,7 +180,7 @@ class NetIntervals:
                     model.row({self.x[v, m]: 1, used: -1}, None, 0)
                 head, tail = self.reach.heads[works, m].min(), self.reach.tails[works, m].min()
                 work[used] = -self.ticks(head) - self.ticks(tail)
-            model.row({model.objective: 1} | work, 0, None)
+            model.row({self.makespan: 1} | work, 0, None)
 
     def plan(self, values: list[int]) -> tuple[float, IntArray, FloatArray, FloatArray]:
         """Makespan, devices, starts and starts of transfers (-1: none): the orders of a solution, timed in seconds."""
