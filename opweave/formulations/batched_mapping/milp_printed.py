@@ -10,8 +10,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.milp import Identities
 from opweave.formulations.batched_mapping.program import BatchedModel, serial_length, understand
-from opweave.formulations.bulk import Rows
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.linear import Linear
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedSchedule
 
@@ -27,24 +27,22 @@ class Printed(Identities):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
     restricts = True
 
-    def _more_rows(self, written: BatchedModel) -> None:
+    def _more_rows(self, model: BatchedModel) -> None:
         """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, l] + x[i, u, l] - 1) <= s[j, v] for all l."""
-        rows, instance = Rows(), written.instance
-        for e, u, v in written.p:
+        rows, instance = model.rows("printed"), model.instance
+        for e, u, v in model.p:
             if u != v and not math.isfinite(instance.latency[u, v]):
                 continue
             i, j = int(instance.source[e]), int(instance.target[e])
-            sent = instance.delay(e, u, v, 1) / written.unit
+            sent = instance.delay(e, u, v, 1) / model.tick
             for inputs in range(instance.batch if sent > 0 else 1):
-                terms = {int(written.start[i, u]): 1.0, int(written.start[j, v]): -1.0, **written.length(i, u)}
-                if sent > 0:
-                    terms |= {int(written.x[i, u, inputs]): sent, int(written.x[j, v, inputs]): sent}
-                rows.at_most(terms, sent)
-        written.add_rows("printed", rows)
+                end = model.begins(i, u) + model.length(i, u)
+                both = Linear.over((int(model.x[i, u, inputs]), int(model.x[j, v, inputs])))
+                rows.add(end + sent * (both - 1) <= model.begins(j, v))
 
-    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    def settled(self, model: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
         """A known schedule gives no starts here: its batches may run earlier than these rows allow."""
-        where, start = super().settled(written, solution)
+        where, start = super().settled(model, solution)
         return where, np.full_like(start, np.nan)
 
     def _horizon(self, instance: BatchedInstance) -> float:
