@@ -5,6 +5,8 @@ The count covers the files of ``opweave/solvers`` and ``opweave/formulations`` t
 inside functions count too, but imports under ``TYPE_CHECKING`` do not, because type hints run no code. ``from package
 import name`` counts as the module ``package.name`` if there is one. The packages that contain a module count only if
 they hold more than a docstring.
+Solvers that a plan runs by their registered names do not count, as they come and go without it: engines, and the
+solvers of another problem that a problem is reduced to.
 
     python benchmarks/import_closure.py            # a line for each problem; exit status 1 where a limit is passed
     python benchmarks/import_closure.py placement  # the files, and who imports each
@@ -19,8 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 COUNTED = ("opweave.solvers.", "opweave.formulations.")
-AT_MOST = {"memory_ordering": 42, "placement": 52}
-"""Largest number of files in the closure of a problem's ``auto``."""
+AT_MOST = {"memory_ordering": 42, "placement": 78, "batched_mapping": 74, "pipeline": 40, "slicing": 46}
+"""Largest number of files in the closure of a problem's ``auto``: lower it with every file that a plan can spare."""
 
 
 def modules() -> dict[str, Path]:

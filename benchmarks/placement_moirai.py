@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from opweave.formulations.memory_ordering.precedence import ancestors
 
 import opweave as ow
 from benchmarks.placement import CLUSTERS, REACHED, on_cluster
@@ -18,6 +17,7 @@ from benchmarks.tables import milliseconds, percent, show, timed
 from benchmarks.transformers import TABLE_IV, transformer
 from opweave.formulations.placement.coarsening import coarsen
 from opweave.formulations.placement.instance import lower
+from opweave.formulations.precedence import ancestors
 
 SMALL = ((1, 2), (2, 2), (2, 4), (4, 4))
 """Layers and heads of the transformers that are planned."""
@@ -75,7 +75,7 @@ def solved_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         yield (
             f"{layers} layers, {heads} heads",
             f"{len(problem.graph.operators)} -> {coarsen(problem).after}",
-            next((now.stage.removeprefix("highs: ") for now in seen if "variables" in now.stage), "closed before"),
+            next((now.stage.removeprefix("highs: ") for now in seen if "variables" in now.stage), "-"),
             f"{times.reduce:.3f} + {times.build:.1f} + {times.solve:.1f}",
             result.termination.value,
             milliseconds(result.objective),

@@ -200,7 +200,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     Attributes
     ----------
     timed
-        Names of the components that hold times with a horizon, in seconds.
+        Names of the components that hold times with a horizon, in units of :meth:`tick` seconds.
     """
 
     timed: ClassVar[tuple[str, ...]] = ()
@@ -208,6 +208,10 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     @abstractmethod
     def write(self, problem: ProblemT) -> ConcreteModel:
         """Write the model, without side constraints. Raises as :meth:`build`."""
+
+    def tick(self) -> float:
+        """Seconds of the unit of the model's times, once it is written."""
+        return 1.0
 
     @abstractmethod
     def read(self, model: ConcreteModel) -> SolutionT:
@@ -220,7 +224,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     def build(self, problem: ProblemT) -> ConcreteModel:
         """The written model, and rows for its side constraints."""
         model = self.write(problem)
-        view = from_pyomo(model, self.timed)
+        view = from_pyomo(model, self.timed, self.tick())
         model.opweave = view
         self.add_constraints(model, problem)
         return model

@@ -48,13 +48,15 @@ def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
 
 def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
     """Number of the group that Colocate ties each operator into; one alone is a group, too. Shape (operators,)."""
-    import networkx as nx
+    together = [each for each in constraints if means(each, Colocate)]
+    if not together:
+        return np.arange(len(graph.operators), dtype=np.int64)
+    import networkx as nx  # takes a tenth of a second, and most problems tie nothing
 
     ties = nx.Graph()
     ties.add_nodes_from(range(len(graph.operators)))
-    for constraint in constraints:
-        if means(constraint, Colocate):
-            nx.add_path(ties, [graph.operator_index[name] for name in constraint.ops])
+    for constraint in together:
+        nx.add_path(ties, [graph.operator_index[name] for name in constraint.ops])
     group = np.zeros(len(graph.operators), dtype=np.int64)
     for number, members in enumerate(nx.connected_components(ties)):
         group[list(members)] = number

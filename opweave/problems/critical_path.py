@@ -23,7 +23,7 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
     if not runs.any():
         return []
     current = int(np.argmax(np.where(runs, acts.end, -np.inf)))
-    end, kind, twin, before = acts.end.tolist(), acts.kind.tolist(), acts.twin.tolist(), timeline.before.tolist()
+    end, twin, before = acts.end.tolist(), acts.twin.tolist(), timeline.before.tolist()
     starts, causes = acts.causes.start.tolist(), acts.causes.items.tolist()
     place = [each.kind for each in timeline.resources]
     resource = acts.resource.tolist()
@@ -31,7 +31,7 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
     seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
     while True:
         other = twin[current]
-        rows = (current,) if kind[current] == ActivityKind.RUN else (min(current, other), max(current, other))
+        rows = (current,) if other < 0 else (min(current, other), max(current, other))
         seen.update(rows)
         found: list[tuple[Wait, int]] = [
             ("data", cause) for cause in causes[starts[rows[0]] : starts[rows[0] + 1]] if cause not in seen
@@ -53,7 +53,7 @@ def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:
     acts = timeline.activities
     what, reader = timeline.name(int(acts.what[rows[0]])), int(acts.reader[rows[0]])
     places = [timeline.resources[acts.resource[row]].name for row in rows]
-    transfer = len(rows) > 1
+    transfer = acts.kind[rows[0]] != ActivityKind.RUN
     return CriticalStep(
         operator=None if transfer else what,
         tensor=what if transfer else None,

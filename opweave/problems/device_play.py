@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.cluster import Cluster
+from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.measures import busy_seconds, moved_bytes
 from opweave.problems.solution import Violation
-from opweave.problems.spec import FrozenDict, Name, Seconds
+from opweave.problems.spec import FrozenDict, Name
 from opweave.problems.timeline import (
     Activities,
     ActivityKind,
@@ -171,11 +174,20 @@ def together(first: Sent, second: Sent) -> Sent:
 
 
 def device_timeline(
-    graph: OpGraph, cluster: Cluster, runs: Runs, sent: Sent, reads: Reads, lifetimes: Lifetimes, *, ports: bool
+    graph: OpGraph,
+    cluster: Cluster,
+    runs: Runs,
+    sent: Sent,
+    reads: Reads,
+    lifetimes: Lifetimes,
+    *,
+    ports: bool,
+    inputs: int = 1,
 ) -> Timeline:
     """Put runs and transfers in columns: first the runs, then the sending ends, then the receiving ends.
 
-    ``ports`` says whether a device sends only one thing at a time and receives only one thing at a time.
+    ``ports`` says whether a device sends one thing at a time, and receives one thing at a time; ``inputs`` is how many
+    run together.
     """
     devices, count, moved = len(cluster.devices), len(runs.operator), len(sent)
     resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
@@ -204,7 +216,7 @@ def device_timeline(
         causes=causes,
         brought=brought,
     )
-    return Timeline("seconds", resources, known, activities, lifetimes)
+    return Timeline("seconds", resources, known, activities, lifetimes, inputs=inputs)
 
 
 def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacency, IntArray]:
@@ -272,24 +284,18 @@ def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
             yield Violation(rule="memory", message=message, excess=float(used - limit))
 
 
-def device_table(cluster: Cluster, runs: Runs, needs: Needs, makespan: float) -> dict[str, FrozenDict[Name, Seconds]]:
-    """Seconds that every device computes, sends and receives, as columns of the details."""
-    devices = len(cluster.devices)
-    lasts = np.where(needs.linked, needs.seconds, 0.0)
-    busy = np.bincount(runs.device, weights=runs.end - runs.start, minlength=devices)
-    columns = {
-        "busy_seconds": busy,
-        "idle_seconds": np.maximum(0.0, makespan - busy),
-        "send_seconds": np.bincount(needs.source, weights=lasts, minlength=devices),
-        "receive_seconds": np.bincount(needs.target, weights=lasts, minlength=devices),
+def device_table(timeline: Timeline) -> dict[str, FrozenDict[Name, Any]]:
+    """What every device computes, sends, receives and holds: columns of the details, as the measures have them."""
+    count = sum(resource.kind == "device" for resource in timeline.resources)
+    names = [resource.name for resource in timeline.resources[:count]]
+    busy = np.clip(busy_seconds(timeline), 0.0, MAX_SECONDS).tolist()  # a wrong plan may list transfers of any length
+    moved = moved_bytes(timeline)
+    columns: dict[str, Sequence[float] | Sequence[int]] = {
+        "busy_seconds": busy[:count],
+        "idle_seconds": [max(0.0, timeline.end - seconds) for seconds in busy[:count]],
+        "send_seconds": busy[count : 2 * count],
+        "receive_seconds": busy[2 * count :],
+        "bytes_out": moved[count : 2 * count],
+        "bytes_in": moved[2 * count :],
     }
-    names = [device.name for device in cluster.devices]
-    return {column: FrozenDict(dict(zip(names, values.tolist(), strict=True))) for column, values in columns.items()}
-
-
-def bytes_moved(cluster: Cluster, needs: Needs, ends: IntArray) -> FrozenDict[Name, int]:
-    """Bytes that every device sends (``ends`` the sources) or receives (``ends`` the targets), as exact integers."""
-    moved = [0] * len(cluster.devices)
-    for device, size, count in zip(ends.tolist(), needs.bytes.tolist(), needs.count.tolist(), strict=True):
-        moved[device] += size * count
-    return FrozenDict({device.name: total for device, total in zip(cluster.devices, moved, strict=True)})
+    return {column: FrozenDict(dict(zip(names, values, strict=True))) for column, values in columns.items()}

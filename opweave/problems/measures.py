@@ -23,17 +23,14 @@ def bottleneck(timeline: Timeline) -> float | None:
 def throughput(timeline: Timeline) -> float | None:
     """Inputs per second.
 
-    With a period this is one input for each period; otherwise it is the largest number of inputs that run together,
+    With a period this is one input for each period; otherwise it is the number of inputs that run together,
     divided by the makespan. None if that takes no time, or if the timeline is not in seconds.
     """
     if timeline.unit != "seconds":
         return None
     if timeline.period is not None:
         return 1.0 / timeline.period if timeline.period > 0.0 else None
-    acts = timeline.activities
-    runs = acts.kind == ActivityKind.RUN
-    inputs = np.bincount(acts.what[runs], weights=acts.count[runs])
-    return float(inputs.max()) / timeline.end if len(inputs) and timeline.end > 0.0 else None
+    return timeline.inputs / timeline.end if timeline.end > 0.0 else None
 
 
 def latency(timeline: Timeline) -> float | None:

@@ -199,7 +199,9 @@ class Timeline:
     activities, lifetimes
         The columns.
     period
-        Seconds after which everything repeats, if inputs follow each other; None for a single input.
+        Seconds after which everything repeats, where inputs follow each other; None for a single one.
+    inputs
+        How many run together, where they do not follow each other.
     """
 
     unit: Literal["seconds", "steps"]
@@ -208,6 +210,7 @@ class Timeline:
     activities: Activities
     lifetimes: Lifetimes
     period: float | None = None
+    inputs: int = 1
 
     @cached_property
     def in_time(self) -> IntArray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +23,9 @@ LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
 
 LEAST_RESERVE = 0.02
 """Seconds that the referee is left at least."""
+
+BUSY = 8.0
+"""How many times longer than on the processor work may take on the wall before it counts as idle."""
 
 STOP_SECONDS = 1.0
 """Until a solver is interrupted that was asked to stop and goes on."""
@@ -44,7 +48,7 @@ class Allowance:
     limit: float
     elapsed: Callable[[], float]
     reserve: float = LEAST_RESERVE
-    _undisturbed: float = -math.inf
+    _undisturbed: tuple[float, float] = (-math.inf, -math.inf)
 
     def _end(self, share: float) -> float:
         """When a share of what is allowed beyond the limit is used up."""
@@ -60,23 +64,31 @@ class Allowance:
 
     def until_overdue(self) -> float:
         """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit."""
-        return max(self._end_less_reserve(OVERDUE), self._undisturbed) - self.elapsed()
+        return max(self._end_less_reserve(OVERDUE) - self.elapsed(), self._still_undisturbed())
 
     def until_baseline(self) -> float:
         """The same while there is no plan: a baseline has to find one afterwards, if there is time for that."""
         end = self._end_less_reserve(OVERDUE)
         needed = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
-        return max(end - (needed if needed <= MOST_FOR_BASELINE * end else 0.0), self._undisturbed) - self.elapsed()
+        end -= needed if needed <= MOST_FOR_BASELINE * end else 0.0
+        return max(end - self.elapsed(), self._still_undisturbed())
 
     def until_late(self) -> float:
         """Seconds until the result has to be there; inf without a limit."""
-        return max(self._end(LATE), self._undisturbed) - self.elapsed()
+        return max(self._end(LATE) - self.elapsed(), self._still_undisturbed())
+
+    def _still_undisturbed(self) -> float:
+        wall, processor = self._undisturbed
+        return min(wall - self.elapsed(), processor - time.process_time())
 
     @contextmanager
     def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Interrupt nothing for so many seconds, whatever the limit: without a first plan there is no answer."""
+        """Interrupt nothing for so many seconds of the processor, whatever the limit.
+
+        Without a first plan there is no answer, and on a busy machine the clock on the wall says little of work.
+        """
         before = self._undisturbed
-        self._undisturbed = max(before, self.elapsed() + seconds)
+        self._undisturbed = max(before, (self.elapsed() + BUSY * seconds, time.process_time() + seconds))
         try:
             yield
         finally:

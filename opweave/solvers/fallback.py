@@ -26,11 +26,10 @@ BASELINES = {
 
 
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
-    """Report a baseline's plan where the time was up before there was any; returns how the run ended.
+    """Report a baseline's plan if the time was up before there was any plan; return how the run ended.
 
-    A baseline has as much time as it may need: what is too large for its limit has a plan a little later.
-
-    Nothing is tried where a user's function adds to the model: the plan might break what it adds.
+    The baseline gets all the time that it needs: a problem that is too large for its limit has a plan a little later.
+    Nothing runs if a user's function adds to the model, because the baseline's plan might break the additions.
     """
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:

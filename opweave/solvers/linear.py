@@ -16,9 +16,10 @@ This is how a lower bound remains valid in floating point, here and wherever opw
   homogeneous in time, so a point of the exact program, scaled by that error, is a point of the rounded program, and the
   bound has the same relative error.
 * **Sums of seconds** (critical paths, work at prices, operators in sequence along a chain) have terms of one sign. A
-  sum of n such terms in any order has a relative error of at most n * 2**-53. :data:`SUMMATION` is larger than that for
-  every graph that fits into memory, and is subtracted when bounds are reported. Differences of large sums have no such
-  property; a bound that needs them adds and subtracts exactly (:func:`sum_below`).
+  sum of n such terms in any order has a relative error of at most n * 2**-53.
+  :data:`~opweave.solvers.rounding.SUMMATION` is larger than that for every graph that fits into memory, and is
+  subtracted when bounds are reported. Differences of large sums have no such property; a bound that needs them adds
+  and subtracts exactly (:func:`sum_below`).
 * **Bytes** are integers and stay Python or NumPy integers.
 """
 
@@ -32,13 +33,12 @@ import numpy as np
 from scipy.sparse import csr_matrix, vstack
 
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.patience import patiently
+from opweave.solvers.rounding import SUMMATION
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one floating-point operation."""
-
-SUMMATION = 1e-9
-"""Relative allowance for sums of seconds of one sign; it covers nine million additions."""
 
 SMALLEST = 2.0**-1074
 """The smallest number above 0, which a product may lose by underflow."""
@@ -133,19 +133,48 @@ class Minimum(NamedTuple):
 
 def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None:
     """Solve a program; None if it is infeasible or was not solved to optimality within the time limit in seconds."""
+    limit = math.inf if time_limit is None else max(0.01, time_limit)
+    return patiently(lambda: (_by_highs if highspy_fits() else _by_scipy)(program, limit))
+
+
+def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
+    import highspy
+
+    matrix, low, high = program.rows()
+    engine = highspy.Highs()  # type: ignore[no-untyped-call]
+    engine.setOptionValue("output_flag", False)
+    engine.setOptionValue("time_limit", time_limit)
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = matrix.shape
+    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
+    model.col_lower_, model.col_upper_ = program.lower, program.upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
+    model.a_matrix_.value_ = matrix.data
+    if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low):
+        return None
+    engine.run()
+    if engine.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        return None
+    solution = engine.getSolution()
+    price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
+    point = np.asarray(solution.col_value, dtype=np.float64)
+    return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])
+
+
+def _by_scipy(program: LinearProgram, time_limit: float) -> Minimum | None:
+    """For processes into which highspy cannot be loaded; SciPy has a HiGHS of its own, and takes long to import."""
     from scipy.optimize import linprog
 
-    solved = patiently(
-        lambda: linprog(
-            program.cost,
-            A_ub=program.most,
-            b_ub=program.most_right,
-            A_eq=program.equal,
-            b_eq=program.equal_right,
-            bounds=np.column_stack([program.lower, program.upper]),
-            method="highs",
-            options={} if time_limit is None else {"time_limit": max(0.01, time_limit)},
-        )
+    solved = linprog(
+        program.cost,
+        A_ub=program.most,
+        b_ub=program.most_right,
+        A_eq=program.equal,
+        b_eq=program.equal_right,
+        bounds=np.column_stack([program.lower, program.upper]),
+        method="highs",
+        options={} if time_limit == math.inf else {"time_limit": time_limit},
     )
     if solved.status != 0:
         return None

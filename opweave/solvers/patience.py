@@ -18,7 +18,7 @@ Value = TypeVar("Value")
 def patiently(call: Callable[[], Value]) -> Value:
     """Run a call in a thread and return its result. Waiting for it can be interrupted, unlike a call into a library.
 
-    Where nothing can end the run before it is done, the call is made at once.
+    If nothing can end the run earlier, the call runs directly.
 
     Raises
     ------

@@ -27,8 +27,9 @@ WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
-FIRST_SECONDS, FIRST_LOOKS = 0.5, 5.0
-"""What a first plan may take whatever the limit, in seconds and in looks: a baseline finds it, and it is judged."""
+FIRST_SECONDS, FIRST_LOOKS = 0.2, 12.0
+"""What a first plan may take whatever the limit, in seconds and in looks: a baseline finds it, and it is judged. Much
+more than that takes, loops that are loaded included: this is for what never ends."""
 
 SAFETY = 1.3
 """Later judgements may take this many times as long as the first."""

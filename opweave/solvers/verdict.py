@@ -25,7 +25,7 @@ DetailsT = TypeVar("DetailsT", bound=Details)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The best candidate that the referee accepts, its complaint about others, and whether Ctrl-C came meanwhile."""
+    """The best candidate that the referee accepts, what it said of better-looking ones, and whether Ctrl-C came."""
 
     solution: Solution | None = None
     objective: int | float | None = None
@@ -44,7 +44,7 @@ def _agrees(first: int | float, second: int | float) -> bool:
 
 
 def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
-    """Judge in time; a second Ctrl-C does not lose the plan, a third one ends the wait."""
+    """Judge in time; Ctrl-C is noted and does not lose the plan, one more ends the wait."""
     try:
         return _judge_in_time(unit, run, referee)
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opweave.solvers import linear
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, minimise, proved_minimum, proved_value
 
 
@@ -31,6 +32,19 @@ def test_the_proved_minimum_is_the_minimum_from_below(seed: int) -> None:
     assert proved is not None
     assert proved == pytest.approx(least.value, rel=1e-6, abs=1e-6)
     assert proved <= least.value + 1e-7 * (1.0 + abs(least.value))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_where_highspy_cannot_be_loaded_the_answer_is_the_same(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = some_program(seed)
+    usual = minimise(program, None)
+    monkeypatch.setattr(linear, "highspy_fits", lambda: False)
+    other = minimise(program, None)
+    assert usual is not None
+    assert other is not None
+    assert other.value == pytest.approx(usual.value, abs=1e-9)
+    for some, same in zip((usual.most_price, usual.equal_price), (other.most_price, other.equal_price), strict=True):
+        assert same == pytest.approx(some, abs=1e-7)
 
 
 @settings(max_examples=100)

@@ -27,14 +27,9 @@ class Settings:
     solver: Annotated[str, typer.Option("--solver", "-s", help="A name that 'opweave solvers' lists.")] = "auto"
     time_limit: Annotated[float | None, typer.Option("--time-limit", "-t", help="Seconds; no limit by default.")] = None
     gap: Annotated[float, typer.Option("--gap", help="Stop within this fraction of the bound.")] = 0.0
-    seed: Annotated[int, typer.Option("--seed", help="Same seed, same answer.")] = 0
-    threads: Annotated[
-        int,
-        typer.Option(
-            "--threads", help="Cores to use: threads of an engine; for auto and searches, processes side by side."
-        ),
-    ] = 1
-    formulation: Annotated[str | None, typer.Option("--formulation", help="For engines: which model to run.")] = None
+    seed: Annotated[int, typer.Option("--seed", help="Same seed, same result.")] = 0
+    threads: Annotated[int, typer.Option("--threads", help="Cores: an engine's threads, or auto's processes.")] = 1
+    formulation: Annotated[str | None, typer.Option("--formulation", help="For engines: the formulation.")] = None
     option: Annotated[list[str] | None, typer.Option("--option", help="An option of the solver, as name=value.")] = None
     output: OutputOption = None
     report: Annotated[Path | None, typer.Option("--report", help="Write a report into this folder.")] = None

@@ -122,6 +122,16 @@ def safe_text(text: str) -> str:
     return text.replace("$", r"\$")
 
 
+def entitle(axes: Axes, headline: str, subtitle: str) -> None:
+    """Put a headline over axes, and a line under it that ends where the picture does."""
+    axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
+    figure = axes.get_figure(root=True)
+    letters = int(13 * (10.0 if figure is None else figure.get_figwidth()))
+    text = shortened(subtitle, letters)
+    line = axes.text(0, 1.0, text, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
+    line.set_in_layout(False)  # long ones would push the axes together
+
+
 def shortened(text: str, letters: int) -> str:
     """Cut a text for a picture to so many letters, from its middle; matplotlib reads no formula in it.
 

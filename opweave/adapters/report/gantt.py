@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opweave.adapters.report.figures import BEST, BOUND, CRITICAL, DASHES, MUTED, SENT, new_panels, safe_text, shortened
+from opweave.adapters.report.figures import (
+    BEST,
+    BOUND,
+    CRITICAL,
+    DASHES,
+    MUTED,
+    SENT,
+    entitle,
+    new_panels,
+    safe_text,
+    shortened,
+)
 from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.adapters.report.units import precise_seconds, readable_bytes, unit_of
@@ -122,9 +133,8 @@ def gantt_figure(
     for band in rows:
         _share_bar(shares, band, busy[band.resource] if timeline.end > 0.0 else None)
     _dress_shares(shares, bottom)
-    axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
     hidden = f"; {len(uses) - len(ranked)} devices not shown" if len(uses) > len(ranked) else ""
-    axes.text(0, 1.0, safe_text(subtitle + hidden), transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
+    entitle(axes, headline, subtitle + hidden)
     handles = legend_of(timeline)
     if timeline.period is None:
         handles += _mark_end(axes, timeline.end, bound, end)
@@ -240,7 +250,7 @@ def _name(
     elif sizes:
         last, size, least = text.split(".")[-1], 7.0, 2
         text = f"{last}\nx{count}" if len(last) <= letters else f"x{count}"
-    if letters < least:
+    if letters < least or (letters < 6 and len(text) > letters and not sizes):
         return
     axes.text(
         (start + end) / 2 / scale,

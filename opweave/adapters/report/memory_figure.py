@@ -13,8 +13,8 @@ from opweave.adapters.report.figures import (
     DASHES,
     GIVEN,
     MUTED,
+    entitle,
     new_panels,
-    safe_text,
     shortened,
 )
 from opweave.adapters.report.timeline_tables import Limits
@@ -101,8 +101,7 @@ def memory_figure(
         panels[0].axhline(bound / scale, color=BOUND, linewidth=1.4, linestyle=(0, DASHES[0]), label=label, zorder=4)
         axes.xaxis.set_major_formatter("{x:,.0f}" if best.unit == "steps" else lambda x, _: f"{x / seconds:g}")
     panels[-1].set_xlabel("step (one operator each)" if best.unit == "steps" else f"time ({time_unit})", fontsize=11)
-    panels[0].set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
-    panels[0].text(0, 1.025, safe_text(subtitle), transform=panels[0].transAxes, fontsize=9.5, color=MUTED)
+    entitle(panels[0], headline, subtitle)
     handles, labels = panels[0].get_legend_handles_labels()
     if len(handles) > 1 or given is not None:
         figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=10)
@@ -127,8 +126,8 @@ def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str,
     most = int(bytes_held(timeline)[row])
     acts, at = timeline.activities, ""
     if len(held):
-        peak = moments[int(held.argmax())]
-        there = (acts.resource == row) & (acts.kind == ActivityKind.RUN) & (acts.start <= peak) & (acts.end > peak)
+        first, last = edges[int(held.argmax())], edges[int(held.argmax()) + 1]
+        there = (acts.resource == row) & (acts.kind == ActivityKind.RUN) & (acts.start < last) & (acts.end > first)
         for what in acts.what[np.flatnonzero(there)[:1]].tolist():
             kind = graph.operators[what].kind if what < timeline.names.operators else ""
             at = f" at {shortened(timeline.name(what), 40)}" + (f" ({shortened(kind, 40)})" if kind else "")

@@ -1,1 +1,1 @@
-"""How batched mapping is written down: arrays, integer and constraint programs, the whole batch as one placement."""
+"""How batched mapping is written down: arrays (``instance.py``), presolve, programs for engines, one placement."""

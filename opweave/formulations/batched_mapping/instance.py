@@ -17,6 +17,7 @@ from opweave.formulations.batched_mapping.shortage import shortage
 from opweave.formulations.batched_mapping.unsplit import plain_constraints
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
+from opweave.formulations.once import once
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
@@ -118,6 +119,7 @@ def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
     return lower(problem)
 
 
+@once
 def lower(problem: BatchedMapping) -> BatchedInstance:
     """Write a problem as arrays; Pin, Forbid, MemoryCap, Share and order arcs are taken in.
 

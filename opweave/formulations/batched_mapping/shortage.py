@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from opweave.formulations import shortage as shared
+from opweave.formulations.once import once
 from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
 from opweave.problems.constraints import means
@@ -13,6 +14,7 @@ from opweave.problems.share import Share
 from opweave.problems.words import counted, joined
 
 
+@once
 def shortage(problem: BatchedMapping) -> str | None:
     """Say why the batch cannot run, if that is easy to see.
 

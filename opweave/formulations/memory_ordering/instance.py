@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from opweave.formulations.once import once
 from opweave.formulations.order_arcs import with_order_arcs
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
@@ -92,6 +93,7 @@ class OrderingInstance:
         return np.asarray([index[name] for name in solution.order], dtype=np.int64)
 
 
+@once
 def lower(problem: MemoryOrdering) -> OrderingInstance:
     """Write a problem as arrays; order arcs of its side constraints become precedences.
 

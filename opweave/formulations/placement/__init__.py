@@ -1,1 +1,1 @@
-"""How placement is written down: arrays, integer and constraint programs, coarsening."""
+"""How placement is written down: arrays (``instance.py``), presolve, programs for engines, coarsening."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, flows_of, left_to_run_on, links_of, parameters_of, tied
+from opweave.formulations.once import once
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.formulations.placement.shortage import shortage
 from opweave.problems.arrays import FloatArray, IntArray
@@ -101,6 +102,7 @@ def lower_unless_short(problem: Placement) -> PlacementInstance:
     return lower(problem)
 
 
+@once
 def lower(problem: Placement) -> PlacementInstance:
     """Write a problem as arrays; Pin, Forbid, Colocate, MemoryCap and order arcs are taken in.
 

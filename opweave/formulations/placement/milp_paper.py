@@ -29,13 +29,13 @@ class Moirai(PaperVariables):
 
     ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
     and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the first comes first. ``z[t, j]``: the flow crosses, and
-    ``u[t, j, k, h]``: from k to h. ``held[w, k]``: the shared parameter w is on k.
+    ``u[t, j, k, h]``: from k to h. ``stored[w, k]``: the shared parameter w is on k.
     """
 
     name: ClassVar[str] = "moirai"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
 
-    def build(self, problem: Placement) -> ConcreteModel:
+    def write(self, problem: Placement) -> ConcreteModel:
         """Write the model, families in the paper's order."""
         from pyomo.common.gc_manager import PauseGC
         from pyomo.environ import ConcreteModel, Constraint, Expression, Objective
@@ -69,7 +69,6 @@ class Moirai(PaperVariables):
             m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
             m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
-            self.add_constraints(m, problem)
         return m
 
     def makespan(self, m: ConcreteModel, i: str) -> Row:
@@ -99,11 +98,11 @@ class Moirai(PaperVariables):
     def memory(self, m: ConcreteModel, k: str) -> Row:
         """(5) Sum over i of m[i] x[i, k], and shared parameters once, are at most Mem[k]."""
         own = sum(m.data.m[i, k] * m.x[i, k] for i in m.OPS)
-        return own + sum(m.data.m[w, k] * m.held[w, k] for w in m.SHARED) <= m.data.capacity[k]
+        return own + sum(m.data.m[w, k] * m.stored[w, k] for w in m.SHARED) <= m.data.capacity[k]
 
     def sharing(self, m: ConcreteModel, w: str, i: str, k: str) -> Row:
-        """(5) A shared parameter is where its operators are: x[i, k] <= held[w, k]."""
-        return m.x[i, k] <= m.held[w, k]
+        """(5) A shared parameter is where its operators are: x[i, k] <= stored[w, k]."""
+        return m.x[i, k] <= m.stored[w, k]
 
     def no_overlap(self, m: ConcreteModel, i: str, j: str, k: str) -> Row:
         """(6) S[i] >= C[j] - M delta[i, j] - M (2 - x[i, k] - x[j, k]); its mirror is the row of (j, i)."""

@@ -5,37 +5,50 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.expressions import express
+from opweave.formulations.formulation import PyomoFormulation
+from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.paper_sets import PaperSets
 from opweave.formulations.placement.program import PlacementProgram
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
-from opweave.problems.constraints import Colocate, MaxDevices, Separate
-from opweave.problems.placement.spec import Schedule
+from opweave.problems.arrays import FloatArray
+from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
+from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-class PaperVariables(PlacementProgram, ABC):
+# the two bases differ until the other program of placement is on the linear layer, too
+class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):  # type: ignore[misc]
     """Adds the variables to a model, sets them, and reads them; the rows are the subclass's."""
 
+    timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
+
+    def tick(self) -> float:
+        """Seconds of the unit of starts."""
+        return self._unit
+
     def variables(self, m: ConcreteModel, data: PaperSets) -> None:
-        """Sets, variables, M; and the handles ``on``, ``starts`` and ``ends``, in seconds."""
+        """Sets, variables, M; and the handles ``on``, ``start`` and ``end``, in seconds."""
         from pyomo.environ import Binary, Expression, Set, Var
 
+        counted = any(means(constraint, MaxDevices) for constraint in data.problem.constraints)
+        m.used = Var(data.instance.devices if counted else (), domain=Binary)
         m.M = data.windows.horizon / data.unit
         m.OPS, m.DEVICES = Set(initialize=data.instance.names), Set(initialize=data.instance.devices)
         m.LIMITED, m.SHARED = Set(initialize=list(data.capacity)), Set(initialize=data.shared)
         m.ARCS, m.USES = Set(initialize=data.arcs, dimen=2), Set(initialize=data.uses, dimen=2)
         m.FLOWS, m.ROUTES = Set(initialize=list(data.producer), dimen=2), Set(initialize=list(data.p_comm), dimen=4)
         m.UNLINKED = Set(initialize=data.unlinked, dimen=4)
-        m.x, m.held = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
+        m.x, m.stored = Var(m.OPS, m.DEVICES, domain=Binary), Var(m.SHARED, m.LIMITED, bounds=(0, 1))
         for i, k in m.x:
             if (i, k) not in data.p:
                 m.x[i, k].fix(0)
@@ -53,9 +66,10 @@ class PaperVariables(PlacementProgram, ABC):
             rule=lambda m, *qr: m.delta_flow[qr] if qr in m.delta_flow else 1 - m.delta_flow[(*qr[2:], *qr[:2])],
         )
         m.on = lambda op, device: 1 * m.x[op, device]
-        m.starts, m.ends = lambda op: data.unit * m.S[op], lambda op: data.unit * m.C[op]
+        m.start = m.starts = lambda op: data.unit * m.S[op]
+        m.end = m.ends = lambda op: data.unit * m.C[op]
 
-    def start(self, model: ConcreteModel, solution: Schedule) -> None:
+    def begin(self, model: ConcreteModel, solution: Schedule) -> None:
         """Set every variable."""
         m, data = model, model.data
         table = timetable(data.instance, data.messages, solution)
@@ -66,7 +80,7 @@ class PaperVariables(PlacementProgram, ABC):
         sent = dict(zip(flows, table.message_middles(), strict=True))
         length = float(table.end.max(initial=0.0)) / data.unit
         _set(m.x, {(i, k): place[i] == k for i, k in m.x})
-        _set(m.held, {(w, k): any(place[i] == k for other, i in data.uses if other == w) for w, k in m.held})
+        _set(m.stored, {(w, k): any(place[i] == k for other, i in data.uses if other == w) for w, k in m.stored})
         _set(m.S, dict(zip(ops, table.start / data.unit, strict=True)))
         _set(m.S_flow, dict(zip(flows, table.sent / data.unit, strict=True)))
         _set(m.z, {flow: ways[flow] is not None for flow in flows})
@@ -74,10 +88,9 @@ class PaperVariables(PlacementProgram, ABC):
         _set(m.delta, {(i, j): middle[i] < middle[j] for i, j in m.delta})
         _set(m.delta_flow, {qr: sent[qr[:2]] < sent[qr[2:]] for qr in m.delta_flow})
         _set(m.C_max, {None: max(length, m.C_max.lb)})
-        if hasattr(m, "used"):
-            _set(m.used, {k: k in place.values() for k in m.used})
+        _set(m.used, {k: k in place.values() for k in m.used})
 
-    def extract(self, model: ConcreteModel) -> Schedule:
+    def read(self, model: ConcreteModel) -> Schedule:
         """Devices and order from the values, exact times from those."""
         data: PaperSets = model.data
         start = data.unit * np.asarray([each.value or 0.0 for each in model.S.values()])
@@ -85,14 +98,18 @@ class PaperVariables(PlacementProgram, ABC):
         release = start if self.context.extended else None
         return retimed(data.problem, data.instance, data.messages, self._places(model), start, sent, release)
 
-    def separate(self, model: ConcreteModel) -> int:
+    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:  # type: ignore[override]  # as above
         """(5) Operators that overfill a device by less than engines see do not all run there."""
+        load_values(model.opweave.variables, *values)
         names, devices = model.data.instance.names, model.data.instance.devices
+        column = {id(variable): number for number, variable in enumerate(model.opweave.variables)}
         found = overfull(model.data.instance, self._places(model))
-        for k, members in found:
-            together = sum(model.x[names[v], devices[k]] for v in members)
-            self.add_row(model, together <= len(members) - 1)
-        return len(found)
+        together = [[column[id(model.x[names[v], devices[k]])] for v in members] for k, members in found]
+        return [Linear.over(columns) <= len(columns) - 1 for columns in together]
+
+    def add_row(self, model: ConcreteModel, row: Any) -> None:
+        """Add one row of a side constraint."""
+        model.add(row)
 
     def _places(self, model: ConcreteModel) -> list[int]:
         """The device of every operator."""
@@ -126,10 +143,6 @@ def understand(name: str) -> None:
     @express(MaxDevices, name)
     def _max_devices(formulation: PaperVariables, model: ConcreteModel, constraint: MaxDevices) -> None:
         """x[i, k] <= used[k]; the sum of used is at most the count."""
-        from pyomo.environ import Binary, Var
-
-        if not hasattr(model, "used"):
-            model.used = Var(model.DEVICES, domain=Binary)
-            for i, k in model.x:
-                formulation.add_row(model, model.x[i, k] <= model.used[k])
+        for i, k in model.x:
+            formulation.add_row(model, model.x[i, k] <= model.used[k])
         formulation.add_row(model, sum(model.used.values()) <= constraint.count)

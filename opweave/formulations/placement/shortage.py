@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
-from opweave.problems.placement.replay import opposite_demanded
+from opweave.problems.placement.rules import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
 
@@ -16,6 +17,7 @@ MAX_DEVICE_SETS = 64
 """How many sets of devices are compared with what must fit on them."""
 
 
+@once
 def shortage(problem: Placement) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 

@@ -1,1 +1,1 @@
-"""How slicing is written down: arrays, and a mixed-integer program over cuts."""
+"""How slicing is written down: arrays (``instance.py``), presolve, programs over cuts for engines."""

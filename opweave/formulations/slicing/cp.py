@@ -57,8 +57,8 @@ class CutCounts(Formulation[Slicing, Slices]):
         self._unit = written.unit
         timed = {column for end in ends for column in end.terms}
         model = WholeCuts(written)
-        for name, held in written.families.items():
-            model.families[name] = Family(list(held.keys), list(held.columns))
+        for name, named in written.families.items():
+            model.families[name] = Family(list(named.keys), list(named.columns))
         for column, (low, high) in enumerate(zip(written.low, written.high, strict=True)):
             model.low.append(math.floor(low))
             model.high.append(math.ceil(high * TICKS) if column in timed else math.floor(high + ROUNDING))

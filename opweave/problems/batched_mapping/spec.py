@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from opweave.problems.batched_mapping.details import BatchedDetails
-from opweave.problems.batched_mapping.replay import replay
+from opweave.problems.batched_mapping.rules import judge
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.on_cluster import check_cost_names, check_total_time, memory_by_cap
@@ -314,7 +314,7 @@ class BatchedMapping(Problem[BatchedSchedule, BatchedDetails]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-        return replay(self, solution)
+        return judge(self, solution)
 
 
 def sums_up_to(most: int, choices: Iterable[Iterable[int]]) -> frozenset[int]:

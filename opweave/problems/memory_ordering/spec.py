@@ -14,7 +14,7 @@ from pydantic import model_validator
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.memory_ordering.details import MemoryProfile
-from opweave.problems.memory_ordering.replay import replay
+from opweave.problems.memory_ordering.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
@@ -104,7 +104,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: Ordering) -> Evaluation[MemoryProfile]:
-        return replay(self, solution)
+        return judge(self, solution)
 
 
 def given_order(problem: MemoryOrdering) -> Ordering:

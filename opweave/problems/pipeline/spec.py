@@ -26,7 +26,7 @@ from opweave.problems.on_cluster import (
 )
 from opweave.problems.pipeline.details import PipelineDetails, StageUse
 from opweave.problems.pipeline.order import CutPoint, Cuts, Entrance, cut_points, running_order
-from opweave.problems.pipeline.replay import replay
+from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
@@ -271,4 +271,4 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: Stages) -> Evaluation[PipelineDetails]:
-        return replay(self, solution)
+        return judge(self, solution)

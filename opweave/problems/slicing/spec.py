@@ -18,7 +18,8 @@ from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.replay import memory_peaks, replay
+from opweave.problems.slicing.play import memory_peaks
+from opweave.problems.slicing.rules import judge
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
@@ -97,7 +98,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
     dimension
         ``"free"``: each operator is cut along any dimension along which it can be cut. ``"rule"``: it is cut along the
         dimension that the paper's rule names, into no more parts than the rule allows
-        (:mod:`opweave.problems.slicing.rule`).
+        (:mod:`opweave.problems.slicing.paper_rule`).
     transfers
         ``"refined"``: a part receives the cells that it needs and does not hold. ``"paper"``: as printed. Parts of the
         channels need all of every input, whatever the operator. Parts of the rows whose input was also cut along the
@@ -261,7 +262,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        details = replay(self, solution).details
+        details = judge(self, solution).details
         if details is None:
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
         return {step.operator: (step.start, step.end) for step in details.steps}
@@ -274,7 +275,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
         return self._replay(solution).timeline
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
-        return replay(self, solution)
+        return judge(self, solution)
 
 
 def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:

@@ -83,6 +83,14 @@ def _slide(order: IntArray, at: int, to: int) -> None:
 
 
 @inlined
+def _alike(one: IntArray, other: IntArray) -> bool:
+    same = True
+    for g in range(len(one)):
+        same = same and one[g] == other[g]
+    return same
+
+
+@inlined
 def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> None:
     for g in range(len(string)):
         move_granule(arrays, strings, i, g, string[g])
@@ -144,14 +152,18 @@ def anneal(
     best = current
     best_where[:] = where
     best_order[:] = order
-    position = np.argsort(order)
+    position = np.empty(len(order), dtype=np.int64)
+    for p in range(len(order)):
+        position[order[p]] = p
     string, old = np.empty(where.shape[1], dtype=np.int64), np.empty(where.shape[1], dtype=np.int64)
     for m in range(len(draws)):
         if halt[0] != 0:
             break
         draw = draws[m]
         i = window.operators[int(draw[0] * len(window.operators))]
-        kind = int(np.searchsorted(moves, draw[1], side="right"))
+        kind = 0
+        while moves[kind] <= draw[1]:
+            kind += 1
         threshold = current - heat[m] * np.log(max(draw[4], 1e-300))
         at, to = 0, 0
         if kind == 4:
@@ -164,7 +176,7 @@ def anneal(
         else:
             _new_string(arrays, strings, i, kind, draw, candidates, string)
             old[:] = strings.where[i]
-            if (string == old).all():
+            if _alike(string, old):
                 continue
             _spell(arrays, strings, i, string)
         value = np.inf

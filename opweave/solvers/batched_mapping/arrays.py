@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import exceeds
 
 
 class BatchArrays(NamedTuple):
@@ -173,7 +174,7 @@ def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
 @inlined
 def overfull(arrays: BatchArrays, strings: Strings) -> bool:
     """Whether a device holds more than it may."""
-    return arrays.limited and bool((strings.used > arrays.capacity).any())
+    return arrays.limited and exceeds(strings.used, arrays.capacity)
 
 
 @inlined

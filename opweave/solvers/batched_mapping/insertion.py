@@ -170,4 +170,8 @@ def _arrivals(
                 ready[u] = max(ready[u], end[h, w] + sent)
                 flow[w, u] = 0
     for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-        ready[:] = np.maximum(ready, end[arrays.waits[x]].max())
+        latest = 0.0
+        for u in range(len(ready)):
+            latest = max(latest, end[arrays.waits[x], u])
+        for u in range(len(ready)):
+            ready[u] = max(ready[u], latest)

@@ -31,6 +31,9 @@ OPTIONS: dict[str, Any] = {"nogil": True, "no_cfunc_wrapper": True}
 HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper": True}
 """Options of numba's ``jit`` for the helpers that loops call."""
 
+OPT_LEVEL = 2
+"""LLVM's third level doubles loops at every question that does not change in them: more code, and no faster here."""
+
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
 _dumps: Any = serialize.dumps
@@ -57,7 +60,7 @@ class _LoopCode(_HelperCode):
         for function in self._final_module.functions:
             if not function.is_declaration and not function.name.startswith("_ZN7cpython"):
                 function.linkage = "internal"
-        passes, builder = self._codegen._module_pass_manager()
+        passes, builder = self._codegen._module_pass_manager(opt=OPT_LEVEL)
         passes.run(self._final_module, builder)
 
 

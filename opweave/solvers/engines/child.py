@@ -178,9 +178,11 @@ def _module_folders() -> list[str]:
     A user's ``statistics.py`` beside a script must not stand for the standard library's in an engine's process. Only
     where this very package lies in that folder does it stay in front.
     """
-    folders = [path or os.getcwd() for path in sys.path]
-    script = os.path.dirname(os.path.abspath(getattr(sys.modules["__main__"], "__file__", "") or "."))
-    if folders and folders[0] in (script, os.getcwd()) and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
+    here = str(Path.cwd())
+    folders = [path or here for path in sys.path]
+    program = getattr(sys.modules["__main__"], "__file__", None)
+    own = (here, str(Path(program).resolve().parent) if program else here)
+    if folders and folders[0] in own and not sys.flags.safe_path and folders[0] != PACKAGE_FOLDER:
         folders.append(folders.pop(0))
     return folders
 

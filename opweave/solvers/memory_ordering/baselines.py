@@ -1,28 +1,76 @@
-"""The named orders of :mod:`~opweave.solvers.memory_ordering.orders` as solvers."""
+"""Orders that frameworks and compilers use, by name: what a better plan is compared with.
+
+No one of them looks at the whole graph, and none proves anything; each is linear or nearly so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+
+import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import arrays_of
-from opweave.solvers.memory_ordering.orders import BY_NAME, Order, peak, total
+from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
+from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
+from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
+from opweave.solvers.memory_ordering.plans import peak, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
-
-def value_of(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray) -> int:
-    """The problem's objective of an order."""
-    value = peak if problem.objective == "peak" else total
-    return value(arrays_of(instance), order)
+Order = Callable[[OrderingInstance], IntArray]
 
 
-def report(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, run: Run) -> None:
-    """Report an order, unless it needs more than the limit."""
-    if problem.limit_bytes is None or peak(arrays_of(instance), order) <= problem.limit_bytes:
-        run.found(instance.ordering(order), value_of(problem, instance, order))
+def definition(instance: OrderingInstance) -> IntArray:
+    """The order in which the model file lists the operators; repaired, first listed first, where it is no order."""
+    return topological_order(instance.after)
+
+
+def rpo(instance: OrderingInstance) -> IntArray:
+    """Reverse post-order of a depth-first search from the first operators, successors in the order of the file."""
+    return _post_order(instance.before, instance.after)[::-1].copy()
+
+
+def reverse(instance: OrderingInstance) -> IntArray:
+    """The best of the greedy orders that are built from the last operator to the first."""
+    arrays = arrays_of(instance)
+    orders = [greedy(arrays, sign, rule) for sign, rule in PORTFOLIO if sign == BACKWARD]
+    return min(orders, key=lambda order: peak(arrays, order))
+
+
+def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:
+    """Depth-first post-order along ``leaving``, from the operators where nothing arrives. Iterative."""
+    start, items = leaving.start.tolist(), leaving.items.tolist()
+    following = list(start[:-1])
+    seen = [False] * len(leaving)
+    order: list[int] = []
+    for root in np.flatnonzero(np.diff(arriving.start) == 0).tolist():
+        stack = [root]
+        seen[root] = True
+        while stack:
+            v = stack[-1]
+            while following[v] < start[v + 1] and seen[items[following[v]]]:
+                following[v] += 1
+            if following[v] == start[v + 1]:
+                order.append(v)
+                stack.pop()
+            else:
+                seen[items[following[v]]] = True
+                stack.append(items[following[v]])
+    return np.asarray(order, dtype=np.int64)
+
+
+BY_NAME: dict[str, Order] = {
+    "definition": definition,
+    "rpo": rpo,
+    "lpmf": lpmf,
+    "bfs": bfs,
+    "dfs": dfs,
+    "reverse": reverse,
+}
 
 
 def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:

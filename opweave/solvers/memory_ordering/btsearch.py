@@ -26,8 +26,8 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
-from opweave.solvers.memory_ordering.orders import BY_NAME
 from opweave.solvers.memory_ordering.states import Move, StateWalk, StepRule, step_rules
 from opweave.solvers.memory_ordering.totals import FORCED_OPERATORS, least_footprints
 from opweave.solvers.registry import Feature, Solver, register

@@ -321,7 +321,9 @@ def unavoidable(
     can = np.zeros((count, 2), dtype=np.bool_)
     _witness(flow, side, node, can)
     flows = 1
-    by_rank = np.argsort(rank)
+    by_rank = np.empty(count, dtype=np.int64)
+    for v in range(count):
+        by_rank[rank[v]] = v
     for leaving in (True, False):
         unsettled = 0
         for position in range(count):

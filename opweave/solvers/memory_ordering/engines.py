@@ -11,9 +11,10 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
+from opweave.solvers.memory_ordering.plans import peak, total
 
 BOUNDED_OPERATORS = 5_000
 """Largest graph whose floor is computed before an engine runs: larger ones are beyond engines anyway."""

@@ -26,10 +26,11 @@ from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
 from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.orders import BY_NAME, peak
+from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import Feature, Solver, register

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from opweave.problems.arrays import IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import lengths_of
 from opweave.solvers.memory_ordering.arrays import FORWARD, OrderingArrays, initial_bytes, initial_left, pass_over, step
 
 UNDECIDED = 0
@@ -247,7 +248,7 @@ def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
     waits_start = arrays.before_start if sign == 1 else arrays.after_start
     now = _Search(
         left=initial_left(arrays, sign),
-        waiting=waits_start[1:] - waits_start[:-1],
+        waiting=lengths_of(waits_start),
         ready=np.zeros(count, dtype=np.int64),
         place=np.zeros(count, dtype=np.int64),
         trail=np.zeros(count, dtype=np.int64),

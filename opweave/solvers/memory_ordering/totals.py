@@ -14,9 +14,10 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
+from opweave.solvers.memory_ordering.plans import peak, total
 from opweave.solvers.memory_ordering.shift import shift
 from opweave.solvers.run import Run
 

@@ -205,13 +205,17 @@ def _move(
     Nothing but the ratios of prices matters, so they are scaled to add up to the number of devices.
     """
     devices = len(price) - 1
-    direction *= 0.6
-    direction[:devices] -= 0.4
+    for v in range(devices + 1):
+        direction[v] *= 0.6
+        if v < devices:
+            direction[v] -= 0.4
     if arrays.most < devices:
         direction[devices] += 0.4 * (count - arrays.most)
     for i in range(count):
         direction[stages[i]] += 0.4
-    square = (direction * direction).sum()
+    square = 0.0
+    for v in range(devices + 1):
+        square += direction[v] * direction[v]
     if square < 1e-12:
         return False
     total = 0.0
@@ -220,7 +224,8 @@ def _move(
         if v < devices:
             total += price[v]
     if total > 0.0:
-        price *= devices / total
+        for v in range(devices + 1):
+            price[v] *= devices / total
     return True
 
 

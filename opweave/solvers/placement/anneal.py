@@ -14,6 +14,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import exceeds, lengths_of, sort_rising
 from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
 
 DRAWS = 5
@@ -81,7 +82,7 @@ def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
 @inlined
 def overfull(arrays: PlacementArrays, plan: CountedPlan) -> bool:
     """Whether a device holds more than it may."""
-    return bool((plan.used > arrays.capacity).any())
+    return exceeds(plan.used, arrays.capacity)
 
 
 @inlined
@@ -105,7 +106,8 @@ def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw:
         length = int(np.exp(draw * np.log(longest))) + 1
         first = plan.position[v]
         last = min(len(plan.order), first + length)
-        group[: last - first] = plan.order[first:last]
+        for i in range(first, last):
+            group[i - first] = plan.order[i]
         return int(last - first)
     size = 1
     group[0] = v
@@ -272,11 +274,10 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     Ties and zero times fall back on a topological order.
     """
     count = len(device)
-    waiting = arrays.after_start[1:] - arrays.after_start[:-1]
+    waiting = lengths_of(arrays.after_start)
     stack = np.empty(count, dtype=np.int64)
     depth = np.zeros(count)
-    level = np.zeros(count, dtype=np.int64)
-    top = 0
+    top, place = 0, count
     for v in range(count):
         if waiting[v] == 0:
             stack[top] = v
@@ -284,6 +285,8 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     while top > 0:
         top -= 1
         v = stack[top]
+        place -= 1
+        order[place] = v
         for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
             f = arrays.outgoing[i]
             w = arrays.target[f]
@@ -292,7 +295,6 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
             depth[v] = max(depth[v], sent + depth[w])
         for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
             depth[v] = max(depth[v], depth[arrays.after[i]])
-            level[v] = max(level[v], level[arrays.after[i]] + 1)
         depth[v] += arrays.seconds[v, device[v]]
         for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
             u = arrays.before[i]
@@ -300,5 +302,6 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
             if waiting[u] == 0:
                 stack[top] = u
                 top += 1
-    by_level = np.argsort(-level, kind="mergesort")
-    order[:] = by_level[np.argsort(-depth[by_level], kind="mergesort")]
+    for v in range(count):
+        depth[v] = -depth[v]
+    sort_rising(depth, order, stack)

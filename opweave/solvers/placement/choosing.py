@@ -14,6 +14,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import lengths_of
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
 from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
@@ -78,7 +79,7 @@ def choose_all(
     """Fill order and devices; returns the operator that found no device, or at which ``halt`` was raised, or -1."""
     count, devices = arrays.seconds.shape
     clock, room, anywhere = new_clock(arrays), new_room(arrays, clusters), roomy(arrays, clusters)
-    waiting = arrays.before_start[1:] - arrays.before_start[:-1]
+    waiting = lengths_of(arrays.before_start)
     ready = np.empty(count, dtype=np.int64)
     arrival = np.zeros((count, devices))
     width, scored = 0, shares[1] != 0.0 or shares[2] != 0.0

@@ -15,6 +15,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, BoolMatrix, FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import lengths_of
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
 from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, settle
@@ -114,7 +115,7 @@ def start_all(
 ) -> int:
     """Fill order, devices and times; returns the operator that found no device, or -1."""
     count, devices = arrays.seconds.shape
-    waiting = np.diff(arrays.before_start)
+    waiting = lengths_of(arrays.before_start)
     state = State(
         arrays=arrays,
         clusters=clusters,
@@ -224,8 +225,10 @@ def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
     if has_room(state.arrays, state.clusters, state.room, v, k):
         return True
     state.open[v, k] = False
-    if not state.open[v].any():
-        _offer(state, later, v)
+    for other in range(len(later)):
+        if state.open[v, other]:
+            return False
+    _offer(state, later, v)
     return False
 
 

@@ -83,7 +83,9 @@ def fill_in_order(
             needed = extra_bytes(arrays, clusters, room, clusters.of[v], k)
             if chosen < 0 and has_room(arrays, clusters, room, v, k) and room.used[k] + needed <= soft[k]:
                 chosen = k
-        tied = room.home[clusters.of[v]] >= 0 or np.isinf(arrays.seconds[v]).any()
+        tied = room.home[clusters.of[v]] >= 0
+        for k in range(devices):
+            tied = tied or arrays.seconds[v, k] == np.inf
         if chosen > present and not tied:
             present = chosen
         for k in range(devices):

@@ -13,6 +13,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import sort_rising
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
@@ -55,18 +56,24 @@ def no_device(instance: PlacementInstance, v: int) -> str:
     )
 
 
-FEW = 16
-"""Up to so many flows are sorted by insertion, which is faster than a general sort."""
-
-
 class State(NamedTuple):
-    """A schedule under construction; fields as in :class:`~opweave.solvers.placement.plans.Plan`."""
+    """A schedule under construction; fields as in :class:`~opweave.solvers.placement.plans.Plan`.
+
+    Attributes
+    ----------
+    made
+        When the producer of a flow ends, for the flows of the operator at hand.
+    spare
+        Room for sorting them.
+    """
 
     timeline: Timeline
     device: IntArray
     end: FloatArray
     begins: FloatArray
     arrived: FloatArray
+    made: FloatArray
+    spare: IntArray
 
 
 @kernel
@@ -88,6 +95,8 @@ def insert_all(
         end=np.zeros(count),
         begins=begins,
         arrived=np.full((arrays.tensors if arrays.model == PORT_TENSOR else 1, devices), -1.0),
+        made=np.empty(len(arrays.source)),
+        spare=np.empty(len(arrays.source), dtype=np.int64),
     )
     for v in order:
         flows = _by_producer_end(arrays, state, v)
@@ -106,19 +115,12 @@ def insert_all(
 @inlined
 def _by_producer_end(arrays: PlacementArrays, state: State, v: int) -> IntArray:
     """Incoming flows of an operator, the earliest made first."""
-    flows = arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]]
-    if len(flows) < 2:
-        return flows
-    if len(flows) > FEW:
-        return flows[np.argsort(state.end[arrays.source[flows]], kind="mergesort")]
-    flows = flows.copy()
-    for i in range(1, len(flows)):
-        flow, made = flows[i], state.end[arrays.source[flows[i]]]
-        j = i
-        while j > 0 and state.end[arrays.source[flows[j - 1]]] > made:
-            flows[j] = flows[j - 1]
-            j -= 1
-        flows[j] = flow
+    flows = np.empty(arrays.in_start[v + 1] - arrays.in_start[v], dtype=np.int64)
+    for i in range(len(flows)):
+        f = arrays.incoming[arrays.in_start[v] + i]
+        flows[i] = f
+        state.made[f] = state.end[arrays.source[f]]
+    sort_rising(state.made, flows, state.spare)
     return flows
 
 

@@ -86,7 +86,10 @@ def roomy(arrays: PlacementArrays, clusters: Clusters) -> bool:
 
     Loops ask this once; asking :func:`has_room` for every operator and device would take most of their time.
     """
-    return bool((arrays.capacity == NO_LIMIT).all() and len(clusters.memory) == len(arrays.seconds))
+    for capacity in arrays.capacity:
+        if capacity != NO_LIMIT:
+            return False
+    return len(clusters.memory) == len(arrays.seconds)
 
 
 @inlined

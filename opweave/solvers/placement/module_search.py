@@ -172,13 +172,13 @@ def try_devices(
             continue
         tried += 1
         device[v] = k
-        seconds[v] = np.inf
+        seconds[v][:] = np.inf
         seconds[v, k] = arrays.seconds[v, k]
         heads[:], tails[:] = 0.0, 0.0
         raise_heads(arrays, seconds, order, heads)
         raise_heads(back, seconds, order[::-1].copy(), tails)
         values[k] = max(area, partial_bound(arrays, device, heads, tails))
-    seconds[v] = arrays.seconds[v]
+    seconds[v][:] = arrays.seconds[v]
     device[v] = -1
     return tried
 
@@ -218,7 +218,8 @@ def search_assignments(
             if better < upper:
                 upper = better
                 best_device[:] = device
-                best_start[:] = start[:count]
+                for v in range(count):
+                    best_start[v] = start[v]
                 listed = np.zeros(len(start), dtype=np.bool_)
                 for f in range(len(job_of)):
                     best_begins[f] = -1.0
@@ -238,14 +239,17 @@ def search_assignments(
             if budget < 0 or halt[0] != 0:
                 return upper, False
         device[v] = -1
-        seconds[v] = arrays.seconds[v]
-        k = int(np.argmin(values[depth]))
+        seconds[v][:] = arrays.seconds[v]
+        k = 0
+        for a in range(devices):
+            if values[depth, a] < values[depth, k]:
+                k = a
         if values[depth, k] >= upper * (1.0 - CLOSE):
             depth, fresh = depth - 1, False
             continue
         values[depth, k] = np.inf
         device[v] = k
-        seconds[v] = np.inf
+        seconds[v][:] = np.inf
         seconds[v, k] = arrays.seconds[v, k]
         spent[depth + 1] = spent[depth] + price[k] * arrays.seconds[v, k]
         depth, fresh = depth + 1, True

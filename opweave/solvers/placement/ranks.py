@@ -12,6 +12,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import kernel
+from opweave.solvers.loops import lengths_of
 from opweave.solvers.placement.arrays import PlacementArrays
 
 PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
@@ -108,7 +109,7 @@ def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> I
     ``place`` is the position of every operator in ``wanted``.
     """
     count = len(arrays.seconds)
-    waiting = arrays.before_start[1:] - arrays.before_start[:-1]
+    waiting = lengths_of(arrays.before_start)
     order = np.zeros(count, dtype=np.int64)
     ready = [np.int64(0)]
     ready.clear()

@@ -160,8 +160,10 @@ def sequence(
                 early[depth], late[depth] = collision(jobs, heads[depth], tails[depth], members, filled)
                 tried[depth] = 0
                 if early[depth] < 0:
-                    upper = (heads[depth] + jobs.lasts).max()
-                    starts[:] = heads[depth]
+                    upper = 0.0
+                    for v in range(count):
+                        starts[v] = heads[depth, v]
+                        upper = max(upper, starts[v] + jobs.lasts[v])
                     tried[depth] = 2
         i, j = early[depth], late[depth]
         if tried[depth] > 0 and i >= 0:
@@ -178,7 +180,8 @@ def sequence(
             i, j = j, i
         tried[depth] += 1
         jobs.lag[i, j] = 0.0
-        heads[depth + 1], tails[depth + 1] = heads[depth], tails[depth]
+        heads[depth + 1][:] = heads[depth]
+        tails[depth + 1][:] = tails[depth]
         passable = push(jobs.lasts, jobs.lag, heads[depth + 1], i, upper, stack)
         passable = passable and push(jobs.lasts, jobs.lag.T, tails[depth + 1], j, upper, stack)
         fresh = passable

@@ -22,10 +22,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Block
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.highs_model import load_highs
-from opweave.solvers.engines.matrix import SMALLEST_COEFFICIENT, Block, MatrixModel
 from opweave.solvers.linear import LinearProgram, SparseRows, minimise
 from opweave.solvers.placement.unit_plans import Option
 from opweave.solvers.run import time_left

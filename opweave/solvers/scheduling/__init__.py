@@ -1,1 +1,1 @@
-"""What schedulers of several problems share: busy times with gaps, orders by rank, thresholds of energetic bounds."""
+"""What schedulers of several problems share: busy times with gaps, the best bound so far, rounds of annealing."""

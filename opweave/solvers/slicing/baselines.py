@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SUPPORTS, SlicingInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.slicing.rule import rulings
+from opweave.problems.slicing.paper_rule import rulings
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
@@ -25,7 +25,7 @@ Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one fastest device. Operators that may not run there go to their own fastest device."""
+    """Everything on the one device that is fastest alone, legal ones first; the rest where it is fastest."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
     length = np.take_along_axis(instance.length, mode[:, None], axis=1)

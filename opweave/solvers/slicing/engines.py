@@ -9,7 +9,7 @@ from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.linear import SUMMATION
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.bounds.best import MOST_DEVICES, bounding

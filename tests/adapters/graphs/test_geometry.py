@@ -253,5 +253,5 @@ def test_importing_opweave_stays_light() -> None:
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(ow.InvalidInputError, match="no model"):
+    with pytest.raises(ow.InvalidInputError, match="is not a model"):
         ow.geometry(3)

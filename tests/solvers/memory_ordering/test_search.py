@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints
+from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound, step_bound
 from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, minimum_closure, sides_around
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy, heap_order
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.orders import BY_NAME, peak, total
+from opweave.solvers.memory_ordering.plans import peak, total
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
 from opweave.solvers.memory_ordering.shift import shift

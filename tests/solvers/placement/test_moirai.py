@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 import opweave as ow
-from tests.formulations.placement.instances import fork
+from tests.formulations.placement.instances import fork, random_placement
 from tests.oracles.placement import best_placement
 from tests.strategies.specs import placements
 
@@ -100,12 +102,15 @@ def test_it_refuses_what_the_paper_does_not_know() -> None:
 
 
 def test_its_time_is_kept_and_its_plans_with_it() -> None:
-    names = [f"o{number}" for number in range(60)]
-    problem = chain(("Conv", "Relu", "Pool") * 20, {name: (1.0 + number % 3, 2.0) for number, name in enumerate(names)})
+    """In seconds of the process, whatever else the machine does."""
+    problem = random_placement(40, 3, 1, transfers="one_port_edge")
+    ow.solve(problem, solver="moirai", time_limit=0.1)  # loads what has to be loaded
+    began = time.process_time()
     result = ow.solve(problem, solver="moirai", time_limit=1.0)
+    assert time.process_time() - began < 1.05 + 0.5
     assert result.verified
     assert result.bound is not None
-    assert result.timings.total < 1.6
+    assert result.termination is ow.Termination.TIME_LIMIT
 
 
 def test_it_is_listed() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, new_panels, safe_text, shortened
+from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, entitle, new_panels, safe_text, shortened
 from opweave.adapters.report.gantt import WIDTH, bands, draw_gantt, legend_of
 from opweave.adapters.report.units import readable_bytes, unit_of
 from opweave.problems.pipeline.order import cut_points
@@ -47,9 +47,7 @@ def pipeline_figure(view: PipelineView) -> Figure:
     _draw_model(model, view.problem, view.solution)
     _draw_devices(devices, details)
     draw_gantt(chart, timeline, rows, until=None)
-    model.set_title(safe_text(view.headline()), fontsize=14, fontweight="bold", loc="left", pad=24)
-    subtitle = safe_text(view.subtitle())
-    model.text(0, 1.03, subtitle, transform=model.transAxes, fontsize=9.5, color=MUTED, va="bottom")
+    entitle(model, view.headline(), view.subtitle())
     _add_legend(figure, legend_of(timeline))
     return figure
 

@@ -89,13 +89,10 @@ class SlicingView(View[Slicing, Slices]):
         """Draw shares and times of every operator."""
         from opweave.adapters.report.slicing.figure import slicing_figure
 
-        return slicing_figure(self.problem, self.details, headline=self.headline(), subtitle=self.subtitle())
+        text, bound = self.subtitle(), self.result.bound
+        text += "" if bound is None else f"; no plan takes less than {precise_seconds(bound)}"
+        return slicing_figure(self.problem, self.details, headline=self.headline(), subtitle=text)
 
     def figures(self) -> dict[str, Figure]:
         """Add what every device does when."""
         return {**super().figures(), "schedule.png": self.gantt_figure()}
-
-    def subtitle(self) -> str:
-        """Add what is proved."""
-        bound = self.result.bound
-        return super().subtitle() + ("" if bound is None else f"; no plan takes less than {precise_seconds(bound)}")

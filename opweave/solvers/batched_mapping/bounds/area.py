@@ -16,10 +16,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
 from opweave.problems.arrays import FloatArray, FloatCube
 from opweave.solvers.compiled import kernel
+from opweave.solvers.linear import LinearProgram, column_alone, minimise
 
 CUTS = 60
 """Most rounds of cutting planes over the prices."""
@@ -124,18 +125,21 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
         return best
     for _ in range(CUTS):
         scale = max(best.value, 1e-300)
-        solved = linprog(
-            [*np.zeros(devices), -1.0],
-            A_ub=np.asarray([[*(-load / scale), 1.0] for load in slopes]),
-            b_ub=np.zeros(len(slopes)),
-            A_eq=[[*np.ones(devices), 0.0]],
-            b_eq=[1.0],
-            bounds=[(0.0, 1.0)] * devices + [(0.0, None)],
-            method="highs",
+        solved = minimise(
+            LinearProgram(
+                cost=-column_alone(devices, devices + 1),
+                equal=csr_matrix([[*np.ones(devices), 0.0]]),
+                equal_right=np.ones(1),
+                most=csr_matrix([[*(-load / scale), 1.0] for load in slopes]),
+                most_right=np.zeros(len(slopes)),
+                lower=np.zeros(devices + 1),
+                upper=np.asarray([*np.ones(devices), np.inf]),
+            ),
+            None,
         )
-        if solved.status != 0 or -solved.fun - best.value / scale <= CLOSE_ENOUGH:
+        if solved is None or -solved.value - best.value / scale <= CLOSE_ENOUGH:
             break
-        price = np.maximum(solved.x[:devices], 0.0)
+        price = np.maximum(solved.point[:devices], 0.0)
         if not price.sum() > 0.0:
             break
         judge(price / price.sum())

@@ -70,76 +70,106 @@ def share_out(arrival: FloatArray, most: int, best: FloatArray) -> None:
 
 
 @inlined
-def _at_least(values: FloatArray) -> None:
-    """Make every row the least of all entries from there on (entry 0 left out)."""
-    for u in range(values.shape[0]):
-        for c in range(values.shape[1] - 2, 0, -1):
-            values[u, c] = min(values[u, c], values[u, c + 1])
+def _cheapest(longest: FloatArray, lasts: FloatArray, ends: FloatArray) -> None:
+    """Fill ``ends`` with the sums, and make every entry the least of all from there on (entry 0 left out)."""
+    last = ends.shape[1] - 1
+    for u in range(ends.shape[0]):
+        for c in range(last, 0, -1):
+            ends[u, c] = longest[u, c] + lasts[u, c]
+            if c < last:
+                ends[u, c] = min(ends[u, c], ends[u, c + 1])
+
+
+class Way(NamedTuple):
+    """The edges in one direction of time, forwards or backwards.
+
+    Attributes
+    ----------
+    order
+        Operators, those with nothing before them first.
+    start, edges
+        Edges that lead to every operator.
+    source
+        Where every edge comes from.
+    base, slope
+        Delay of every edge between two devices: ``base + slope * inputs``. Shape (edges, devices, devices).
+    waits_start, waits
+        Operators that every operator waits for without any data.
+    """
+
+    order: IntArray
+    start: IntArray
+    edges: IntArray
+    source: IntArray
+    base: FloatCube
+    slope: FloatCube
+    waits_start: IntArray
+    waits: IntArray
+
+
+def forwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
+    """As the work goes."""
+    return Way(
+        instance.order,
+        arrays.in_start,
+        arrays.incoming,
+        arrays.source,
+        arrays.base,
+        arrays.slope / instance.granule,
+        arrays.waits_start,
+        arrays.waits,
+    )
+
+
+def backwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
+    """From the end of the plan."""
+    after = instance.waits.reversed(len(instance.order))
+    return Way(
+        np.ascontiguousarray(instance.order[::-1]),
+        arrays.out_start,
+        arrays.outgoing,
+        arrays.target,
+        np.ascontiguousarray(arrays.base.transpose(0, 2, 1)),
+        np.ascontiguousarray(arrays.slope.transpose(0, 2, 1) / instance.granule),
+        after.start,
+        after.items,
+    )
 
 
 @kernel
-def fill_heads(arrays: BatchArrays, seconds: FloatCube, order: IntArray, slope: FloatCube, heads: FloatCube) -> None:
-    """Raise ``heads`` to what the predecessors demand; ``slope`` is the delay of one input."""
+def fill_longest(way: Way, seconds: FloatCube, longest: FloatCube) -> None:
+    """Raise ``longest``, the least time before every batch, to what the operators before it demand."""
     _, devices, columns = seconds.shape
-    arrival, best = np.empty((devices, columns)), np.zeros(columns)
-    for i in order:
-        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
-            e = arrays.incoming[x]
-            h = arrays.source[e]
-            ends = heads[h] + seconds[h]
-            _at_least(ends)
+    arrival, ends, best = np.empty((devices, columns)), np.empty((devices, columns)), np.zeros(columns)
+    for i in way.order:
+        for x in range(way.start[i], way.start[i + 1]):
+            e = way.edges[x]
+            h = way.source[e]
+            _cheapest(longest[h], seconds[h], ends)
             for u in range(devices):
                 for w in range(devices):
                     for c in range(1, columns):
-                        sent = 0.0 if w == u else arrays.base[e, w, u] + slope[e, w, u] * c
+                        sent = 0.0 if w == u else way.base[e, w, u] + way.slope[e, w, u] * c
                         arrival[w, c] = ends[w, c] + sent
                 share_out(arrival, columns - 1, best)
                 for c in range(1, columns):
-                    heads[i, u, c] = max(heads[i, u, c], best[c])
-        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-            h = arrays.waits[x]
-            ends = heads[h] + seconds[h]
-            _at_least(ends)
+                    longest[i, u, c] = max(longest[i, u, c], best[c])
+        for x in range(way.waits_start[i], way.waits_start[i + 1]):
+            h = way.waits[x]
+            _cheapest(longest[h], seconds[h], ends)
             share_out(ends, columns - 1, best)
-            heads[i, :, 1:] = np.maximum(heads[i, :, 1:], best[columns - 1])
-
-
-@kernel
-def fill_tails(arrays: BatchArrays, seconds: FloatCube, order: IntArray, slope: FloatCube, tails: FloatCube) -> None:
-    """Raise ``tails`` to what the successors demand; ``slope`` is the delay of one input."""
-    _, devices, columns = seconds.shape
-    arrival, best = np.empty((devices, columns)), np.zeros(columns)
-    for place in range(len(order) - 1, -1, -1):
-        i = order[place]
-        for x in range(arrays.out_start[i], arrays.out_start[i + 1]):
-            e = arrays.outgoing[x]
-            j = arrays.target[e]
-            rest = tails[j] + seconds[j]
-            _at_least(rest)
             for u in range(devices):
-                for w in range(devices):
-                    for c in range(1, columns):
-                        sent = 0.0 if w == u else arrays.base[e, u, w] + slope[e, u, w] * c
-                        arrival[w, c] = rest[w, c] + sent
-                share_out(arrival, columns - 1, best)
                 for c in range(1, columns):
-                    tails[i, u, c] = max(tails[i, u, c], best[c])
-        rest = tails[i] + seconds[i]
-        _at_least(rest)
-        share_out(rest, columns - 1, best)
-        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
-            h = arrays.waits[x]
-            tails[h, :, 1:] = np.maximum(tails[h, :, 1:], best[columns - 1])
+                    longest[i, u, c] = max(longest[i, u, c], best[columns - 1])
 
 
 @kernel
-def longest_cut(whole: FloatCube) -> float:
-    """The largest, over operators, of the least time by which a whole batch is through."""
-    columns = whole.shape[2]
-    best, longest = np.zeros(columns), 0.0
-    for i in range(len(whole)):
-        through = whole[i].copy()
-        _at_least(through)
+def longest_cut(before: FloatCube, rest: FloatCube) -> float:
+    """The largest, over operators, of the least time by which a whole batch is through; both times are added."""
+    _, devices, columns = before.shape
+    through, best, longest = np.empty((devices, columns)), np.zeros(columns), 0.0
+    for i in range(len(before)):
+        _cheapest(before[i], rest[i], through)
         share_out(through, columns - 1, best)
         longest = max(longest, best[columns - 1])
     return longest
@@ -148,13 +178,12 @@ def longest_cut(whole: FloatCube) -> float:
 def reach_of(instance: BatchedInstance, arrays: BatchArrays) -> Reach:
     """Heads and tails of every operator, device and number of inputs."""
     seconds = by_inputs(instance)
-    slope = arrays.slope / instance.granule
     heads, tails = np.zeros(seconds.shape), np.zeros(seconds.shape)
     if seconds.size > MOST_ENTRIES:
         return Reach(heads, tails, seconds)
     work = (len(arrays.source) + 1) * len(instance.devices) ** 2 * (instance.batch + 1)
-    fill_heads.sized(work)(arrays, seconds, instance.order, slope, heads)
-    fill_tails.sized(work)(arrays, seconds, instance.order, slope, tails)
+    for way, longest in ((forwards(instance, arrays), heads), (backwards(instance, arrays), tails)):
+        fill_longest.sized(work)(way, seconds, longest)
     return Reach(heads, tails, seconds)
 
 
@@ -162,7 +191,7 @@ def critical_path(reach: Reach) -> float:
     """The longest operator with what must come before and after it."""
     if not reach.seconds.size:
         return 0.0
-    return float(longest_cut.sized(reach.seconds.size)(reach.heads + reach.seconds + reach.tails))
+    return float(longest_cut.sized(reach.seconds.size)(reach.heads + reach.seconds, reach.tails))
 
 
 def granule_tails(instance: BatchedInstance, reach: Reach) -> FloatArray:

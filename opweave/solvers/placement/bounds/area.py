@@ -16,12 +16,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import kernel
-from opweave.solvers.linear import sum_below
+from opweave.solvers.linear import LinearProgram, column_alone, minimise, sum_below
 
 ROUNDS = 60
 """Steps of the quick ascent over the prices of time."""
@@ -70,6 +70,7 @@ def ascend(
 ) -> tuple[float, FloatArray]:
     """Best value over the prices of time, by multiplicative ascent from ``price``; the prices that gave it."""
     rows, devices = seconds.shape
+    price = price.copy()
     best, kept = -np.inf, price.copy()
     for step in range(rounds):
         load = idle.copy()
@@ -85,11 +86,17 @@ def ascend(
             value += price[k] * load[k]
         if value > best:
             best, kept = value, price.copy()
-        largest = load.max()
+        largest = load[0]
+        for k in range(devices):
+            largest = max(largest, load[k])
         if largest <= 0.0 or largest - value <= CLOSE_ENOUGH * largest:
             break
-        price = price * np.exp((load - value) / largest * (1.5 / (1.0 + 0.25 * step)))
-        price = price / price.sum()
+        total = 0.0
+        for k in range(devices):
+            price[k] *= np.exp((load[k] - value) / largest * (1.5 / (1.0 + 0.25 * step)))
+            total += price[k]
+        for k in range(devices):
+            price[k] /= total
     return best, kept
 
 
@@ -170,24 +177,27 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
     cuts += [_cut(rows, count, idle, np.eye(devices)[k], np.zeros(devices), alike) for k in range(devices)]
     for _ in range(CUTS):
         slopes = np.asarray([[*(-load / scale), *(-over / unit), 1.0] for _, load, over in cuts])
-        solved = linprog(
-            [*np.zeros(2 * devices), -1.0],
-            A_ub=slopes,
-            b_ub=np.zeros(len(cuts)),
-            A_eq=[[*np.ones(devices), *np.zeros(devices), 0.0]],
-            b_eq=[1.0],
-            bounds=[(0.0, 1.0)] * devices + [(0.0, 50.0 if k else 0.0) for k in limited] + [(0.0, None)],
-            method="highs",
+        solved = minimise(
+            LinearProgram(
+                cost=-column_alone(2 * devices, 2 * devices + 1),
+                equal=csr_matrix([[*np.ones(devices), *np.zeros(devices), 0.0]]),
+                equal_right=np.ones(1),
+                most=csr_matrix(slopes),
+                most_right=np.zeros(len(cuts)),
+                lower=np.zeros(2 * devices + 1),
+                upper=np.asarray([*np.ones(devices), *np.where(limited, 50.0, 0.0), np.inf]),
+            ),
+            None,
         )
-        if solved.status != 0:
+        if solved is None:
             break
-        time = np.maximum(solved.x[:devices], 0.0)
+        time = np.maximum(solved.point[:devices], 0.0)
         time = time / time.sum()
-        price = np.maximum(solved.x[devices : 2 * devices], 0.0) * (scale / unit)
+        price = np.maximum(solved.point[devices : 2 * devices], 0.0) * (scale / unit)
         cuts.append(_cut(rows, count, idle, time, price, alike))
         if cuts[-1][0] > best.value:
             best = Area(cuts[-1][0], time, price)
-        if -solved.fun * scale - best.value <= CLOSE_ENOUGH * scale:
+        if -solved.value * scale - best.value <= CLOSE_ENOUGH * scale:
             break
     return best
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import lengths_of
 from opweave.solvers.placement.arrays import PlacementArrays
 
 
@@ -45,7 +46,7 @@ def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
 def sorted_operators(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first. Shape (operators,)."""
     count = len(arrays.seconds)
-    waiting = arrays.before_start[1:] - arrays.before_start[:-1]
+    waiting = lengths_of(arrays.before_start)
     order = np.empty(count, dtype=np.int64)
     filled = 0
     for v in range(count):

@@ -1,9 +1,7 @@
-"""The referee of pipelines: walks through the stages, checks every cut, route and memory, and lets inputs follow."""
+"""A pipeline carried out: walks through the stages, and lets inputs follow each other."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,6 @@ import numpy as np
 from opweave.problems.on_cluster import lifetimes_held
 from opweave.problems.pipeline.details import Bottleneck, PipelineDetails, StageUse
 from opweave.problems.pipeline.simulation import simulate
-from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.timeline import (
     Activities,
     ActivityKind,
@@ -34,59 +31,20 @@ PLAYED_INPUTS = 12
 """Inputs in the timeline."""
 
 
-def replay(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
-    """Judge everything but the side constraints."""
-    unusable = list(_unusable(problem, solution))
-    if unusable:
-        return Evaluation(objective=None, violations=tuple(unusable))
-    walk = _Walk(problem, solution)
-    judged = Evaluation(objective=walk.objective(), violations=tuple(walk.violations()), details=walk.details())
-    return judged.with_timeline(walk.timeline())
-
-
-def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
-    """Every operator in one stage on a device that can run it; no names that do not exist; no data that runs back."""
-    stage_of: dict[str, int] = {}
-    for number, stage in enumerate(solution.stages):
-        if stage.device not in problem.cluster.device_index:
-            message = f"stage {number + 1} runs on {stage.device!r}, which the cluster does not have"
-            yield Violation(rule="unknown", message=message)
-        if not stage.operators:
-            yield Violation(rule="missing", message=f"stage {number + 1} on {stage.device!r} runs no operator")
-        for name in stage.operators:
-            if name not in problem.graph.operator_index:
-                yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
-            elif stage.device in problem.cluster.device_index and stage.device not in problem.known_seconds[name]:
-                message = f"{name!r} cannot run on {stage.device!r}: its time there is not known"
-                yield Violation(rule="device", message=message)
-            stage_of[name] = number
-    counts = Counter(name for stage in solution.stages for name in stage.operators)
-    for name in problem.graph.operator_index:
-        if counts[name] != 1:
-            where = "in no stage" if not counts[name] else f"listed {counts[name]} times"
-            yield Violation(rule="missing" if not counts[name] else "repeated", message=f"{name!r} is {where}")
-    for op in problem.graph.operators:
-        for tensor in dict.fromkeys(op.inputs):
-            producer = problem.graph.producer.get(tensor)
-            if producer in stage_of and op.id in stage_of and stage_of[producer] > stage_of[op.id]:
-                message = f"{op.id!r} in stage {stage_of[op.id] + 1} reads {tensor!r} of the later stage "
-                yield Violation(rule="precedence", message=f"{message}{stage_of[producer] + 1}")
-
-
-class _Walk:
+class Walk:
     """The stages one after the other, in the plainest way that can be right."""
 
     def __init__(self, problem: Pipeline, solution: Stages) -> None:
         self._problem = problem
         self._stages = solution.stages
-        self._memory = problem.memory_by_device(solution)
+        self.memory = problem.memory_by_device(solution)
         self._compute = [
             sum(problem.known_seconds[name][stage.device] for name in stage.operators) for stage in self._stages
         ]
-        self._sent = self._crossing()
+        self.sent = self._crossing()
         size = {tensor.id: tensor.bytes for tensor in problem.graph.tensors}
-        self._bytes = [sum(size[name] for name in tensors) for tensors in self._sent]
-        self._seconds = [
+        self._bytes = [sum(size[name] for name in tensors) for tensors in self.sent]
+        self.seconds = [
             problem.transfer_seconds(sent, self._stages[number].device, self._stages[number + 1].device)
             for number, sent in enumerate(self._bytes)
         ]
@@ -108,11 +66,11 @@ class _Walk:
 
     @property
     def _transfers(self) -> list[float]:
-        return [seconds or 0.0 for seconds in self._seconds]
+        return [seconds or 0.0 for seconds in self.seconds]
 
     def objective(self) -> float | None:
         """The problem's objective; None when something cannot be sent."""
-        if None in self._seconds:
+        if None in self.seconds:
             return None
         if not self._stages:
             return 0.0
@@ -132,57 +90,6 @@ class _Walk:
             found += [(seconds, "transfer", number) for number, seconds in enumerate(self._transfers)]
         worst = max(found, key=lambda each: each[0])
         return worst if worst[0] > 0 else (0.0, "nothing", None)
-
-    def violations(self) -> Iterator[Violation]:
-        """Whatever is wrong, rule by rule."""
-        yield from self._wrong_cuts()
-        yield from self._wrong_devices()
-        for number, (tensors, seconds) in enumerate(zip(self._sent, self._seconds, strict=True)):
-            source, target = self._stages[number].device, self._stages[number + 1].device
-            if seconds is None:
-                what = f"tensor {tensors[0]!r}" if tensors else "the end of stage " + str(number + 1)
-                message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
-                yield Violation(rule="no_link", message=message)
-        for device, used in self._memory.items():
-            limit = self._problem.cluster.devices[self._problem.cluster.device_index[device]].memory_bytes
-            if limit is not None and used > limit:
-                message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-                yield Violation(rule="memory", message=message, excess=float(used - limit))
-
-    def _wrong_cuts(self) -> Iterator[Violation]:
-        """Stages are runs of the order, cut where that is allowed."""
-        order, allowed = self._problem.running_order, {point.position for point in self._problem.cut_points}
-        begin = 0
-        for number, stage in enumerate(self._stages):
-            end = begin + len(stage.operators)
-            strangers = set(stage.operators) - set(order[begin:end])
-            if strangers:
-                message = f"stage {number + 1} runs {min(strangers)!r}, which is not its turn in the order"
-                yield Violation(rule="order", message=message)
-            elif begin > 0 and begin not in allowed:
-                message = (
-                    f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} "
-                    f"(cuts are {self._problem.cuts})"
-                )
-                yield Violation(rule="cut", message=message)
-            begin = end
-
-    def _wrong_devices(self) -> Iterator[Violation]:
-        """Each device once, usable, in the given order; as many stages as asked for."""
-        names = [stage.device for stage in self._stages]
-        usable = self._problem.usable_devices
-        for name, count in Counter(names).items():
-            if count > 1:
-                yield Violation(rule="device", message=f"device {name!r} has {count} stages; a device has one at most")
-            if name not in usable:
-                yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
-        ranks = [usable.index(name) for name in names if name in usable]
-        if self._problem.device_order is not None and ranks != sorted(ranks):
-            yield Violation(rule="device", message="the stages do not use the devices in the order that is asked for")
-        low, high = self._problem.min_stages, self._problem.max_stages
-        if self._problem.graph.operators and not low <= len(names) <= (len(names) if high is None else high):
-            most = "" if high is None else f" and at most {high}"
-            yield Violation(rule="stages", message=f"there are {len(names)} stages; at least {low}{most} are asked for")
 
     def timeline(self) -> Timeline:
         """The first inputs, one behind the other; then everything repeats."""
@@ -244,14 +151,14 @@ class _Walk:
 
     def _use(self, number: int) -> StageUse:
         stage = self._stages[number]
-        sends = number < len(self._sent)
+        sends = number < len(self.sent)
         return StageUse(
             device=stage.device,
             operators=len(stage.operators),
             compute_seconds=float(self._compute[number]),
-            memory_bytes=self._memory[stage.device],
+            memory_bytes=self.memory[stage.device],
             memory_limit=self._problem.memory_limits[stage.device],
-            sent_tensors=self._sent[number] if sends else (),
+            sent_tensors=self.sent[number] if sends else (),
             sent_bytes=self._bytes[number] if sends else 0,
             send_seconds=self._transfers[number] if sends else 0.0,
         )

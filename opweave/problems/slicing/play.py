@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.problems.graph import Operator
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
-from opweave.problems.slicing.rule import rulings
 from opweave.problems.slicing.usable import unusable
-from opweave.problems.solution import Evaluation, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
@@ -47,53 +45,15 @@ def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
     return Block(*channels, *rows) if channels[0] < channels[1] and rows[0] < rows[1] else NOTHING
 
 
-def replay(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
-    """Judge everything but the side constraints."""
-    wrong = tuple(unusable(problem, solution))
-    if wrong:
-        return Evaluation(objective=None, violations=wrong)
-    played = _Replay(problem, solution)
-    details = played.run()
-    broken = tuple(_violations(problem, solution, played))
-    judged = Evaluation(objective=details.latency, violations=broken, details=details)
-    return judged.with_timeline(played.timeline())
-
-
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
     """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
     if any(True for _ in unusable(problem, solution)):
         return {}
-    played = _Replay(problem, solution)
+    played = Playing(problem, solution)
     return played.run().memory_bytes
 
 
-def _violations(problem: Slicing, solution: Slices, played: _Replay) -> Iterator[Violation]:
-    if problem.order is not None and problem.order != solution.order:
-        yield Violation(rule="order", message="the plan runs the operators in another order than the problem's")
-    if problem.dimension == "rule":
-        yield from _against_rule(problem, solution)
-    for device, limit in problem.memory_limits.items():
-        used = played.peak[device]
-        if limit is not None and used > limit:
-            when = "before the first operator" if played.peak_at[device] is None else f"at {played.peak_at[device]!r}"
-            message = f"device {device!r} holds {used:,} bytes {when}: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
-
-
-def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """The rule's dimension, and cv6: no more parts than it allows."""
-    for name, ruling in rulings(problem, solution.order).items():
-        cut = solution.slices[name]
-        if cut.dimension != ruling.dimension:
-            message = f"{name!r} is cut along {cut.dimension!r}, but the rule says {ruling.dimension!r}"
-            yield Violation(rule="dimension", message=message)
-        parts = sum(first < end for first, end in zip(cut.cuts, cut.cuts[1:], strict=False))
-        if ruling.most_parts is not None and parts > ruling.most_parts:
-            message = f"{name!r} has {parts} parts; memory allows {ruling.most_parts} by the rule"
-            yield Violation(rule="parts", message=message, excess=float(parts - ruling.most_parts))
-
-
-class _Replay:
+class Playing:
     """Runs the operators in order, in the plainest way that can be right."""
 
     def __init__(self, problem: Slicing, solution: Slices) -> None:
@@ -122,7 +82,7 @@ class _Replay:
         problem, graph = self._problem, self._problem.graph
         if problem.weights == "resident":
             for name, cut in self._solution.slices.items():
-                for k, (first, end) in enumerate(_parts(cut)):
+                for k, (first, end) in enumerate(parts_of(cut)):
                     size = self._weights(name, cut, end - first)
                     self._resident[k] += size
                     self._recorder.lifetime(problem.graph.operator_index[name], k, BEFORE, NEVER, size)
@@ -172,7 +132,7 @@ class _Replay:
     def _step(self, op: Operator, begin: float) -> SlicedStep:
         """Receive, compute, keep, and drop what is not read again."""
         cut = self._solution.slices[op.id]
-        parts = {k: part for k, part in enumerate(_parts(cut)) if part[0] < part[1]}
+        parts = {k: part for k, part in enumerate(parts_of(cut)) if part[0] < part[1]}
         waits = dict.fromkeys(parts, 0.0)
         received = dict.fromkeys(parts, 0)
         moved = dict.fromkeys(parts, 0)
@@ -310,14 +270,14 @@ class _Replay:
         extent = self._problem.extents[tensor]
         channels, rows = (0, extent.channels), (0, extent.rows)
         if cut.dimension == "rows":
-            return [block(channels, part) for part in _parts(cut)]
+            return [block(channels, part) for part in parts_of(cut)]
         if cut.dimension == "channels":
-            return [block(part, rows) for part in _parts(cut)]
-        return [block(channels, rows) if first < end else NOTHING for first, end in _parts(cut)]
+            return [block(part, rows) for part in parts_of(cut)]
+        return [block(channels, rows) if first < end else NOTHING for first, end in parts_of(cut)]
 
     def _working(self, op: Operator, cut: Slice, k: int, received: int) -> int:
         """Bytes on a device that count only while an operator runs."""
-        first, end = _parts(cut)[k]
+        first, end = parts_of(cut)[k]
         workspace = -(-op.workspace_bytes * (end - first) // cut.cuts[-1])
         streamed = self._weights(op.id, cut, end - first) if self._problem.weights == "streamed" else 0
         return received + workspace + streamed
@@ -380,6 +340,6 @@ class _Replay:
         return seconds, total
 
 
-def _parts(cut: Slice) -> list[tuple[int, int]]:
+def parts_of(cut: Slice) -> list[tuple[int, int]]:
     """Positions [first, end) of every device."""
     return list(zip(cut.cuts, cut.cuts[1:], strict=False))

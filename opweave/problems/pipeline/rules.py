@@ -1,0 +1,110 @@
+"""The rules of pipelines: judges every cut, route and memory, and the devices that are used."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from opweave.problems.pipeline.details import PipelineDetails
+from opweave.problems.pipeline.play import Walk
+from opweave.problems.solution import Evaluation, Violation
+
+if TYPE_CHECKING:
+    from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
+
+
+def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
+    """Judge everything but the side constraints."""
+    unusable = list(_unusable(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    walk = Walk(problem, solution)
+    judged = Evaluation(
+        objective=walk.objective(),
+        violations=tuple(_violations(problem, solution.stages, walk)),
+        details=walk.details(),
+    )
+    return judged.with_timeline(walk.timeline())
+
+
+def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
+    """Every operator in one stage on a device that can run it; no names that do not exist; no data that runs back."""
+    stage_of: dict[str, int] = {}
+    for number, stage in enumerate(solution.stages):
+        if stage.device not in problem.cluster.device_index:
+            message = f"stage {number + 1} runs on {stage.device!r}, which the cluster does not have"
+            yield Violation(rule="unknown", message=message)
+        if not stage.operators:
+            yield Violation(rule="missing", message=f"stage {number + 1} on {stage.device!r} runs no operator")
+        for name in stage.operators:
+            if name not in problem.graph.operator_index:
+                yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+            elif stage.device in problem.cluster.device_index and stage.device not in problem.known_seconds[name]:
+                message = f"{name!r} cannot run on {stage.device!r}: its time there is not known"
+                yield Violation(rule="device", message=message)
+            stage_of[name] = number
+    counts = Counter(name for stage in solution.stages for name in stage.operators)
+    for name in problem.graph.operator_index:
+        if counts[name] != 1:
+            where = "in no stage" if not counts[name] else f"listed {counts[name]} times"
+            yield Violation(rule="missing" if not counts[name] else "repeated", message=f"{name!r} is {where}")
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in stage_of and op.id in stage_of and stage_of[producer] > stage_of[op.id]:
+                message = f"{op.id!r} in stage {stage_of[op.id] + 1} reads {tensor!r} of the later stage "
+                yield Violation(rule="precedence", message=f"{message}{stage_of[producer] + 1}")
+
+
+def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:
+    """Whatever is wrong, rule by rule."""
+    yield from _wrong_cuts(problem, stages)
+    yield from _wrong_devices(problem, stages)
+    for number, (tensors, seconds) in enumerate(zip(walk.sent, walk.seconds, strict=True)):
+        source, target = stages[number].device, stages[number + 1].device
+        if seconds is None:
+            what = f"tensor {tensors[0]!r}" if tensors else "the end of stage " + str(number + 1)
+            message = f"no link or chain of links can carry {what} from {source!r} to {target!r}"
+            yield Violation(rule="no_link", message=message)
+    for device, used in walk.memory.items():
+        limit = problem.cluster.devices[problem.cluster.device_index[device]].memory_bytes
+        if limit is not None and used > limit:
+            message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
+            yield Violation(rule="memory", message=message, excess=float(used - limit))
+
+
+def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
+    """Stages are runs of the order, cut where that is allowed."""
+    order, allowed = problem.running_order, {point.position for point in problem.cut_points}
+    begin = 0
+    for number, stage in enumerate(stages):
+        end = begin + len(stage.operators)
+        strangers = set(stage.operators) - set(order[begin:end])
+        if strangers:
+            message = f"stage {number + 1} runs {min(strangers)!r}, which is not its turn in the order"
+            yield Violation(rule="order", message=message)
+        elif begin > 0 and begin not in allowed:
+            message = (
+                f"the model may not be cut between {order[begin - 1]!r} and {order[begin]!r} (cuts are {problem.cuts})"
+            )
+            yield Violation(rule="cut", message=message)
+        begin = end
+
+
+def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
+    """Each device once, usable, in the given order; as many stages as asked for."""
+    names = [stage.device for stage in stages]
+    usable = problem.usable_devices
+    for name, count in Counter(names).items():
+        if count > 1:
+            yield Violation(rule="device", message=f"device {name!r} has {count} stages; a device has one at most")
+        if name not in usable:
+            yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
+    ranks = [usable.index(name) for name in names if name in usable]
+    if problem.device_order is not None and ranks != sorted(ranks):
+        yield Violation(rule="device", message="the stages do not use the devices in the order that is asked for")
+    low, high = problem.min_stages, problem.max_stages
+    if problem.graph.operators and not low <= len(names) <= (len(names) if high is None else high):
+        most = "" if high is None else f" and at most {high}"
+        yield Violation(rule="stages", message=f"there are {len(names)} stages; at least {low}{most} are asked for")

@@ -1,0 +1,120 @@
+"""The rules of placement: judges what operators on devices and transfers on ports do, and measures it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opweave.problems.costs import MAX_SECONDS
+from opweave.problems.critical_path import critical_path
+from opweave.problems.device_play import (
+    device_table,
+    needless,
+    overfull,
+    route,
+    unknown_ends,
+    without_link,
+)
+from opweave.problems.placement.details import PlacementDetails
+from opweave.problems.rules import causes_first, lasts_as_long, one_at_a_time
+from opweave.problems.solution import TIME_TOLERANCE, Evaluation, Violation
+from opweave.problems.spec import FrozenDict
+
+if TYPE_CHECKING:
+    from opweave.problems.constraints import Precede
+    from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.play import Played, play
+
+
+def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
+    """Judge everything but the side constraints."""
+    unusable = list(_unusable(problem, solution))
+    if unusable:
+        return Evaluation(objective=None, violations=tuple(unusable))
+    played, held = play(problem, solution), problem.memory_by_device(solution)
+    broken, details = tuple(_violations(problem, played, held)), _details(problem, played, held)
+    judged = Evaluation(objective=played.timeline.end, violations=broken, details=details)
+    return judged.with_timeline(played.timeline)
+
+
+def opposite_demanded(asked: Precede) -> str:
+    """Say that nothing can obey a rule."""
+    return (
+        f"operator {asked.before!r} shall end before {asked.after!r} begins, but data or other such rules demand the "
+        "opposite"
+    )
+
+
+def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
+    """Every operator on a device that can run it, with a start; no names that do not exist."""
+    operators, devices, tensors = problem.known_seconds, problem.cluster.device_index, problem.graph.tensor_index
+    for name in dict.fromkeys((*solution.device, *solution.start)):
+        if name not in operators:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name, costs in operators.items():
+        device = solution.device.get(name)
+        if device is None:
+            yield Violation(rule="missing", message=f"{name!r} has no device")
+        elif device not in devices:
+            yield Violation(rule="unknown", message=f"{name!r} runs on {device!r}, which the cluster does not have")
+        elif device not in costs:
+            yield Violation(rule="device", message=f"{name!r} cannot run on {device!r}: its time there is not known")
+        if name not in solution.start:
+            yield Violation(rule="missing", message=f"{name!r} has no start")
+        elif device in costs and solution.start[name] + costs[device] > MAX_SECONDS:
+            yield Violation(
+                rule="unknown", message=f"{name!r} ends after {MAX_SECONDS:.0e} s, which is too late to count"
+            )
+    for sent in solution.transfers:
+        if sent.tensor not in tensors:
+            yield Violation(rule="unknown", message=f"a transfer sends {sent.tensor!r}, which the graph does not have")
+        if sent.consumer is not None and sent.consumer not in operators:
+            yield Violation(
+                rule="unknown", message=f"{sent.tensor!r} is sent for {sent.consumer!r}, which is no operator"
+            )
+        yield from unknown_ends(problem.cluster, sent.tensor, sent.source, sent.target)
+
+
+def _violations(problem: Placement, played: Played, held: Mapping[str, int]) -> Iterator[Violation]:
+    """Whatever is wrong, rule by rule."""
+    timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
+    yield from _wrong_transfers(problem, played)
+    lasts = np.full(len(timeline.activities), np.nan)
+    met = np.flatnonzero(played.sent.need[: played.listed] >= 0)
+    lasts[len(played.runs.operator) + met] = played.needs.seconds[played.sent.need[met]]
+    yield from lasts_as_long(timeline, lasts, tolerance)
+    yield from causes_first(timeline, tolerance)
+    yield from one_at_a_time(timeline, tolerance)
+    yield from overfull(problem.cluster, held)
+    if problem.turned_round is not None:
+        yield Violation(rule="precedence", message=opposite_demanded(problem.turned_round))
+
+
+def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
+    """Every needed transfer once, and none that is needless."""
+    needs, sent = played.needs, played.sent
+    yield from without_link(problem.graph, problem.cluster, needs)
+    if problem.transfers != "delay":
+        met = sent.need[sent.need >= 0]
+        missing = needs.linked & (np.bincount(met, minlength=len(needs)) == 0)
+        for row in np.flatnonzero(missing).tolist():
+            what = route(problem.graph, problem.cluster, needs, row)
+            yield Violation(rule="transfer", message=f"the schedule never sends {what}")
+    yield from needless(problem.graph, problem.cluster, sent, played.listed)
+
+
+def _details(problem: Placement, played: Played, held: Mapping[str, int]) -> PlacementDetails:
+    """Everything that can be measured."""
+    runs, needs, timeline = played.runs, played.needs, played.timeline
+    names = (op.id for op in problem.graph.operators)
+    return PlacementDetails(
+        makespan=timeline.end,
+        ends=FrozenDict(dict(zip(names, runs.end.tolist(), strict=True))),
+        **device_table(timeline),
+        memory_bytes=FrozenDict(held),
+        memory_limits=FrozenDict(problem.memory_limits),
+        transfer_count=len(needs),
+        critical_path=critical_path(timeline),
+    )

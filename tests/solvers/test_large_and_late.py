@@ -1,0 +1,131 @@
+"""Problems that are large for their time limit: a plan comes all the same, and more time gives no worse one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+import opweave as ow
+from benchmarks.overrun_cases import PROBLEMS
+from opweave.solvers import registry
+from opweave.solvers.fallback import BASELINES
+from opweave.solvers.run import Outcome, Run
+from tests.tiny import PROBLEMS as TINY
+
+ow.solvers()  # or the first test would count the seconds of importing them all
+
+
+@pytest.mark.parametrize("kind", ["placement", "batched", "slicing", "ordering"])
+def test_a_limit_that_is_too_short_still_gives_a_plan_and_a_bound(kind: str) -> None:
+    result = ow.solve(PROBLEMS[kind]("1000"), time_limit=0.01)
+    assert result.verified, result.reason
+    assert result.bound is not None
+    assert result.bound <= result.objective
+
+
+def filled() -> ow.Placement:
+    """No device holds the whole model, so that the cheapest baseline that finds a plan is ``fill``."""
+    plain = PROBLEMS["placement"]("600")
+    whole = sum(parameter.bytes for parameter in plain.graph.parameters) + sum(t.bytes for t in plain.graph.tensors)
+    devices = [device.model_copy(update={"memory_bytes": whole // 2}) for device in plain.cluster.devices]
+    cluster = plain.cluster.model_copy(update={"devices": tuple(devices)})
+    return ow.Placement(graph=plain.graph, cluster=cluster, costs=plain.costs)
+
+
+@pytest.mark.parametrize("limit", [0.01, 0.3, 1.0])
+def test_more_time_gives_no_worse_plan_than_the_cheapest_baseline(limit: float) -> None:
+    problem = filled()
+    cheap = ow.solve(problem, solver="fill").objective
+    assert ow.solve(problem, solver="one_device").solution is None
+    assert ow.solve(problem, time_limit=limit).objective <= cheap * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("kind", BASELINES)
+def test_auto_contains_what_a_run_without_time_ends_with(kind: str) -> None:
+    problem = TINY[kind]
+    plans = [ow.solve(problem, solver=name).objective for name in BASELINES[kind]]
+    best = ow.solve(problem).objective
+    assert all(best <= plan * (1 + 1e-9) for plan in plans if plan is not None)
+
+
+def test_the_referee_of_slicing_takes_time_that_grows_with_the_operators() -> None:
+    """Tensors that wait for their readers, hundreds at a time, are not counted anew at each step."""
+
+    def seconds(operators: int) -> float:
+        problem = waiting(operators)
+        cut = ow.Slice(dimension="rows", cuts=[0, 4, 4, 4, 4, 4])
+        names = [op.id for op in problem.graph.operators]
+        plan = ow.Slices(devices=[f"d{k}" for k in range(5)], slices=dict.fromkeys(names, cut), order=names)
+        began = time.process_time()
+        assert problem.evaluate(plan).feasible
+        return time.process_time() - began
+
+    small, large = (min(seconds(count) for _ in range(3)) for count in (300, 2400))
+    assert large < 2.5 * 8 * small
+
+
+def waiting(operators: int) -> ow.Slicing:
+    """The first half makes tensors that the second half reads, each after as many steps."""
+    half = operators // 2
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{i}", bytes=64, shape=[1, 4, 4]) for i in range(-1, operators)],
+        operators=[
+            ow.Operator(id=f"o{i}", kind="Relu", inputs=["t-1" if i < half else f"t{i - half}"], outputs=[f"t{i}"])
+            for i in range(operators)
+        ],
+    )
+    table = {op.id: {f"d{k}": 1.0 + k for k in range(5)} for op in graph.operators}
+    cluster = ow.Cluster(devices=[ow.Device(name=f"d{k}") for k in range(5)], rates=[1e6] * 5)
+    return ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
+
+
+@pytest.mark.parametrize("answer", ["stops", "raises"])
+def test_a_callback_that_ends_the_run_leaves_no_time_for_anything(answer: str) -> None:
+    """Whoever asks how much time is left is told none, whatever the limit."""
+
+    def callback(_: ow.Progress) -> bool:
+        if answer == "raises":
+            raise ValueError
+        return True
+
+    run = Run(time_limit=100.0, callback=callback)
+    assert run.remaining() > 90.0
+    assert run.should_stop()
+    assert run.remaining() == 0.0
+    assert run.halt[0] == 1
+    assert run.until_overdue() < 2.0
+
+
+def test_a_solver_that_does_not_hear_the_callback_is_interrupted() -> None:
+    def deaf(problem: ow.Problem, run: Run) -> Outcome:
+        run.enter("work")
+        while True:
+            time.sleep(0.001)
+
+    key = ("memory_ordering", "deaf")
+    registry.register(registry.Solver(name=key[1], problem=key[0], kind="algorithm", run=deaf, about="for a test"))
+    try:
+        began = time.monotonic()
+        result = ow.solve(TINY[key[0]], solver="deaf", progress=_fail)
+        assert time.monotonic() - began < 20.0
+        assert result.termination is ow.Termination.CALLBACK_ERROR
+    finally:
+        registry._SOLVERS.pop(key)
+
+
+def _fail(_: ow.Progress) -> None:
+    raise ValueError("no such column")
+
+
+def test_a_users_file_stands_for_no_module_of_an_engine(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    import sys
+
+    from opweave.solvers.engines.child import PACKAGE_FOLDER, _module_folders
+
+    script = tmp_path / "script.py"
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(script), raising=False)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), "/lib", PACKAGE_FOLDER])
+    assert _module_folders() == ["/lib", PACKAGE_FOLDER, str(tmp_path)]
+    monkeypatch.setattr(sys, "path", ["/elsewhere", "/lib"])
+    assert _module_folders() == ["/elsewhere", "/lib"]
