@@ -13,7 +13,7 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import HeadStart
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -48,7 +48,7 @@ HEAD_START_OF = HeadStart(initial=best_list_schedule, floor=floor)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
-    outcome = CpSat().run(problem, run, BatchCounts, HEAD_START_OF)
+    outcome = run_engine(problem, run, CpSat(), HEAD_START_OF, BatchCounts)
     return Outcome(outcome.termination, outcome.infeasible, outcome.reason)
 
 
