@@ -51,6 +51,8 @@ class StepModel(LinearModel):
         Column of T[s, j], ABSENT or PRESENT. Shape (storages, n + 2); step 0 is before the first operator.
     savings
         In-place writes: (operator, step, bytes, most outputs, storages that may be overwritten, column).
+    asked
+        Columns of the pairs that handles asked for.
     """
 
     instance: OrderingInstance
@@ -59,6 +61,7 @@ class StepModel(LinearModel):
     scale: Scale
     floor: int
     savings: list[tuple[int, int, int, int, list[int], int]] = field(default_factory=list)
+    asked: dict[tuple[str, str], int] = field(default_factory=dict)
 
     more_words: ClassVar[tuple[str, ...]] = ("runs",)
 
@@ -77,8 +80,11 @@ class StepModel(LinearModel):
 
     def before(self, first: str, second: str) -> Linear:
         """1 when operator ``first`` runs before ``second``, else 0: a new column tied to their steps."""
+        if (first, second) in self.asked:
+            return Linear.of(self.asked[first, second])
         (column,) = self.binaries("before_pairs", [(first, second)]).tolist()
         binary, rows = Linear.of(column), self.rows("pairs")
+        self.asked[first, second] = column
         for step in range(self.steps):
             # first is done by this step and second is not, or the other way round
             done = dict.fromkeys(range(step + 1), 1)
@@ -277,9 +283,9 @@ class TimeIndexed(OrderingProgram):
         values[model.held_at[model.held_at >= 0]] = live[model.held_at >= 0]
         for v, j_, _, most, candidates, column in model.savings:
             values[column] = min(most, int((ends[candidates] == j_).sum())) if step[v] == j_ else 0
-        for first, second in model.families["before_pairs"].keys if "before_pairs" in model.families else ():
-            early, late = (step[instance.names.index(str(op))] for op in (first, second))
-            values[model.column("before_pairs", (first, second))] = float(early < late)
+        for (first, second), column in model.asked.items():
+            names = instance.names
+            values[column] = float(step[names.index(first)] < step[names.index(second)])
         if "peak" in model.families:
             peak = max((footprint.at(values) for footprint in _footprints(model)), default=0)
             values[model.column("peak", None)] = model.scale.units(max(peak, model.floor))

@@ -354,7 +354,8 @@ def _max_devices(_: Formulation[Slicing, Slices], model: LinearModel, constraint
 
 def _cuts(model: LinearModel) -> CutModel:
     """The program over cuts that a model is, or was written from."""
-    written: CutModel = getattr(model, "written", model)
+    written = model if isinstance(model, CutModel) else getattr(model, "written", None)
+    assert isinstance(written, CutModel)
     return written
 
 

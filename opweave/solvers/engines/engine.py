@@ -251,7 +251,13 @@ class Task:
         return self.run.should_stop()
 
 
-def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start: HeadStart = HeadStart()) -> Outcome:
+def run_engine(
+    problem: Problem[Any, Any],
+    run: Run,
+    engine: Engine,
+    head_start: HeadStart = HeadStart(),
+    formulation: type[Formulation[Any, Any]] | None = None,
+) -> Outcome:
     """Write a problem as a model, let an engine solve it, and report what it finds.
 
     Parameters
@@ -264,6 +270,8 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start:
         Solves the model.
     head_start
         A first solution and bound.
+    formulation
+        One that users cannot select; None for the one that the run names, or the problem's own.
 
     Raises
     ------
@@ -272,7 +280,9 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start:
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
         When the problem cannot be written as a model that the engine takes.
     """
-    written = find_formulation(type(problem), run.formulation or _expressive(problem, engine), engine.takes)
+    written = formulation or find_formulation(
+        type(problem), run.formulation or _expressive(problem, engine), engine.takes
+    )
     if not engine.separates and written.whole is not None:
         written = written.whole
     known = first_knowledge(problem, run, head_start)
@@ -282,10 +292,10 @@ def run_engine(problem: Problem[Any, Any], run: Run, engine: Engine, head_start:
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        formulation = written(circumstances_of(problem, run, written))
-        latest = with_room(formulation, partial(_solve_once, problem, run, engine, known))
+        program = written(circumstances_of(problem, run, written))
+        latest = with_room(program, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
-        if run.should_stop() or not too_coarse(run, formulation):
+        if run.should_stop() or not too_coarse(run, program):
             break
         known = run.best
     return outcome or Outcome(run.termination())

@@ -20,13 +20,21 @@ def available(problem: ow.Problem) -> list[str]:
     return [row.name for row in ow.solvers(problem.kind) if row.available and row.name in ENGINES]
 
 
-@pytest.mark.parametrize("kind", ["pipeline"])
+ROWS = {
+    "pipeline": (ow.Pin(op="a", device="e"), lambda model: model.on("a", "e") >= 1),
+    "slicing": (ow.Pin(op="a", device="e"), lambda model: model.on("a", "d") <= 0),
+    "memory_ordering": (ow.Precede(before="b", after="a"), lambda model: model.before("b", "a") == 1),
+}
+"""A row of a user's own, and the constraint that means the same."""
+
+
+@pytest.mark.parametrize("kind", ROWS)
 def test_one_function_runs_on_every_engine(kind: str) -> None:
-    problem = PROBLEMS[kind]
-    pinned = ow.solve(problem.model_copy(update={"constraints": (ow.Pin(op="a", device="e"),)}))
+    problem, (constraint, row) = PROBLEMS[kind], ROWS[kind]
+    pinned = ow.solve(problem.model_copy(update={"constraints": (constraint,)}))
 
     def extend(model, problem) -> None:
-        model.add(model.on("a", "e") >= 1)
+        model.add(row(model))
 
     found = {engine: ow.solve(problem, solver=engine, extend=extend) for engine in available(problem)}
     assert {"highs", "cp-sat"} <= found.keys()

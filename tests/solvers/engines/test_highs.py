@@ -233,15 +233,17 @@ def test_every_verdict_occurs_and_highs_is_there():
 def test_a_head_start_that_highs_fails_on_is_left_out(monkeypatch) -> None:
     """HiGHS 1.15 has answered kError to models of slicing that it solves without a head start."""
     problem, failed = wide_problem(2), []
-    plain = highs._checked_run
+    plain = highs._work
 
-    def fail_once(status: highspy.HighsStatus) -> None:
-        if not failed:
-            failed.append(True)
-            raise EngineError("highs answered kError to run")
-        plain(status)
+    def fail_once(solver: highspy.Highs, failures: list[BaseException], done: threading.Event) -> None:
+        if failed:
+            plain(solver, failures, done)
+            return
+        failed.append(True)
+        failures.append(EngineError("highs answered kError to run"))
+        done.set()
 
-    monkeypatch.setattr(highs, "_checked_run", fail_once)
+    monkeypatch.setattr(highs, "_work", fail_once)
     start = ow.solve(problem, solver="definition").solution
     result = ow.solve(problem, solver="highs", start=start, formulation="time_indexed", options=PLAIN)
     assert (result.status, failed) == (ow.Status.OPTIMAL, [True])
