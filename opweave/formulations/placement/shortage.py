@@ -9,7 +9,6 @@ from functools import cached_property
 from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
-from opweave.problems.placement.replay import opposite_demanded
 from opweave.problems.placement.rules import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted

@@ -27,8 +27,6 @@ from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.graph import Operator
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.slicing.paper_rule import rulings
-from opweave.problems.slicing.rule import rulings
-from opweave.problems.slicing.shortage import shortage
 from opweave.problems.slicing.spec import Slice, Slices, Slicing
 from opweave.problems.spec import FrozenDict
 

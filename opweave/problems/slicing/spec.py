@@ -262,7 +262,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def intervals(self, solution: Slices) -> Mapping[str, tuple[float, float]]:
         """Start and end of every operator in seconds; positions in the order if the plan cannot be replayed."""
-        details = replay(self, solution).details
+        details = judge(self, solution).details
         if details is None:
             return {name: (float(step), float(step + 1)) for step, name in enumerate(solution.order)}
         return {step.operator: (step.start, step.end) for step in details.steps}

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from opweave.problems.slicing.rule import rulings
-from opweave.problems.slicing.shortage import shortage
 
 import opweave as ow
 from opweave.formulations.slicing.shortage import shortage
