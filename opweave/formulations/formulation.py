@@ -181,6 +181,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             When none of ``targets`` understands one of them.
         """
         self._built = () if isinstance(model, LinearModel) else built_of(model)
+        model.problem = problem
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(
