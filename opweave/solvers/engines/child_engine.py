@@ -104,7 +104,7 @@ def memory_limit(run: Run) -> int | None:
     asked = run.option(MEMORY_OPTION, 0)
     assert isinstance(asked, int)
     if asked < 0:
-        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it takes bytes above 0")
+        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it must be a number of bytes above 0")
     if asked:
         return asked
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None

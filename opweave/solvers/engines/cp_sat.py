@@ -179,7 +179,7 @@ def _workers(run: Run) -> int:
     workers = run.option(WORKERS_OPTION, WORKERS)
     assert isinstance(workers, int)
     if workers < 1:
-        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it takes a whole number from 1")
+        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it must be a whole number from 1")
     return workers
 
 
