@@ -177,7 +177,7 @@ class View(Generic[ProblemT, SolutionT]):
         return None if self.reference is None else self.reference.alone
 
     def rows(self) -> list[Row]:
-        """Label and value of the rows that the problem adds to a result's table, such as the gain against the baseline."""
+        """Rows that the problem adds to a result's table: the baseline, the gain against it, the devices used."""
         rows = [self._baseline_row()] if self.baseline or self.reference else []
         if self.result.solution is None:
             return rows

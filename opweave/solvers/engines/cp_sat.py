@@ -1,6 +1,6 @@
-"""CP-SAT on models of intervals, in a child process: it cannot share one with HiGHS, and may overrun its time.
+"""CP-SAT for models of intervals. It runs in a child process: it cannot share one with HiGHS, and may exceed its time.
 
-The parent checks every solution against the model, so a child that lies is found out.
+The parent checks every solution against the model, so wrong answers of the child are detected.
 """
 
 from __future__ import annotations
@@ -44,26 +44,26 @@ LARGEST_SEED = 2**31 - 1
 
 WORKERS_OPTION = "workers"
 WORKERS = 6
-"""Search strategies that take turns on the cores: several prove far more than one, even on a single core. Proofs are
-the same every time; which of several best solutions comes back may differ, unless there is one worker."""
+"""Number of search strategies that take turns on the cores. Several prove far more than one, even on a single core.
+Proofs are the same every time; with more than one worker, the choice among equally good solutions may differ."""
 
 CLOSE_ENOUGH = 2e-7
-"""Relative gap that is as good as none for seconds: less than what they lose by rounding. Bytes are whole numbers."""
+"""Relative gap that counts as closed for seconds; it is smaller than their rounding error. Bytes are integers."""
 
 
 GRACE, LEAST_GRACE = 0.05, 0.1
-"""Of its time, and in seconds: how long the child may take to come to an end."""
+"""Time that the child may take to end: a share of its time limit, and a number of seconds at least."""
 
 
 class CpSat(Engine):
-    """The engine, for formulations that write an :class:`~opweave.formulations.modeling.intervals.IntervalModel`."""
+    """CP-SAT, for formulations that write an :class:`~opweave.formulations.modeling.intervals.IntervalModel`."""
 
     name: ClassVar[str] = "cp-sat"
     takes: ClassVar[type[LinearModel]] = IntervalModel
     function: str = "opweave.solvers.engines.interval_child:solve"
 
     def missing(self) -> str | None:
-        """How to install it."""
+        """How to install CP-SAT."""
         return None if self.version() else "pip install 'opweave[cp]'"
 
     def version(self) -> str | None:
@@ -71,12 +71,12 @@ class CpSat(Engine):
         return package_version("ortools")
 
     def solve(self, task: Task) -> Verdict:
-        """Run the child; kill it when it overruns its time.
+        """Run the child, and kill it if it exceeds its time limit.
 
         Raises
         ------
         EngineError
-            When the child crashes, fails, or returns what cannot be true.
+            If the child crashes, fails, or returns something that cannot be true.
         """
         assert isinstance(task.program, ExactProgram)
         answer = self._answer(
@@ -91,7 +91,7 @@ class CpSat(Engine):
         run: Run,
         hear: Callable[[News], None],
     ) -> Answer | None:
-        """What the child says at the end; None when it had to be killed."""
+        """The child's final answer; None if it had to be killed."""
         seconds = run.remaining()
         work = IntervalWork(
             program,
@@ -112,14 +112,14 @@ class CpSat(Engine):
         return answer
 
     def run(self, problem: Problem[Any, Any], run: Run, formulation: type[Any], head_start: HeadStart) -> Outcome:
-        """Write a problem with intervals, have it solved, and report what is found.
+        """Write a problem with intervals, solve it, and report what is found.
 
         Raises
         ------
         EngineError
-            When the child crashes, fails, or returns what cannot be true; what it found before is in ``run``.
+            If the child crashes, fails, or returns something that cannot be true; earlier findings remain in ``run``.
         UnsupportedConstraintError, LimitExceededError, InvalidInputError
-            When the problem cannot be written so.
+            If the problem cannot be written with intervals.
         """
         if run.formulation not in (None, formulation.name):
             raise InvalidInputError(
@@ -141,7 +141,7 @@ class CpSat(Engine):
     def _solve_once(
         self, problem: Problem[Any, Any], run: Run, known: Solution | None, written: Any
     ) -> tuple[Outcome, Waits | None]:
-        """Write one model, solve it, and say how that ended; and how long added rows may make schedules."""
+        """Write one model and solve it; returns the outcome, and how much longer added rows may make schedules."""
         try:
             task = _task(problem, run, written, known)
         except InfeasibleError as error:
@@ -155,7 +155,7 @@ class CpSat(Engine):
         return outcome, written.waits(task.model) if outcome.infeasible else None
 
     def _solve(self, task: IntervalTask) -> Outcome:
-        """Run the child; kill it when it overruns its time."""
+        """Run the child, and kill it if it exceeds its time limit."""
         run = task.run
         answer = self._answer(task.model.program(), task.problem.unit == "bytes", run, task.hear)
         if answer is None:
@@ -164,17 +164,17 @@ class CpSat(Engine):
 
 
 def _grace(run: Run, seconds: float) -> float:
-    """Seconds that the child may overrun: few, for what it finds is reported at once, and others wait for the time."""
+    """Seconds by which the child may exceed its limit. Few are enough, because findings are reported at once."""
     return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
 
 
 def _workers(run: Run) -> int:
-    """How many strategies to run side by side.
+    """Number of strategies to run side by side.
 
     Raises
     ------
     InvalidInputError
-        When the user asks for none.
+        If the user asks for fewer than one.
     """
     workers = run.option(WORKERS_OPTION, WORKERS)
     assert isinstance(workers, int)
@@ -185,7 +185,7 @@ def _workers(run: Run) -> int:
 
 @dataclass(eq=False)
 class IntervalTask:
-    """A model to solve, and where what is found goes."""
+    """A model to solve, and where to report what is found."""
 
     problem: Problem[Any, Any]
     formulation: Any
@@ -206,7 +206,7 @@ class IntervalTask:
         Raises
         ------
         EngineError
-            When the values break the model.
+            If the values violate the model.
         """
         if not (np.isfinite(found).all() and (found == np.round(found)).all()):
             raise EngineError("cp-sat returned values that are not whole numbers")
@@ -217,7 +217,7 @@ class IntervalTask:
         solution = self.formulation.extract_values(self.model, values)
         judged = self.problem.evaluate(solution)
         if judged.objective is None or not judged.feasible:
-            # the referee will object, and nothing that was claimed counts
+            # the referee will reject it, and the claim does not count
             self.run.found(solution, self.formulation.objective_bound(self.problem, values[self.objective]))
             return
         self.run.found(solution, judged.objective)
@@ -230,7 +230,7 @@ class IntervalTask:
             self.run.proved(bound, f"cp-sat ({self.formulation.name})")
 
     def judge(self, engine: str, answer: Answer) -> Outcome:
-        """Check and report how the engine ended."""
+        """Check how the engine ended, and report it."""
         if answer.verdict == "failed":
             raise EngineError(f"{engine} ended with {answer.reason!r}")
         if answer.verdict == "infeasible" and self.formulation.restricts:
@@ -247,7 +247,7 @@ class IntervalTask:
 
 
 def _task(problem: Problem[Any, Any], run: Run, formulation: Any, known: Solution | None) -> IntervalTask:
-    """Build and extend the model, and begin with the known solution."""
+    """Build and extend the model, and start from the known solution."""
     run.enter(f"writing the {formulation.name} model")
     began = run.elapsed()
     model = formulation.build(problem)

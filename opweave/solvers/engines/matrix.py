@@ -31,20 +31,20 @@ class Compiled:
     _model: ConcreteModel
 
     def load(self, values: FloatArray) -> None:
-        """Write the columns' values into the Pyomo variables, whole ones rounded."""
+        """Write the columns' values into the Pyomo variables; integer ones are rounded."""
         load_values(self.variables, np.where(self.matrix.whole, np.round(values), values))
 
     def current(self) -> FloatArray:
-        """The Pyomo variables' values by column, NaN where there is none."""
+        """The values of the Pyomo variables by column, NaN where there is none."""
         return values_of(self.variables)
 
     def new_rows(self) -> Block:
-        """Rows that were added to the Pyomo model since it was compiled or last asked.
+        """Rows that were added to the Pyomo model since it was compiled, or since the last call.
 
         Raises
         ------
         UnsupportedFeatureError
-            When a new row is not linear or has variables that the model did not have.
+            If a new row is not linear or has variables that the model did not have.
         """
         from pyomo.environ import Constraint
 
@@ -65,7 +65,7 @@ def compile_model(model: ConcreteModel) -> Compiled:
 
 
 def _block(data: Sequence[Any], column: dict[int, int]) -> Block:
-    """A few rows, one by one."""
+    """A few rows, built one by one."""
     collected = Rows()
     for row in data:
         try:

@@ -1,4 +1,4 @@
-"""Registering every engine for a problem: one call, so that all problems offer the same engines on the same terms."""
+"""Registering all engines for a problem with one call, so that every problem offers them on the same terms."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
-"""Option of every engine: whether it begins with the head start. True unless it says no."""
+"""Option of every engine: whether to begin with the head start. The default is True."""
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
@@ -37,16 +37,16 @@ ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
 
 
 def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
-    """Register the engines that solve linear programs, for a problem whose formulations are registered by now.
+    """Register the engines for linear programs, for a problem whose formulations are already registered.
 
     Parameters
     ----------
     problem
-        Its class.
+        The problem's class.
     model
-        What they are given, for the list of solvers: "an integer program".
+        What the engines receive, for the list of solvers, such as "an integer program".
     head_start
-        A first solution and bound for any of them.
+        A first solution and bound for each of them.
     """
     names = formulation_names(problem.kind)
     supports = {target: None for name in names for target in find_formulation(problem, name).supports}
@@ -76,11 +76,11 @@ def register_cp_sat(
     Parameters
     ----------
     problem
-        Its class.
+        The problem's class.
     formulation
-        How it is written as a constraint program.
+        The formulation that writes it as a constraint program.
     model
-        What that is, for the list of solvers: "intervals that are there or not".
+        What CP-SAT receives, for the list of solvers, such as "intervals that are there or not".
     head_start
         A first solution and bound.
     """
