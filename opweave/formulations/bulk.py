@@ -1,4 +1,4 @@
-"""Rows of a model as arrays, handed to Pyomo in one piece: building them rule by rule is 20 to 60 times slower."""
+"""Rows of a model as arrays, passed to Pyomo in one piece; building them one by one is 20 to 60 times slower."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["Rows", "Terms", "check_rows", "linear_expression", "linear_objective
 ROWS_BETWEEN_CHECKS = 4096
 
 CONSTANT_TOLERANCE = 1e-8
-"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
+"""Tolerance for a row without columns; terms that cancel out leave rounding errors."""
 
 Terms = dict[int, float]
-"""Coefficients of a linear expression by column."""
+"""Coefficients of a linear expression, by column."""
 
 
 class Rows:
     """One family of constraints, ``sum of coefficient * column <= upper`` or ``= upper``, collected as flat lists.
 
-    A row whose columns have cancelled out is decided here, for all programs alike: it is dropped where it holds, and
-    the problem has no solution where it does not.
+    A row whose columns cancel out is decided here, in the same way for all programs. If it holds, it is dropped; if
+    not, the problem has no solution.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Rows:
         Raises
         ------
         InfeasibleError
-            When there are no terms and ``upper`` is below 0.
+            If there are no terms and ``upper`` is below 0.
         """
         if terms:
             self._add(terms, upper, equal=False)
@@ -71,7 +71,7 @@ class Rows:
         Raises
         ------
         InfeasibleError
-            When there are no terms and ``value`` is not 0.
+            If there are no terms and ``value`` is not 0.
         """
         if terms:
             self._add(terms, value, equal=True)
@@ -79,7 +79,7 @@ class Rows:
             raise InfeasibleError
 
     def at_most_each(self, columns: NDArray[np.int64], coefficients: ArrayLike, upper: ArrayLike) -> None:
-        """Add many rows of one length: shape (rows, terms); coefficients and ``upper`` (rows,) are broadcast."""
+        """Add many rows of equal length. ``columns`` has shape (rows, terms); the other arguments are broadcast."""
         count, width = columns.shape
         self._lengths.extend([width] * count)
         self._columns.append(columns.ravel().tolist())
@@ -95,7 +95,7 @@ class Rows:
         self._equal.append(equal)
 
     def each(self) -> Iterator[tuple[dict[int, float], float, bool]]:
-        """Every row: its terms, its upper side, and whether that is the lower side, too."""
+        """Iterate over the rows: the terms, the upper side, and whether that is also the lower side."""
         columns = list(chain.from_iterable(self._columns))
         coefficients = list(chain.from_iterable(self._coefficients))
         begin = 0
@@ -111,9 +111,9 @@ class Rows:
         variables: Sequence[Any],
         check_time: Callable[[], None] = lambda: None,
     ) -> None:
-        """Give ``model`` the rows as one indexed constraint ``name`` over ``variables`` (by column).
+        """Add the rows to ``model`` as one indexed constraint ``name`` over ``variables`` (by column).
 
-        ``check_time`` is called now and then, and may raise.
+        ``check_time`` is called now and then and may raise an exception.
         """
         from pyomo.common.gc_manager import PauseGC
         from pyomo.core.expr.numeric_expr import LinearExpression
@@ -126,7 +126,7 @@ class Rows:
         rows = Constraint(range(len(self)))
         with PauseGC():
             model.add_component(name, rows)
-            # row by row and not by a rule: Pyomo prints an error when a rule raises
+            # one by one and not by a rule: Pyomo prints an error when a rule raises
             for index, upper in enumerate(self._uppers):
                 if index % ROWS_BETWEEN_CHECKS == 0:
                     check_time()
@@ -144,7 +144,7 @@ class Rows:
 
 
 def linear_expression(constant: float, terms: Terms, variables: Sequence[Any]) -> LinearExpression:
-    """``constant + sum terms`` as a Pyomo expression, even where it is only a constant: rows can be made of it."""
+    """Write ``constant + sum terms`` as a Pyomo expression that can be part of a row, even if it is only a constant."""
     from pyomo.core.expr.numeric_expr import LinearExpression
 
     members = [variables[column] for column in terms]

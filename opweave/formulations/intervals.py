@@ -1,9 +1,9 @@
 """The older constraint programs, until all are ported to :mod:`.modeling`.
 
-Models of whole numbers and intervals, as plain data: what formulations write for constraint-programming engines.
+They are models of integers and intervals as plain data, written by formulations for constraint-programming engines.
 
-Engines of this kind may live in another process, so a model holds nothing but numbers. Columns are whole-number
-variables with bounds; an interval has a start column, a fixed size and perhaps a 0/1 column that says if it is there.
+Such engines may run in another process, so a model holds only numbers. Columns are integer variables with bounds. An
+interval has a start column, a fixed size and, optionally, a 0/1 column that says whether it is present.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from opweave.formulations.modeling.whole import WholeRow as Row
 __all__ = ["Arc", "Comparison", "Interval", "IntervalModel", "Linear", "Row", "whole_row"]
 
 FINEST = 1_000_000
-"""Fractions in rows are rounded to parts of this, to the side that keeps every solution."""
+"""Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
 
 
 LARGEST_FACTOR = 1e9
-"""Largest factor that makes the numbers of a row whole."""
+"""Largest factor by which the numbers of a row are multiplied to make them integers."""
 
 
 @dataclass(eq=False)
@@ -36,13 +36,13 @@ class IntervalModel:
     low, high
         Bounds of every column.
     apart
-        Lists of intervals of which no two overlap; one of size 0 does not lie inside another either.
+        Lists of intervals, no two of which overlap; an interval of size 0 may not lie inside another one either.
     objective
         The column to minimise.
     hint
-        Values to begin from, by column.
+        Values to start from, by column.
     circuits
-        Lists of arcs of which those taken visit every node once in one round, but for those with a loop.
+        Lists of arcs. The chosen arcs of a list form one round through all nodes except those whose loop is chosen.
     """
 
     low: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class IntervalModel:
     circuits: list[list[Arc]] = field(default_factory=list)
 
     def whole(self, low: int, high: int) -> int:
-        """Add a whole-number column."""
+        """Add an integer column."""
         self.low.append(low)
         self.high.append(high)
         return len(self.low) - 1
@@ -64,7 +64,7 @@ class IntervalModel:
         return self.whole(0, 1)
 
     def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
-        """Add a row with whole coefficients."""
+        """Add a row with integer coefficients."""
         kept = {column: value for column, value in terms.items() if value}
         self.rows.append(Row(tuple(kept), tuple(kept.values()), low, high, tuple(only_if)))
 
@@ -73,21 +73,21 @@ class IntervalModel:
         return WholeProgram(self.low, self.high, self.rows, self.apart, self.objective, self.circuits, self.hint)
 
     def broken(self, values: Sequence[int]) -> str | None:
-        """What is wrong with ``values`` as a solution; None when nothing is."""
+        """How ``values`` violate the model; None if they are a solution."""
         return self.program().broken(values)
 
 
 def whole_row(model: IntervalModel, row: Comparison, unit: float, ticks: frozenset[int]) -> Row:
-    """A user's row in whole numbers; rounding only ever lets a little more through.
+    """A user's row in integers. Rounding may only relax it slightly.
 
     Parameters
     ----------
     model
-        For the columns' bounds.
+        The model, for the bounds of its columns.
     row
-        With a coefficient of ``unit`` where a column counts ticks of so many units.
+        The row; a column that counts ticks has a coefficient in units of ``unit``.
     unit, ticks
-        The unit, and the columns that are rounded down to it: they may be almost two ticks off.
+        The unit, and the columns that are rounded down to it; they may be off by almost two ticks.
     """
     terms = {column: value for column, value in row.terms.items() if value}
     scale = 1.0 / unit if any(column in ticks for column in terms) else 1.0
