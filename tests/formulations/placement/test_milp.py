@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 from hypothesis import given, settings
-from pyomo.environ import Constraint, value
+from pyomo.environ import Constraint
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
+from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.formulations.placement.milp_paper import Moirai
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError, UnsupportedFeatureError
-from opweave.solvers.engines.matrix import compile_model
 from tests.formulations.placement.instances import (
     PLAIN,
     TRANSFERS,
@@ -78,20 +79,25 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(context, planned):
     known = BuildContext(ceiling=length) if context == "ceiling" else EXTENDED
     formulation = Disjunctive(known)
     model = formulation.build(problem)
-    formulation.start(model, schedule)
-    compiled = compile_model(model)
-    values = compiled.current()
-    assert compiled.matrix.broken(values) is None
-    assert formulation.separate(model) == 0
-    back = problem.evaluate(formulation.extract(model))
+    values = formulation.start(model, schedule)
+    assert to_arrays(model).broken(values) is None
+    assert not formulation.separate(model, values)
+    back = problem.evaluate(formulation.extract(model, values))
     assert back.feasible
     assert back.objective <= length * (1 + 1e-9)
     for op in problem.graph.operators:
         begin, end = problem.intervals(schedule)[op.id]
-        assert value(model.starts(op.id)) == pytest.approx(begin)
-        assert value(model.ends(op.id)) == pytest.approx(end)
-        where = [device.name for device in problem.cluster.devices if value(model.on(op.id, device.name)) > 0.5]
+        assert model.start(op.id).at(values) == pytest.approx(begin)
+        assert model.end(op.id).at(values) == pytest.approx(end)
+        where = [device.name for device in problem.cluster.devices if model.on(op.id, device.name).at(values) > 0.5]
         assert where == [schedule.device[op.id]]
+
+
+def test_components_have_the_names_of_operators_and_devices():
+    view = to_pyomo(Disjunctive().build(fork()))
+    assert view.concrete.x["make", "a"].name == "x[make,a]"
+    assert view.concrete.y["t", "a", "b"].name == "y[t,a,b]"
+    assert set(view.concrete.first) == {("left", "right"), ("right", "left")}
 
 
 @pytest.mark.parametrize("formulation", ["disjunctive", "moirai"])
@@ -108,7 +114,7 @@ def test_users_own_constraints(formulation):
 
 def test_users_own_rows():
     def late(model, problem):
-        model.add_component("late", Constraint(expr=model.starts("right") >= 7.0))
+        model.add_component("late", Constraint(expr=model.start("right") >= 7.0))
 
     result = ow.solve(fork(), solver="highs", extend=late)
     assert agrees(result, 11.0)
