@@ -14,7 +14,7 @@ a formulation's name   ``(formulation, model, constraint) -> None``; adds rows t
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
-in seconds, bytes and counts; ``formulation.problem`` is the problem. One function can serve several targets.
+in seconds, bytes and counts; ``model.problem`` is the problem. One function can serve several targets.
 """
 
 from __future__ import annotations

@@ -85,8 +85,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         Whether it leaves out solutions of the problem: then its bounds prove nothing.
     context
         What is known beforehand.
-    problem
-        What is being written, for the functions that write side constraints.
     """
 
     name: ClassVar[str]
@@ -96,7 +94,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
-    problem: ProblemT
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
@@ -172,7 +169,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             When none of ``targets`` understands one of them.
         """
-        self.problem = problem
+        model.problem = problem
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(
