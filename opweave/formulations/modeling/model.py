@@ -63,7 +63,7 @@ class LinearModel(Handles):
     (2, 1, 'x[conv,cpu]')
     """
 
-    problem: Problem[Any, Any] | None = field(init=False, default=None)
+    problem: Problem[Any, Any] = field(init=False)
     low: list[float] = field(init=False, default_factory=list)
     high: list[float] = field(init=False, default_factory=list)
     integral: list[bool] = field(init=False, default_factory=list)
