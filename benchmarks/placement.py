@@ -1,11 +1,11 @@
 """Benchmarks of placement: real graphs, measured profiles, the paper's eleven sizes, proofs, speed of list scheduling.
 
 Run ``python -m benchmarks.placement`` for everything, or name parts: ``real measured sizes moirai proofs lists``;
-``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators are
-rooflines, either from the devices' data sheets in single precision ("sheet"), or from the shares of them that are
-reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep their times. Neither choice is easier
-throughout: the second makes convolutional networks harder to prove, and transformers easier. Seconds are wall time of
-the solve with the referee's check; graphs are built and loops compiled before.
+``--smoke`` uses only a few small graphs. Clusters are those of Table III of Zhang et al., "Moirai". Times of operators
+are rooflines, either from the devices' data sheets in single precision ("sheet"), or from the shares of them that are
+reached in practice (:data:`REACHED`), which Table IV uses; measured profiles keep their times. Neither choice is
+easier throughout: the second makes convolutional networks harder to prove, and transformers easier. Seconds are wall
+time of the solve with the referee's check; graphs are built and loops compiled before.
 """
 
 from __future__ import annotations

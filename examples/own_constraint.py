@@ -19,8 +19,8 @@ class AtMost(ow.Constraint):
 
 @ow.express(AtMost, "disjunctive")  # the default formulation of placement
 def at_most(formulation, model, constraint):
-    names = [op.id for op in model.placement.problem.graph.operators]
-    formulation.add_row(model, sum(model.on(name, constraint.device) for name in names) <= constraint.count)
+    names = [op.id for op in formulation.problem.graph.operators]
+    model.add(sum(model.on(name, constraint.device) for name in names) <= constraint.count)
 
 
 chain = ["x", "a", "b", "c", "d"]

@@ -155,7 +155,7 @@ def test_the_command_line_takes_it(tmp_path: Path) -> None:
     assert json.loads(result.read_text())["solution"]["kind"] == "precisions"
     done = run("--import", FILE, "check", spec, result)
     assert done.stdout.startswith("valid: 14 loss, as claimed"), done.stderr
-    assert "kind 'mixed_precision' is no problem that opweave knows" in run("solve", spec).stderr
+    assert "kind 'mixed_precision' is not a problem of opweave" in run("solve", spec).stderr
     done = run("--import", tmp_path / "nothing.py", "solvers")
     assert done.returncode == 2
     assert "nothing.py: cannot be imported (FileNotFoundError" in done.stderr

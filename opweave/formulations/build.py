@@ -10,7 +10,8 @@ import numpy as np
 
 from opweave.formulations.formulation import BuildContext, find_formulation
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo, values_of
+from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
+from opweave.formulations.modeling.reading import values_of
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution

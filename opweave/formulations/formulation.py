@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
-from opweave.formulations.horizon import Waits, built_of, waits_of
 from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.modeling.pyomo import from_pyomo, load_values, values_of
+from opweave.formulations.modeling.pyomo import from_pyomo
+from opweave.formulations.modeling.reading import load_values, values_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError, UnsupportedConstraintError
@@ -85,6 +85,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         Whether it leaves out solutions of the problem: then its bounds prove nothing.
     context
         What is known beforehand.
+    problem
+        What is being written, for the functions that write side constraints.
     """
 
     name: ClassVar[str]
@@ -94,10 +96,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
+    problem: ProblemT
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
-        self._built: Collection[int] = ()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> Any:
@@ -115,14 +117,13 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             When the context does not let it go on.
         """
 
-    # Until all formulations are ported, older ones write ``extract(model)``, ``start(model, solution) -> None`` and
-    # ``separate(model) -> int`` on Pyomo models.
-    extract: Any
-    """``extract(model, values) -> Solution``: read the decision from values by column; the nearest one where the values
-    break rows that were left out."""
+    @abstractmethod
+    def extract(self, model: Any, values: FloatArray) -> SolutionT:
+        """Read the decision from values by column; the nearest one where they break rows that were left out."""
 
-    start: Any
-    """``start(model, solution) -> FloatArray``: values by column that a known solution implies; NaN where unknown."""
+    @abstractmethod
+    def start(self, model: Any, solution: SolutionT) -> FloatArray:
+        """Values by column that a known solution implies; NaN where they are not known."""
 
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
@@ -144,17 +145,9 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Say in the problem's words why an engine found no solution."""
         return "no solution satisfies all constraints"
 
-    def separate(self, _model: Any, *values: Any) -> Any:
-        """``separate(model, values) -> Sequence[Row]``: the rows left out of ``build`` that the values break."""
-        return () if values else 0
-
-    def times(self, model: Any) -> tuple[Collection[Any], float]:
-        """Columns of times that have a horizon, or names of components of them; and seconds of their unit."""
-        return (), 1.0
-
-    def waits(self, model: Any) -> Waits | None:
-        """How much longer added rows may make schedules; None where none of them is about times."""
-        return waits_of(model, self._built, *self.times(model))
+    def separate(self, _model: Any, _values: FloatArray) -> Sequence[Row]:
+        """The rows left out of ``build`` that the values break."""
+        return ()
 
     def check_time(self) -> None:
         """Stop writing when the context say so.
@@ -179,7 +172,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             When none of ``targets`` understands one of them.
         """
-        self._built = () if isinstance(model, LinearModel) else built_of(model)
+        self.problem = problem
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(
@@ -199,7 +192,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     Attributes
     ----------
     timed
-        Names of the components that hold times with a horizon, in seconds.
+        Names of the components that hold times with a horizon, in units of :meth:`tick` seconds.
     """
 
     timed: ClassVar[tuple[str, ...]] = ()
@@ -207,6 +200,10 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     @abstractmethod
     def write(self, problem: ProblemT) -> ConcreteModel:
         """Write the model, without side constraints. Raises as :meth:`build`."""
+
+    def tick(self) -> float:
+        """Seconds of the unit of the model's times, once it is written."""
+        return 1.0
 
     @abstractmethod
     def read(self, model: ConcreteModel) -> SolutionT:
@@ -219,7 +216,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     def build(self, problem: ProblemT) -> ConcreteModel:
         """The written model, and rows for its side constraints."""
         model = self.write(problem)
-        view = from_pyomo(model, self.timed)
+        view = from_pyomo(model, self.timed, self.tick())
         model.opweave = view
         self.add_constraints(model, problem)
         return model

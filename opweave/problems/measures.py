@@ -23,7 +23,7 @@ def bottleneck(timeline: Timeline) -> float | None:
 def throughput(timeline: Timeline) -> float | None:
     """Inputs per second.
 
-    With a period this is one input for each period; otherwise it is the largest number of inputs that run together,
+    With a period this is one input for each period; otherwise it is the number of inputs that run together,
     divided by the makespan. None if that takes no time, or if the timeline is not in seconds.
     """
     if timeline.unit != "seconds":

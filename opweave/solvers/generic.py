@@ -18,11 +18,16 @@ from opweave.solvers.engines.registration import register_engines
 from opweave.solvers.registry import Feature, Solver, register, registered
 from opweave.solvers.run import Outcome, Run
 
+OPWEAVES = "opweave.problems."
+"""Package of the problems that register everything themselves."""
+
 
 def complete(kind: str) -> None:
-    """Register what a problem lacks: engines where it has formulations, and "auto"."""
+    """Register what a user's problem lacks: engines where it has formulations, and "auto"."""
     found = Problem.kinds().get(kind)
-    if found is None or not issubclass(found, Problem) or not (formulation_names(kind) or registered(kind)):
+    if found is None or not issubclass(found, Problem) or found.__module__.startswith(OPWEAVES):
+        return
+    if not (formulation_names(kind) or registered(kind)):
         return
     known = {solver.name: solver for solver in registered(kind)}
     if formulation_names(kind) and Highs.name not in known:

@@ -16,9 +16,10 @@ This is how a lower bound remains valid in floating point, here and wherever opw
   homogeneous in time, so a point of the exact program, scaled by that error, is a point of the rounded program, and the
   bound has the same relative error.
 * **Sums of seconds** (critical paths, work at prices, operators in sequence along a chain) have terms of one sign. A
-  sum of n such terms in any order has a relative error of at most n * 2**-53. :data:`SUMMATION` is larger than that for
-  every graph that fits into memory, and is subtracted when bounds are reported. Differences of large sums have no such
-  property; a bound that needs them adds and subtracts exactly (:func:`sum_below`).
+  sum of n such terms in any order has a relative error of at most n * 2**-53.
+  :data:`~opweave.solvers.rounding.SUMMATION` is larger than that for every graph that fits into memory, and is
+  subtracted when bounds are reported. Differences of large sums have no such property; a bound that needs them adds
+  and subtracts exactly (:func:`sum_below`).
 * **Bytes** are integers and stay Python or NumPy integers.
 """
 
@@ -34,12 +35,10 @@ from scipy.sparse import csr_matrix, vstack
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.patience import patiently
+from opweave.solvers.rounding import SUMMATION
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one floating-point operation."""
-
-SUMMATION = 1e-9
-"""Relative allowance for sums of seconds of one sign; it covers nine million additions."""
 
 SMALLEST = 2.0**-1074
 """The smallest number above 0, which a product may lose by underflow."""

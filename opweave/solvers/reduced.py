@@ -45,7 +45,7 @@ def solve_reduced(
     Outcome
         How the run of the whole problem ended.
     """
-    inner = _Inner(
+    inner = ReducedRun(
         time_limit=run.remaining(),
         gap=run.gap,
         seed=run.seed,
@@ -68,8 +68,8 @@ def solve_reduced(
 
 
 @dataclass(eq=False)
-class _Inner(Run):
-    """Hands on what is found, lifted, and what is proved, where that holds."""
+class ReducedRun(Run):
+    """A run of the smaller problem: hands on what is found, lifted, and what is proved, where that holds."""
 
     outer: Run = field(kw_only=True)
     reduction: Reduction[Any, Any] = field(kw_only=True)
@@ -77,7 +77,7 @@ class _Inner(Run):
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a plan of the smaller problem; its lifted form has the same objective."""
         better = super().found(solution, objective)
-        if better:
+        if better and (self.outer.objective is None or objective < self.outer.objective):
             self.outer.found(self.reduction.lift(solution), objective)
         return better
 

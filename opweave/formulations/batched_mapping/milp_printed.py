@@ -1,54 +1,189 @@
-"""The program with equation (3) of "DiviML" as it is printed, beside the mended one."""
+"""Batched mapping as the paper prints it, equation by equation; :mod:`.milp` mends it and is solved sooner.
+
+Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
+Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As
+printed, (3) makes batches wait for each other even where no input passes, so that the optimum of this program can lie
+above the problem's: its bounds prove nothing.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.milp import Identities
-from opweave.formulations.batched_mapping.program import BatchedModel, serial_length, understand
-from opweave.formulations.bulk import Rows
-from opweave.formulations.formulation import register_formulation
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedSchedule
+from opweave.formulations.batched_mapping.printed_sets import add_sets
+from opweave.formulations.batched_mapping.program import instance_of
+from opweave.formulations.batched_mapping.retime import retimed
+from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
+from opweave.formulations.expressions import express
+from opweave.formulations.formulation import TOLERANCE, PyomoFormulation, register_formulation
+from opweave.problems.arrays import NO_LIMIT
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.constraints import Colocate, MaxDevices, Separate
+
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
+
+Row = Any
+"""A relation between Pyomo expressions."""
 
 
 @register_formulation
-class Printed(Identities):
-    """(3) as the paper prints it, in addition: batches wait for each other even where no input passes.
+class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
+    """The paper's program.
 
-    Its optimum is that of the paper's model, which can lie above the problem's; so its bounds prove nothing.
+    ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
+    that batch, in units of which the longest schedule of interest has a thousand. ``d[i, j, u]``: i before j on u.
     """
 
     name: ClassVar[str] = "printed"
+    problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
+    timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
+    _unit = 1.0
 
-    def _more_rows(self, written: BatchedModel) -> None:
-        """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, l] + x[i, u, l] - 1) <= s[j, v] for all l."""
-        rows, instance = Rows(), written.instance
-        for e, u, v in written.p:
-            if u != v and not math.isfinite(instance.latency[u, v]):
-                continue
-            i, j = int(instance.source[e]), int(instance.target[e])
-            sent = instance.delay(e, u, v, 1) / written.unit
-            for inputs in range(instance.batch if sent > 0 else 1):
-                terms = {int(written.start[i, u]): 1.0, int(written.start[j, v]): -1.0, **written.length(i, u)}
-                if sent > 0:
-                    terms |= {int(written.x[i, u, inputs]): sent, int(written.x[j, v, inputs]): sent}
-                rows.at_most(terms, sent)
-        written.add_rows("printed", rows)
+    def write(self, problem: BatchedMapping) -> ConcreteModel:
+        """Write the model, families in the paper's order."""
+        from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Objective, Var
 
-    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
-        """A known schedule gives no starts here: its batches may run earlier than these rows allow."""
-        where, start = super().settled(written, solution)
-        return where, np.full_like(start, np.nan)
+        m = ConcreteModel()
+        add_sets(m, instance_of(problem), self.context, self.name)
+        self._unit = m.unit
+        m.x, m.b = Var(m.TASKS, m.DEVICES, m.INPUTS, domain=Binary), Var(list(m.t), domain=Binary)
+        m.s, m.C = Var(m.TASKS, m.DEVICES, bounds=(0, m.M)), Var(bounds=(0, m.M))
+        m.d = Var(m.PAIRS, m.DEVICES, domain=Binary)
+        m.used = Var(m.DEVICES, domain=Binary)
+        m.lasts = Expression(m.TASKS, m.DEVICES, rule=lambda m, i, u: self._over_sizes(m, i, u, m.t))
+        m.objective = Objective(expr=m.C)
+        m.on = lambda op, device: self._over_sizes(m, op, device, dict.fromkeys(m.t, 1.0))
+        m.start = m.starts = lambda op, device: m.unit * m.s[op, device]
+        m.end = m.ends = lambda op, device: m.unit * (m.s[op, device] + m.lasts[op, device])
+        m.inputs = m.batch = lambda op, device: sum(m.x[op, device, n] for n in m.INPUTS)
+        m.one_device = Constraint(m.TASKS, m.INPUTS, rule=self.one_device)
+        m.completion = Constraint(m.TASKS, m.DEVICES, rule=self.completion)
+        m.data_flow = Constraint(m.EDGES, m.DEVICES, m.DEVICES, m.INPUTS, rule=self.data_flow)
+        m.waiting = Constraint(m.WAITS, m.DEVICES, m.DEVICES, rule=self.waiting)
+        m.whole_batch = Constraint(m.TASKS, rule=self.whole_batch)
+        m.sizes = Constraint(m.TASKS, m.DEVICES, rule=self.sizes)
+        m.one_size = Constraint(m.TASKS, m.DEVICES, rule=self.one_size)
+        m.memory = Constraint(m.DEVICES, rule=self.memory)
+        m.first = Constraint(m.PAIRS, m.DEVICES, rule=self.first)
+        m.second = Constraint(m.PAIRS, m.DEVICES, rule=self.second)
+        m.uses = Constraint(m.TASKS, m.DEVICES, m.INPUTS, rule=lambda m, i, u, n: m.x[i, u, n] <= m.used[u])
+        return m
 
-    def _horizon(self, instance: BatchedInstance) -> float:
-        return serial_length(instance) + self.context.waits
+    def _over_sizes(self, m: ConcreteModel, i: str, u: str, weights: dict[tuple[str, str, int], float]) -> Row:
+        return sum((weights[i, u, c] * m.b[i, u, c] for c in m.SIZES if (i, u, c) in m.t), start=0.0 * m.s[i, u])
+
+    def one_device(self, m: ConcreteModel, i: str, n: int) -> Row:
+        """(1) Sum over u of x[i, u, n] = 1."""
+        return sum(m.x[i, u, n] for u in m.DEVICES) == 1
+
+    def completion(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(2) s[i, u] + sum over c of b[i, u, c] t[i, u, c] <= C, which is minimised."""
+        return m.s[i, u] + m.lasts[i, u] <= m.C
+
+    def data_flow(self, m: ConcreteModel, i: str, j: str, e: int, u: str, v: str, n: int) -> Row:
+        """(3) s[i, u] + batch time + (om[i] / beta[u, v]) (x[j, v, n] + x[i, u, n] - 1) <= s[j, v]."""
+        self.check_time()
+        both, sent = m.x[j, v, n] + m.x[i, u, n], m.data.delay(e, m.device[u], m.device[v], 1) / m.unit
+        if not math.isfinite(sent):
+            return both <= 1
+        return m.s[i, u] + m.lasts[i, u] + (sent * (both - 1) if sent > 1e-9 else 0.0) <= m.s[j, v]
+
+    def waiting(self, m: ConcreteModel, i: str, j: str, u: str, v: str) -> Row:
+        """(3) without data: side constraints ask j to wait for i."""
+        return m.s[i, u] + m.lasts[i, u] <= m.s[j, v]
+
+    def whole_batch(self, m: ConcreteModel, i: str) -> Row:
+        """(4) Sum over u and c of c b[i, u, c] = L."""
+        return sum(c * m.b[i, u, c] for u in m.DEVICES for c in m.SIZES if (i, u, c) in m.t) == len(m.INPUTS)
+
+    def sizes(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(5) Sum over n of x[i, u, n] = sum over c of c b[i, u, c]."""
+        return m.inputs(i, u) == self._over_sizes(m, i, u, {key: float(key[2]) for key in m.t})
+
+    def one_size(self, m: ConcreteModel, i: str, u: str) -> Row:
+        """(5) Sum over c of b[i, u, c] <= 1; = 1 where a side constraint wants a batch there."""
+        wanted = math.isinf(m.data.seconds[m.task[i], m.device[u], 0])
+        return m.on(i, u) == 1 if wanted else m.on(i, u) <= 1
+
+    def memory(self, m: ConcreteModel, u: str) -> Row:
+        """(6) Sum over i of (im[i] + om[i]) sum over n of x[i, u, n] + wm[i] sum over c of b[i, u, c] <= Mem[u]."""
+        from pyomo.environ import Constraint
+
+        data, capacity = m.data, int(m.data.capacity[m.device[u]])
+        if capacity == NO_LIMIT:
+            return Constraint.Skip
+        unit = max(1.0, capacity / 1e7)  # engines' tolerances are absolute
+        weights = {i: int(data.parameter_bytes[data.parameters[v]].sum()) for v, i in enumerate(data.names)}
+        held = sum(
+            int(data.memory[m.task[i]]) / unit * m.inputs(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS
+        )
+        return held <= capacity / unit
+
+    def first(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
+        """(7) s[i, u] + batch time <= s[j, u] + M (1 - d[i, j, u]), for pairs with no path between them."""
+        return m.s[i, u] + m.lasts[i, u] <= m.s[j, u] + m.M * (1 - m.d[i, j, u])
+
+    def second(self, m: ConcreteModel, i: str, j: str, u: str) -> Row:
+        """(7) s[j, u] + batch time <= s[i, u] + M d[i, j, u]."""
+        return m.s[j, u] + m.lasts[j, u] <= m.s[i, u] + m.M * m.d[i, j, u]
+
+    def read(self, model: ConcreteModel) -> BatchedSchedule:
+        """Devices and order from the values, exact times from those."""
+        m, data = model, model.data
+        taken = [[[m.x[i, u, n].value or 0.0 for u in m.DEVICES] for n in m.INPUTS] for i in m.TASKS]
+        where = np.asarray(taken).reshape(len(data.names), data.batch, -1).argmax(axis=2)
+        start = m.unit * np.asarray([[m.s[i, u].value or 0.0 for u in m.DEVICES] for i in m.TASKS])
+        return retimed(data, where, start, release=start if self.context.extended else None)
+
+    def begin(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
+        """Set devices and sizes. Starts stay open: batches of a known schedule may run earlier than (3) allows."""
+        chosen = {(batch.operator, batch.device, n) for batch in solution.batches for n in batch.inputs}
+        sizes = {(batch.operator, batch.device, len(batch.inputs)) for batch in solution.batches}
+        for variable, there in ((model.x, chosen), (model.b, sizes)):
+            for key in variable:
+                variable[key].set_value(float(key in there))
+
+    def tick(self) -> float:
+        """Seconds of the unit of starts."""
+        return self._unit
+
+    def resolution(self) -> float:
+        """Engines' tolerances, in seconds."""
+        return TOLERANCE * self._unit
+
+    def objective_bound(self, problem: BatchedMapping, value: float) -> float:
+        """Units of the model as seconds."""
+        return max(0.0, value * self._unit)
+
+    def why_infeasible(self, problem: BatchedMapping) -> str:
+        """Say what stands in the way, if that is easy to see; else what of the problem may."""
+        rules = rules_in_the_way(problem, rows_added=self.context.extended)
+        return shortage(problem) or f"no schedule respects {rules}"
 
 
-understand(Printed.name)
+@express(Colocate, Printed.name)
+def _colocate(formulation: Printed, model: ConcreteModel, constraint: Colocate) -> None:
+    """All of them have a batch on a device, or none has."""
+    for u in model.DEVICES:
+        for i, j in pairwise(constraint.ops):
+            formulation.add_row(model, model.on(i, u) == model.on(j, u))
+
+
+@express(Separate, Printed.name)
+def _separate(formulation: Printed, model: ConcreteModel, constraint: Separate) -> None:
+    """At most one of them has a batch on a device."""
+    for u in model.DEVICES:
+        formulation.add_row(model, sum(model.on(i, u) for i in dict.fromkeys(constraint.ops)) <= 1)
+
+
+@express(MaxDevices, Printed.name)
+def _max_devices(formulation: Printed, model: ConcreteModel, constraint: MaxDevices) -> None:
+    """At most so many devices are used."""
+    formulation.add_row(model, sum(model.used.values()) <= constraint.count)

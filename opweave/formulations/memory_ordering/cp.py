@@ -133,10 +133,11 @@ class PairSteps(OrderingProgram):
             every = total(loads.values())
             model.least = model.whole(0, LARGEST if ceiling is None else int(ceiling) // unit, "total")
             model.row({**model.terms(every, unit), model.least: -1}, None, -int(every.constant) // unit)
-            for load in () if limit is None else loads.values():
-                if not load.terms:
-                    least_peak(problem, int(load.constant))
-                model.row(model.terms(load, unit), None, (limit - int(load.constant)) // unit)
+            if limit is not None:
+                for load in loads.values():
+                    if not load.terms:
+                        least_peak(problem, int(load.constant))
+                    model.row(model.terms(load, unit), None, (limit - int(load.constant)) // unit)
         model.minimise(Linear.of(model.least), unit)
 
     def _arcs(self, model: PairIntervals) -> None:

@@ -9,23 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opweave.formulations.modeling.arrays import (
-    MatrixModel,
-    Program,
-    TriviallyInfeasibleError,
-    cost_of,
-    whole_bounds,
-)
+from opweave.formulations.modeling.arrays import MatrixModel, Program, cost_of, to_arrays, whole_bounds, without_zeros
 from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.rows import Block
-from opweave.problems.arrays import BoolArray, FloatArray
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.formulations.modeling.reading import Names, bounds_of, program_of, read_arrays, row_of, variables_of
+from opweave.formulations.modeling.rows import Block, Rows
 
 if TYPE_CHECKING:
     from pyomo.core.expr.numeric_expr import LinearExpression
@@ -62,6 +55,7 @@ class PyomoView:
     written: bool = False
     _keys: dict[str, int] = field(default_factory=dict)
     _rows: dict[str, int] = field(default_factory=dict)
+    _expressions: list[tuple[Any, Any]] = field(default_factory=list)
 
     def catch_up(self) -> None:
         """Write the columns and rows that are new in the source."""
@@ -122,7 +116,8 @@ class PyomoView:
                 self.source.check_time()
             begin, end = start[index], start[index + 1]
             body = LinearExpression(constant=0.0, linear_coefs=value[begin:end], linear_vars=members[begin:end])
-            rows.add(index, (_side(low), body, _side(high)))
+            row = rows.add(index, (_side(low), body, _side(high)))
+            self._expressions.append((row, row.expr))
 
     def _put(self, name: str, component: Any) -> None:
         """Add a component; one that continues another has a number behind its name."""
@@ -157,14 +152,19 @@ class PyomoView:
             self.concrete.add_component(OWN_ROWS, rows)
         rows[len(rows) if name is None else name] = row
 
-    def added(self) -> Iterator[Row]:
-        """The rows that are not ours; columns that are not ours are numbered behind ours."""
+    def added(self) -> Iterator[tuple[Any, Row]]:
+        """The rows that are not ours, and what they say; columns that are not ours are numbered behind ours."""
         from pyomo.environ import Constraint
 
-        column = {id(variable): k for k, variable in enumerate(self.variables)}
+        column = {id(variable): k for k, variable in enumerate([*self.variables, *self._others()])}
         for component in self.concrete.component_objects(Constraint, active=True):
             for row in () if id(component) in self.built else component.values():
-                yield row_of(row, lambda v: column.setdefault(id(v), len(column)))
+                yield row, row_of(row, lambda variable: column[id(variable)])
+
+    def _others(self) -> list[Any]:
+        """Variables that are not ours."""
+        ours = {id(variable) for variable in self.variables}
+        return [variable for variable in variables_of(self.concrete) if id(variable) not in ours]
 
     def program(self) -> Program:
         """The Pyomo model as it is now, as arrays.
@@ -175,8 +175,10 @@ class PyomoView:
             As :func:`read_arrays`.
         """
         self.catch_up()
-        matrix, variables = read_arrays(self.concrete)
         own = _active_objective(self.concrete) == self._objective
+        if own and not self.written and self._only_added():
+            return self._joined()
+        matrix, variables = read_arrays(self.concrete)
         program = program_of(matrix, variables, self.variables, own_objective=own)
         if self.written or not own:
             return program
@@ -185,6 +187,46 @@ class PyomoView:
         by_column[program.column[there]] = cost[there]
         offset = self.source.cost.constant + float(cost[~there] @ program.fixed[~there])
         return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
+
+    def _only_added(self) -> bool:
+        """Whether variables and rows have been added at most, and what was ours is as it was."""
+        from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
+
+        known = (Constraint, Expression, Objective, Param, Set, Var)
+        if not all(component.ctype in known for component in self.concrete.component_objects(descend_into=False)):
+            return False
+        source, ours = self.source, zip(self.variables, self.source.low, self.source.high, strict=True)
+        return (
+            all(bounds_of(v) == (low, high) and not v.fixed for v, low, high in ours)
+            and [not v.is_continuous() for v in self.variables] == source.integral
+            and all(row.active and row.expr is expression for row, expression in self._expressions)
+            and not any(variable.fixed for variable in self._others())
+        )
+
+    def _joined(self) -> Program:
+        """Our own arrays, and a user's columns and rows behind them: reading back what we wrote takes longest."""
+        ours, others = to_arrays(self.source), self._others()
+        bounds = np.asarray([bounds_of(variable) for variable in others], dtype=np.float64).reshape(-1, 2)
+        whole = np.concatenate([ours.matrix.whole, [not variable.is_continuous() for variable in others]]).astype(bool)
+        low, high = np.concatenate([np.c_[ours.matrix.lower, ours.matrix.upper], bounds]).T
+        lower, upper = whole_bounds(low, high, whole)
+        rows, names = Rows(), list[Any]()
+        for row, says in self.added():
+            rows.add(says)
+            names += [row] * (len(rows) - len(names))
+        block = without_zeros(replace(rows.block(), names=Names(names)))
+        variables = [*self.variables, *others]
+        matrix = MatrixModel(
+            cost=np.concatenate([ours.matrix.cost, np.zeros(len(others))]),
+            offset=ours.matrix.offset,
+            lower=lower,
+            upper=upper,
+            whole=whole,
+            rows=ours.matrix.rows.joined(block),
+            names=Names(variables),
+        )
+        matrix.check()
+        return program_of(matrix, variables, self.variables, own_objective=True)
 
     def note_objective(self) -> None:
         """Remember the objective as ours."""
@@ -225,7 +267,7 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
     view.built = {id(component) for component in concrete.component_objects(Constraint)}
     for component in concrete.component_objects(Var):
         members = list(component.values())
-        bounds = [_bounds_of(member) for member in members]
+        bounds = [bounds_of(member) for member in members]
         low, high = [low for low, _ in bounds], [high for _, high in bounds]
         columns = source.reals(component.name, range(len(members)), low, high)
         if component.name in timed:
@@ -235,148 +277,6 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
     view.note_objective()
     concrete.add = view.add
     return view
-
-
-def program_of(
-    matrix: MatrixModel, variables: Sequence[Any], columns: Sequence[Any], *, own_objective: bool
-) -> Program:
-    """What an engine is given of a Pyomo model with ``columns``, of which ``variables`` have become arrays."""
-    place = {id(variable): k for k, variable in enumerate(variables)}
-    column = np.asarray([place.get(id(variable), -1) for variable in columns], dtype=np.int64)
-    fixed = np.asarray(
-        [
-            0.0 if k >= 0 or variable.value is None else float(variable.value)
-            for k, variable in zip(column.tolist(), columns, strict=True)
-        ]
-    )
-    return Program(matrix, column, fixed, values_of(variables), own_objective)
-
-
-def values_of(variables: Sequence[Any]) -> FloatArray:
-    """The Pyomo variables' values, NaN where there is none."""
-    return np.asarray([variable.value for variable in variables], dtype=np.float64)
-
-
-def load_values(variables: Sequence[Any], values: FloatArray) -> None:
-    """Write values into Pyomo variables."""
-    for variable, value in zip(variables, values.tolist(), strict=True):
-        variable.set_value(value, skip_validation=True)
-
-
-def variables_of(model: ConcreteModel) -> list[Any]:
-    """The variables of a Pyomo model, in the order of its components: its columns."""
-    from pyomo.environ import Var
-
-    return list(model.component_data_objects(Var))
-
-
-def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
-    """Read a linear Pyomo model with one objective into arrays and check every number in it.
-
-    Returns
-    -------
-    MatrixModel, list
-        The arrays, and the Pyomo variable of every column.
-
-    Raises
-    ------
-    InvalidInputError
-        For NaN, infinite or extreme numbers, or not exactly one objective; names the row or variable.
-    UnsupportedFeatureError
-        For anything but linear rows and a linear objective.
-    TriviallyInfeasibleError
-        When a row without variables can never hold, or a variable has no value left.
-    """
-    from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidExpressionError
-    from pyomo.environ import Objective
-    from pyomo.repn.plugins.standard_form import LinearStandardFormCompiler
-
-    objectives = list(model.component_data_objects(Objective, active=True))
-    if len(objectives) != 1:
-        raise InvalidInputError(f"the model has {len(objectives)} active objectives; it needs exactly one")
-    try:
-        form = LinearStandardFormCompiler().write(model, mixed_form=True, set_sense=1)
-    except InfeasibleConstraintException as error:
-        raise TriviallyInfeasibleError(str(error)) from error
-    except (InvalidConstraintError, InvalidExpressionError) as error:
-        raise UnsupportedFeatureError(f"engines take linear models only: {error}") from error
-    except ValueError as error:
-        raise _not_compiled(error) from error
-    used = {id(variable) for variable in form.columns}
-    spare = [v for v in variables_of(model) if not v.fixed and id(v) not in used]  # later rows may use them
-    variables = [*form.columns, *spare]
-    # Rows with two different sides come out twice; rows with none, or that hold trivially, not at all.
-    side = np.asarray([entry.bound_type for entry in form.rows], dtype=np.int64)
-    rhs = np.asarray(form.rhs, dtype=np.float64)
-    sparse = form.A.tocsr()
-    sparse.eliminate_zeros()
-    rows = Block(
-        start=sparse.indptr.astype(np.int32),
-        index=sparse.indices.astype(np.int32),
-        value=sparse.data.astype(np.float64),
-        lower=np.where(side <= 0, rhs, -np.inf),
-        upper=np.where(side >= 0, rhs, np.inf),
-        names=Names([entry.constraint for entry in form.rows]),
-    )
-    whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
-    lower, upper = _bounds(variables, whole)
-    if (lower > upper).any():
-        raise TriviallyInfeasibleError(f"variable {variables[int(np.argmax(lower > upper))].name} has no value left")
-    matrix = MatrixModel(
-        cost=np.concatenate([form.c.toarray()[0], np.zeros(len(spare))]),
-        offset=float(form.c_offset[0]),
-        lower=lower,
-        upper=upper,
-        whole=whole,
-        rows=rows,
-        names=Names(variables),
-    )
-    matrix.check()
-    return matrix, variables
-
-
-def _not_compiled(error: ValueError) -> Exception:
-    """Tell a component that is not linear from a number that is not one; both are ValueErrors to Pyomo."""
-    if "does not know how to process" in " ".join(str(error).split()):
-        return UnsupportedFeatureError(f"engines take linear models only: {error}")
-    return InvalidInputError(f"the model cannot be read: {error}")
-
-
-def _bounds(variables: Sequence[Any], whole: BoolArray) -> tuple[FloatArray, FloatArray]:
-    try:
-        bounds = [_bounds_of(variable) for variable in variables]
-    except ValueError as error:
-        raise InvalidInputError(f"the model cannot be read: {error}") from error
-    lower, upper = np.asarray(bounds, dtype=np.float64).reshape(-1, 2).T
-    return whole_bounds(lower, upper, whole)
-
-
-def _bounds_of(variable: Any) -> tuple[float, float]:
-    low, high = variable.bounds
-    return -np.inf if low is None else low, np.inf if high is None else high
-
-
-def row_of(row: Any, column: Callable[[Any], int]) -> Row:
-    """One Pyomo constraint as a row.
-
-    Raises
-    ------
-    UnsupportedFeatureError
-        When it is not linear.
-    """
-    from pyomo.environ import value
-    from pyomo.repn import generate_standard_repn
-
-    low, body, high = row.to_bounded_expression()
-    repn = generate_standard_repn(body)
-    if not repn.is_linear():
-        raise UnsupportedFeatureError(f"engines take linear models only, and row {row.name} is not")
-    terms = {column(v): float(c) for v, c in zip(repn.linear_vars, repn.linear_coefs, strict=True)}
-    return Row(
-        terms,
-        -np.inf if low is None else value(low) - repn.constant,
-        np.inf if high is None else value(high) - repn.constant,
-    )
 
 
 def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
@@ -396,25 +296,3 @@ def _domain(whole: bool, low: float, high: float) -> Any:
     if not whole:
         return Reals
     return Binary if (low, high) == (0.0, 1.0) else Integers
-
-
-class Names(Sequence[str]):
-    """Names of Pyomo components, made when somebody asks: composing all of them takes longer than solving."""
-
-    def __init__(self, components: Sequence[Any] = ()) -> None:
-        self._components = components
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [component.name for component in self._components[index]]
-        return str(self._components[index].name)
-
-    def __len__(self) -> int:
-        return len(self._components)
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())  # components stay at home: whoever computes elsewhere needs no names

@@ -12,7 +12,7 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import PyomoFormulation
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.pyomo import from_pyomo, load_values
+from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.paper_sets import PaperSets
 from opweave.formulations.placement.program import PlacementProgram
@@ -31,12 +31,9 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
 
     timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
 
-    def build(self, problem: Placement) -> ConcreteModel:
-        """The written model, and rows for its side constraints."""
-        model = self.write(problem)
-        model.opweave = from_pyomo(model, self.timed, self._unit)
-        self.add_constraints(model, problem)
-        return model
+    def tick(self) -> float:
+        """Seconds of the unit of starts."""
+        return self._unit
 
     def variables(self, m: ConcreteModel, data: PaperSets) -> None:
         """Sets, variables, M; and the handles ``on``, ``start`` and ``end``, in seconds."""

@@ -8,13 +8,13 @@ order, as there. Rows of your own use ``model.on(op, device)`` (0/1).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.model import Family, LinearModel
 from opweave.formulations.slicing.milp import Cuts
 from opweave.formulations.slicing.program import CutModel
 from opweave.problems.arrays import FloatArray
@@ -57,8 +57,8 @@ class CutCounts(Formulation[Slicing, Slices]):
         self._unit = written.unit
         timed = {column for end in ends for column in end.terms}
         model = WholeCuts(written)
-        for name, family in written.families.items():
-            model.families[name] = replace(family)
+        for name, named in written.families.items():
+            model.families[name] = Family(list(named.keys), list(named.columns))
         for column, (low, high) in enumerate(zip(written.low, written.high, strict=True)):
             model.low.append(math.floor(low))
             model.high.append(math.ceil(high * TICKS) if column in timed else math.floor(high + ROUNDING))

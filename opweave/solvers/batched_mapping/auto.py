@@ -20,7 +20,7 @@ from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, b
 from opweave.solvers.batched_mapping.modules import Module, modules_of
 from opweave.solvers.batched_mapping.plans import granules_of
 from opweave.solvers.batched_mapping.replicate import replicated
-from opweave.solvers.batched_mapping.rolling import roll
+from opweave.solvers.batched_mapping.rolling import effort_of_pass, roll
 from opweave.solvers.batched_mapping.split import (
     BATCH_SOLVER,
     EXACT_SECONDS,
@@ -88,6 +88,8 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         outcome = _count(search)
         if outcome is not None:
             return outcome
+    if run.time_limit is not None and not never_splits(instance):
+        search_from(search, rounds=1)  # bounds may take longer than all else: a plan comes first
     if not run.should_stop():
         with _stage(run, BOUND_SHARE):
             module_bounds(problem, instance, best, run)
@@ -172,10 +174,16 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
     rounds = 0
     timed = run.time_limit is not None
     while search.best is not None and not run.should_stop() and (timed or rounds < UNTIMED_ROUNDS):
-        if rounds < ROLLS and len(modules) > 1:
+        if rounds < ROLLS and len(modules) > 1 and _ends_in_time(search, modules):
             roll(search, modules, rounds)
         search.anneal_round(rounds)
         rounds += 1
+
+
+def _ends_in_time(search: BatchSearch, modules: list[Module]) -> bool:
+    """Whether a pass of windows takes at most half of the time left; one that is cut short brings nothing."""
+    left = search.run.remaining()
+    return left is None or effort_of_pass(search, modules) * search.pace <= left / 2
 
 
 def begin_again(search: BatchSearch) -> None:

@@ -53,6 +53,13 @@ def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
     search.consider(plan_of(search.arrays, where, order))
 
 
+def effort_of_pass(search: BatchSearch, modules: list[Module]) -> float:
+    """Work of the first pass, as :attr:`BatchSearch.pace` counts it: a window's moves judge its share of the whole."""
+    whole = search.effort(search.everything()) / search.instance.operators
+    sizes = [len(module.operators) for module in modules]
+    return sum(whole * MOVES_PER_OPERATOR * sum(sizes[first : first + WINDOW]) ** 2 for first in range(len(sizes)))
+
+
 def _after(
     search: BatchSearch, where: IntArray, order: IntArray, window: Window, place: int, members: IntArray
 ) -> tuple[np.ndarray, np.ndarray]:

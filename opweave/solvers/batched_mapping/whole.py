@@ -8,14 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
 from opweave.formulations.batched_mapping.unsplit import single, unsplit, whole
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.reduction import Reduction
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.problems.solution import Solution
+from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import numbered
@@ -62,45 +64,23 @@ def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: Bat
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
     first = single(problem, run.best) if isinstance(run.best, BatchedSchedule) else None
-    inner = WholeRun(
+    reduction: Reduction[Any, Any] = Reduction(problem=same, lift=partial(whole, problem), exact=never_splits(instance))
+    inner = ReducedRun(
         time_limit=run.remaining(),
         gap=run.gap,
         seed=run.seed,
         start=first,
         callback=lambda _: run.should_stop(),
         outer=run,
-        problem=problem,
-        exact=never_splits(instance),
+        reduction=reduction,
     )
     if first is not None and run.objective is not None:
         inner.found(first, run.objective)
     outcome = solver(same, inner)
-    if outcome.infeasible and not inner.exact:
+    if outcome.infeasible and not reduction.exact:
         return replace(outcome, infeasible=False)
     termination = run.termination() if outcome.termination is Termination.INTERRUPTED else outcome.termination
     return replace(outcome, termination=termination)
-
-
-class WholeRun(Run):
-    """A run of placement that passes on what it learns."""
-
-    def __init__(self, *, outer: Run, problem: BatchedMapping, exact: bool, **fields: object) -> None:
-        super().__init__(**fields)  # type: ignore[arg-type]
-        self.outer, self.problem, self.exact = outer, problem, exact
-
-    def found(self, solution: Solution, objective: int | float) -> bool:
-        """Report a schedule in the words of batched mapping, too."""
-        assert isinstance(solution, Schedule)
-        better = super().found(solution, objective)
-        if better and (self.outer.objective is None or objective < self.outer.objective):
-            self.outer.found(whole(self.problem, solution), objective)
-        return better
-
-    def proved(self, bound: int | float, source: str) -> None:
-        """Report a bound where it holds."""
-        super().proved(bound, source)
-        if self.exact:
-            self.outer.proved(bound, source)
 
 
 for _name, _solver, _about in (

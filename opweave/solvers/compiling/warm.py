@@ -15,7 +15,7 @@ from opweave.solvers.compiled import Kernel
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import end, start_child, tell
 from opweave.solvers.compiling.fingerprint import code_size
-from opweave.solvers.warming import Warmed, Warming
+from opweave.solvers.compiling.warmed import Warmed, Warming
 
 START_SECONDS = 2.0
 """Seconds that a compiling process needs to start."""

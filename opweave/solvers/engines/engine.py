@@ -7,12 +7,10 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
-
-import numpy as np
 
 from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.formulation import (
@@ -23,21 +21,19 @@ from opweave.formulations.formulation import (
     find_formulation,
     formulation_names,
 )
-from opweave.formulations.horizon import Waits, waits_in
-from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.horizon import Waits
+from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
-from opweave.formulations.modeling.linear import InfeasibleError, Row
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.formulations.modeling.rows import Block
-from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import means
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.matrix import compile_model
 from opweave.solvers.engines.quiet import quiet_pyomo
+from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
@@ -50,9 +46,6 @@ COARSE = 3e-7
 SMALLER = 0.5
 """How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
 it was written for that has to be."""
-
-CLAIM_TOLERANCE = 1e-6
-"""How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
 
 
 class Verdict(Enum):
@@ -117,138 +110,6 @@ class HeadStart:
     initial: Callable[[Any], Solution | None] = lambda _: None
     floor: Callable[[Any], int | float | None] = lambda _: None
     within: Callable[[Run], HeadStart] | None = None
-
-
-@dataclass(eq=False)
-class Task:
-    """A model to solve, and where its engine reports to.
-
-    Attributes
-    ----------
-    program
-        What the engine is given; never changed.
-    view
-        The Pyomo model that a user has extended; None where there is none.
-    start
-        Values by the program's column to begin from, NaN where unknown; None when there are none.
-    run
-        Limits, seed, threads, options.
-    """
-
-    engine: str
-    problem: Problem[Any, Any]
-    formulation: Formulation[Any, Any]
-    model: Any
-    program: Program | ExactProgram
-    run: Run
-    view: PyomoView | None = None
-    start: FloatArray | None = None
-    _known: set[object] = field(default_factory=set)
-    _late: list[Row] = field(default_factory=list)
-
-    @property
-    def matrix(self) -> MatrixModel:
-        """The program of an engine for linear programs."""
-        assert isinstance(self.program, Program)
-        return self.program.matrix
-
-    def incumbent(self, values: FloatArray) -> bool:
-        """Report a solution of the program; returns whether it obeys the rows that the formulation left out, too.
-
-        Raises
-        ------
-        EngineError
-            When the values break the program.
-        """
-        complaint = self.program.broken(values)
-        if complaint is not None:
-            raise EngineError(f"{self.engine} returned {complaint}")
-        solution, whole = self.read(values)
-        if whole:
-            self._accept(values, solution)
-        else:
-            self.offer(solution)
-        return whole
-
-    def read(self, values: FloatArray) -> tuple[Solution, bool]:
-        """The solution of an engine's values, and whether they obey the rows that were left out."""
-        known = self.program.model_values(values)
-        broken = self.formulation.separate(self.model, known)
-        self._late += [row for row in broken if row.key not in self._known]
-        self._known.update(row.key for row in broken)
-        return self.formulation.extract(self.model, known), not broken
-
-    def values_of(self, solution: Solution) -> FloatArray:
-        """The program's values that a solution implies, NaN where unknown."""
-        return self.program.engine_values(self.formulation.start(self.model, solution))
-
-    def offer(self, solution: Solution) -> str | None:
-        """Report a solution that did not come from the engine, if it obeys the whole model; returns what it breaks.
-
-        The model decides, not the referee alone: only the model knows the rows that a user added.
-        """
-        values = self.values_of(solution)
-        if np.isnan(values).any():
-            self.start = values if self.start is None else self.start
-            return None
-        complaint = self.program.broken(values)
-        judged = self.problem.evaluate(solution)
-        if complaint is None and judged.feasible and judged.objective is not None:
-            better = self.run.found(solution, judged.objective)
-            self.start = values if better or self.start is None else self.start
-        elif self.program.exact and self.start is None:
-            self.start = values  # a hint may be off by a tick
-        return complaint
-
-    def _accept(self, values: FloatArray, solution: Solution) -> None:
-        """Report the engine's solution, with the referee's objective unless the engine claims a better one."""
-        judged = self.problem.evaluate(solution)
-        real = judged.objective if judged.feasible else None
-        if self.program.own_objective:
-            claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
-            floor = self.formulation.context.floor
-            claim = claim if floor is None else max(claim, floor)
-            allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
-            if real is None or (real > claim + allowance and not self.program.exact):
-                self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
-                return
-        if real is not None and self.run.found(solution, real):
-            self.start = values
-
-    def bound(self, value: float) -> None:
-        """Report a lower bound of the program's objective."""
-        if self.program.own_objective and not self.formulation.restricts and np.isfinite(value):
-            bound = self.formulation.objective_bound(self.problem, float(value))
-            coarse = 0.0 if self.program.exact else self.formulation.resolution()
-            self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
-
-    def settled(self, values: FloatArray) -> None:
-        """The engine calls these values optimal: where objectives are whole numbers, none lies below theirs.
-
-        Engines stop once no better whole number is left, with a bound that may end just above the one below.
-        """
-        if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
-            self.bound(float(np.round(self.program.objective(values))))
-
-    def missing_rows(self) -> Block:
-        """Rows that reported solutions broke and the engine has not been given yet."""
-        assert isinstance(self.program, Program)
-        late, self._late = self._late, []
-        return self.program.block(late)
-
-    def waits(self) -> Waits | None:
-        """How much longer added rows may make schedules; None where none of them is about times."""
-        if self.view is None:
-            return waits_in(self.model.added, self.model)
-        return waits_in([*self.view.source.added, *self.view.added()], self.view.source)
-
-    def remaining(self) -> float | None:
-        """Seconds left; None without a limit."""
-        return self.run.remaining()
-
-    def should_stop(self) -> bool:
-        """Whether to stop now and keep what was found."""
-        return self.run.should_stop()
 
 
 def run_engine(
@@ -364,7 +225,7 @@ def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
 def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
     """Whether a Pyomo model is written: by the formulation itself, or because a user extends it."""
     linear = not issubclass(written.model_type, IntervalModel)
-    return linear and (written.model_type is LinearModel or run.extend is not None)
+    return linear and (issubclass(written, PyomoFormulation) or run.extend is not None)
 
 
 def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
@@ -434,8 +295,6 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
             run.extend(model, problem)
         view: PyomoView = model.opweave
         return Task(engine, problem, formulation, model, view.program(), run, view)
-    if not isinstance(model, LinearModel):
-        return older_task(engine, problem, formulation, model, run)
     if isinstance(model, IntervalModel):
         cost = model.cost
         if run.extend is not None:
@@ -446,50 +305,3 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
     view = to_pyomo(model)
     run.extend(view.concrete, problem)
     return Task(engine, problem, formulation, model, view.program(), run, view)
-
-
-@dataclass(eq=False)
-class OlderTask(Task):
-    """A task of a formulation that writes Pyomo models itself and has not been ported yet."""
-
-    compiled: Any = None
-
-    def read(self, values: FloatArray) -> tuple[Solution, bool]:
-        """As :meth:`Task.read`, by way of the Pyomo variables."""
-        self.compiled.load(values)
-        broken = self.formulation.separate(self.model)
-        return self.formulation.extract(self.model), not broken
-
-    def values_of(self, solution: Solution) -> FloatArray:
-        """As :meth:`Task.values_of`."""
-        self.formulation.start(self.model, solution)
-        return np.asarray(self.compiled.current())
-
-    def missing_rows(self) -> Block:
-        """As :meth:`Task.missing_rows`."""
-        found: Block = self.compiled.new_rows()
-        return found
-
-    def waits(self) -> Waits | None:
-        """As :meth:`Task.waits`."""
-        return self.formulation.waits(self.model)
-
-
-def older_task(
-    engine: str, problem: Problem[Any, Any], formulation: Formulation[Any, Any], model: Any, run: Run
-) -> OlderTask:
-    """Extend and compile an older formulation's model."""
-    objective = _active_objective(model)
-    if run.extend is not None:
-        run.extend(model, problem)
-    compiled = compile_model(model)
-    nothing = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
-    program = Program(compiled.matrix, *nothing, own_objective=_active_objective(model) == objective)
-    return OlderTask(engine, problem, formulation, model, program, run, compiled=compiled)
-
-
-def _active_objective(model: Any) -> list[tuple[int, int]]:
-    """What tells the formulation's objective from one that a user put in its place."""
-    from pyomo.environ import Objective
-
-    return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]

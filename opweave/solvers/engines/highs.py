@@ -25,10 +25,11 @@ from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.child_engine import Work
 from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.engine import Engine, Task, Verdict
+from opweave.solvers.engines.engine import Engine, Verdict
 from opweave.solvers.engines.highs_child import HighsInChild
 from opweave.solvers.engines.highs_model import add_block, checked, load_highs, option, set_options
 from opweave.solvers.engines.highs_start import begin, whole_start
+from opweave.solvers.engines.task import Task
 
 if TYPE_CHECKING:
     import highspy

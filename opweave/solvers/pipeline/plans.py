@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stages
-from opweave.solvers.linear import SUMMATION
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run
 

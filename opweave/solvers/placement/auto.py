@@ -67,9 +67,13 @@ PROVABLE = 60
 after a brief local search, and gets most of the time."""
 
 PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
-LARGER_SECONDS = 4.0
+LARGER_SECONDS = 2.0
 """Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
 seconds at least."""
+
+TRIAL_SHARE, TRIAL_GAIN = 0.3, 0.001
+"""Larger problems with ports have several messages for each operator: constraint programming is ahead of local search
+on some and far behind on others. It gets a trial then, and its whole share only after a trial that gains so much."""
 
 PROGRAMMED = 100
 """Operators up to which constraint programming, where it is installed, shares the time with local search."""
@@ -134,6 +138,17 @@ def last_word(search: LocalSearch, share: float) -> Outcome:
     return outcome
 
 
+def _on_trial(search: LocalSearch) -> Outcome:
+    """Give an engine its share of the time; with ports only after a trial that pays."""
+    run, known = search.run, search.run.objective
+    if search.problem.transfers != "delay":
+        outcome = last_word(search, TRIAL_SHARE)
+        gained = known is None or (run.objective is not None and run.objective < known * (1 - TRIAL_GAIN))
+        if _is_final(outcome) or run.should_stop() or not gained:
+            return outcome
+    return last_word(search, LARGER_SHARE)
+
+
 def _is_final(outcome: Outcome | None) -> bool:
     """Whether an engine has come to its end. Then nothing is left to do, though rounding may part plan and bound."""
     return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
@@ -165,7 +180,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     _take_best(search)
     left = run.remaining()
     if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
-        outcome = last_word(search, PROVABLE_SHARE if small else LARGER_SHARE)
+        outcome = last_word(search, PROVABLE_SHARE) if small else _on_trial(search)
     if _is_final(outcome) or run.should_stop():
         return outcome
     programmed = timed and operators <= PROGRAMMED and is_available(search.problem, CONSTRAINT_ENGINE) and not whole

@@ -60,17 +60,18 @@ QUICK: tuple[Rule, ...] = (one_device, heft, cpop, peft)
 BASELINES = (one_device, fill, heft, cpop, peft, etf)
 """Those that every answer is compared with."""
 
-ABOUT = {
-    "one_device": "everything on the best single device that holds it",
-    "heft": "longest remaining path first, each operator on the device where it ends soonest",
-    "cpop": "the critical path on one device, every other operator where it ends soonest",
-    "peft": "each operator where its end plus the least remaining time is smallest",
-    "etf": "whatever can start first, on the device where it can, memory permitting (m-ETF)",
-    "fill": "fills the devices' memory one after the other in the order of the model file",
-    "fill_even": "like fill, but every device takes a share in proportion to its memory",
-    "msct": "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)",
-    "getf": "earliest start within groups of similar devices chosen by a linear program (GETF)",
+NAMED: dict[str, tuple[Rule, str]] = {
+    "one_device": (one_device, "everything on the best single device that holds it"),
+    "heft": (heft, "longest remaining path first, each operator on the device where it ends soonest"),
+    "cpop": (cpop, "the critical path on one device, every other operator where it ends soonest"),
+    "peft": (peft, "each operator where its end plus the least remaining time is smallest"),
+    "etf": (etf, "whatever can start first, on the device where it can, memory permitting (m-ETF)"),
+    "fill": (fill, "fills the devices' memory one after the other in the order of the model file"),
+    "fill_even": (fill_even, "like fill, but every device takes a share in proportion to its memory"),
+    "msct": (msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)"),
+    "getf": (getf, "earliest start within groups of similar devices chosen by a linear program (GETF)"),
 }
+"""What each is called, and what it does."""
 
 
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
@@ -96,5 +97,5 @@ def best_list_schedule(problem: Placement) -> Schedule | None:
     return None
 
 
-for (_name, _about), _rule in zip(ABOUT.items(), RULES, strict=True):
+for _name, (_rule, _about) in NAMED.items():
     register_rule(Placement, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=_rule in BASELINES)

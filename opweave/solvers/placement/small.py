@@ -10,7 +10,6 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.linear import SUMMATION
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.best import finite_path
 from opweave.solvers.placement.bounds.critical_path import reach_of
@@ -22,6 +21,7 @@ from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import Plan, no_plan_found, report
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 

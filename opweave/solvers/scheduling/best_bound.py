@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from opweave.solvers.linear import SUMMATION
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Run
 
 

@@ -44,7 +44,7 @@ def test_plan_loads_a_model_and_builds_the_problem(opweave: Run, graph: OpGraph,
     model = write(tmp_path / "model.json", graph.model_dump_json())
     ended = opweave("plan", model, "--in-place", "first", "--objective", "total", "--inputs", "kept", "--json")
     assert ended.status == 0
-    assert json.loads(ended.out)["model"] == "total, in place first, inputs kept, outputs kept"
+    assert json.loads(ended.out)["assumptions"] == "total, in place first, inputs kept, outputs kept"
     assert opweave("plan", model, "--problem", "ordering", "--limit", "14B").status == 0
 
 

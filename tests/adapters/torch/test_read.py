@@ -256,7 +256,7 @@ class Mystery(nn.Module):
 
 
 BAD = [
-    (Branches(), r"Branches: cannot be exported at test_torch_in.py, line \d+ .*depends on values; rewrite that line"),
+    (Branches(), r"Branches: cannot be exported at test_read.py, line \d+ .*depends on values; rewrite that line"),
     (Cond(), "node 'true_graph_0' .* is a part of control flow, so there is no fixed order"),
     (Picks(), "node 'index' .* has an open dimension .*depends on values, rewrite"),
     (Mystery(), "an operator has no shape rule; give it one with torch.library.register_fake"),

@@ -249,3 +249,28 @@ def test_what_takes_no_time_comes_before_what_starts_with_it():
     plan = retimed(instance, np.asarray([[0], [0], [1]]), zero)
     assert problem.evaluate(plan).objective == pytest.approx(3.0, rel=1e-6)
     assert ow.solve(problem, solver="highs").status is ow.Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        ow.MaxDevices(count=1),
+        ow.Colocate(ops=["p", "q"]),
+        ow.Separate(ops=["p", "q"]),
+        ow.Forbid(op="p", device="b"),
+        ow.MemoryCap(device="a", bytes=1),
+    ],
+    ids=lambda each: each.kind,
+)
+def test_the_printed_program_knows_side_constraints(constraint):
+    """With one input the printed rows cost nothing: its optimum is the problem's, though it proves nothing."""
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="y", bytes=1)],
+        operators=[ow.Operator(id="p", outputs=["y"]), ow.Operator(id="q", inputs=["y"])],
+    )
+    cluster = ow.Cluster(devices=[ow.Device(name=name) for name in "ab"], bandwidth=[[0, 1], [1, 0]])
+    costs = ow.Costs.from_table({"p": {"a": 9.0, "b": 1.0}, "q": {"a": 1.0, "b": 9.0}})
+    problem = ow.BatchedMapping(graph=graph, cluster=cluster, costs=costs, batch=1, constraints=[constraint])
+    result = ow.solve(problem, solver="highs", formulation="printed", options={"head_start": False})
+    assert result.objective == pytest.approx(best_batched_mapping(problem)[0])
+    assert result.bound_source in {"trivial", None}

@@ -11,10 +11,11 @@ import pytest
 import opweave as ow
 from opweave.formulations.build import load_formulations
 from opweave.formulations.formulation import BuildContext, find_formulation, formulation_names
-from opweave.formulations.modeling.arrays import MatrixModel, Program, to_arrays
+from opweave.formulations.modeling.arrays import MatrixModel, to_arrays
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import to_pyomo
+from opweave.formulations.modeling.reading import read_arrays
 from tests.tiny import PROBLEMS
 
 for _kind in PROBLEMS:
@@ -32,9 +33,10 @@ def written(kind: str, name: str, context: BuildContext) -> LinearModel:
     return model
 
 
-def columns_of(matrix: MatrixModel) -> dict[str, tuple[float, float, float, bool]]:
+def columns_of(matrix: MatrixModel, unit: float = 1.0) -> dict[str, tuple[object, float, float, bool]]:
     names = [matrix.names[k] for k in range(matrix.columns)]
-    facts = zip(matrix.cost.tolist(), matrix.lower.tolist(), matrix.upper.tolist(), matrix.whole.tolist(), strict=True)
+    costs = [pytest.approx(cost / unit, rel=1e-12) for cost in matrix.cost.tolist()]
+    facts = zip(costs, matrix.lower.tolist(), matrix.upper.tolist(), matrix.whole.tolist(), strict=True)
     return dict(zip(names, facts, strict=True))
 
 
@@ -48,10 +50,9 @@ def rows_of(matrix: MatrixModel) -> Counter[tuple[frozenset[tuple[str, float]], 
     return found
 
 
-def assert_same(first: Program, second: Program) -> None:
-    assert columns_of(first.matrix) == columns_of(second.matrix)
-    assert rows_of(first.matrix) == rows_of(second.matrix)
-    assert first.matrix.offset == second.matrix.offset
+def plain_columns(matrix: MatrixModel) -> dict[str, tuple[float, float, float, bool]]:
+    facts = zip(matrix.cost.tolist(), matrix.lower.tolist(), matrix.upper.tolist(), matrix.whole.tolist(), strict=True)
+    return dict(zip((matrix.names[k] for k in range(matrix.columns)), facts, strict=True))
 
 
 @pytest.mark.parametrize("extended", [False, True])
@@ -61,7 +62,12 @@ def test_arrays_and_pyomo_say_the_same(kind: str, name: str, extended: bool) -> 
     direct, view = to_arrays(model), to_pyomo(model)
     through = view.program()
     assert through.own_objective
-    assert_same(direct, through)
+    assert plain_columns(direct.matrix) == plain_columns(through.matrix)
+    assert rows_of(direct.matrix) == rows_of(through.matrix)
+    read, _ = read_arrays(view.concrete)  # what Pyomo itself says, with an objective in seconds or bytes
+    assert columns_of(read, model.unit) == plain_columns(direct.matrix)
+    assert rows_of(read) == rows_of(direct.matrix)
+    assert read.offset / model.unit == pytest.approx(direct.matrix.offset)
     values = np.arange(float(len(model)))
     assert np.array_equal(direct.model_values(direct.engine_values(values)), values)
     assert np.array_equal(through.model_values(through.engine_values(values)), values)
@@ -85,6 +91,20 @@ def test_a_model_that_users_solve_themselves_has_the_optimum(kind: str, name: st
     assert math.isclose(judged.objective, best.objective, rel_tol=1e-6)
 
 
+def test_rows_and_columns_of_a_user_s_own_are_joined_to_ours() -> None:
+    import pyomo.environ as pyo
+
+    model = written("pipeline", "flow", BuildContext(extended=True))
+    view = to_pyomo(model)
+    view.concrete.spare = pyo.Var(domain=pyo.Integers, bounds=(0, 3))
+    view.concrete.mine = pyo.Constraint(expr=view.concrete.spare + view.concrete.stages() >= 2)
+    view.concrete.add(view.concrete.on("a", "d") + 2 * view.concrete.spare == 3)
+    joined, (read, _) = view.program(), read_arrays(view.concrete)
+    assert joined.own_objective
+    assert columns_of(read, model.unit) == plain_columns(joined.matrix)
+    assert rows_of(read) == rows_of(joined.matrix)
+
+
 def test_what_a_user_changes_counts() -> None:
     import pyomo.environ as pyo
 
@@ -101,7 +121,7 @@ def test_what_a_user_changes_counts() -> None:
     program = view.program()
     assert (program.matrix.columns, program.matrix.offset) == (3, 3.0)
     assert program.own_objective
-    assert sorted(columns_of(program.matrix)) == ["spare", "x[a,e]", "x[b,d]"]
+    assert sorted(plain_columns(program.matrix)) == ["spare", "x[a,e]", "x[b,d]"]
     assert len(program.matrix.rows) == 3
     values = program.engine_values(np.array([3.0, 1.0, 2.0]))
     assert np.isnan(values).sum() == 1

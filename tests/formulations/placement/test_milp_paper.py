@@ -8,7 +8,7 @@ from pyomo.environ import value
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
-from opweave.formulations.modeling.pyomo import load_values
+from opweave.formulations.modeling.reading import load_values
 from opweave.formulations.placement.milp_paper import Moirai
 from tests.formulations.placement.instances import PLAIN, agrees, fork
 from tests.oracles.placement import best_placement

@@ -13,7 +13,8 @@ import opweave as ow
 from opweave.solvers.engines import apart, highs
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.child_engine import ChildEngine
-from opweave.solvers.engines.engine import Task, Verdict
+from opweave.solvers.engines.engine import Verdict
+from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.tiny import PROBLEMS
 

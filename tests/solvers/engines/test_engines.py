@@ -13,9 +13,10 @@ import opweave as ow
 from opweave.formulations.formulation import find_formulation
 from opweave.solvers.engines.cbc import read_answer
 from opweave.solvers.engines.child_engine import Work
-from opweave.solvers.engines.engine import Engine, HeadStart, Task, Verdict
+from opweave.solvers.engines.engine import Engine, HeadStart, Verdict
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
+from opweave.solvers.engines.task import Task
 from tests.formulations.memory_ordering.programs import agrees, two_branches
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.solvers.engines import fakes

@@ -11,15 +11,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import opweave as ow
+from benchmarks.generators import layered_dag
 from benchmarks.regret_instances import slicings as random_slicings
 from opweave.formulations.slicing.instance import lower
 from opweave.formulations.slicing.shortage import shortage
+from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import arrays_of
+from opweave.solvers.slicing.auto import INSTANT_PLANS
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
 from opweave.solvers.slicing.bounds.program import _matrix, _proved, _write, relax
+from opweave.solvers.slicing.enumeration import count_of, every_plan
 from opweave.solvers.slicing.genes import decode, encode, gene_count
+from opweave.solvers.slicing.local import local_search
 from opweave.solvers.slicing.pareto import pareto_front
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
@@ -277,3 +282,18 @@ def test_a_start_in_part_does_not_become_the_optimum() -> None:
     result = ow.solve(problem, solver="highs", time_limit=3)
     assert result.bound is not None
     assert result.bound <= 0.0010290888
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_problems_without_cuts_are_proved_as_assignments(seed: int) -> None:
+    rng, graph = random.Random(seed), layered_dag(12, 4, seed)
+    times = {op.id: {"a": rng.uniform(1e-4, 2e-2), "b": rng.uniform(1e-4, 2e-2)} for op in graph.operators}
+    cluster = ow.Cluster(devices=[ow.Device(name="a"), ow.Device(name="b")], rates=[1e6, 8e6])
+    problem = ow.Slicing(graph=graph, cluster=cluster, costs=ow.Costs.from_table(times))
+    everything = Run()
+    search = local_search(problem, everything)
+    assert count_of(search.instance) > INSTANT_PLANS
+    assert every_plan(problem, search, everything) is not None
+    result = ow.solve(problem, time_limit=20.0)
+    assert result.status is ow.Status.OPTIMAL
+    assert result.objective == pytest.approx(everything.objective)

@@ -25,7 +25,8 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
 from opweave.solvers.batched_mapping.modules import Module
-from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
+from opweave.solvers.rounding import SUMMATION
 
 LONGEST = 100.0
 """Upper end of times, in multiples of the known bound; no larger bound is claimed."""

@@ -32,11 +32,12 @@ from scipy.sparse import coo_matrix
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.linear import SUMMATION, LinearProgram, SparseRows, minimise, proved_value
+from opweave.solvers.linear import LinearProgram, SparseRows, minimise, proved_value
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.area import Memory, memory_of
 from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
 from opweave.solvers.placement.bounds.window_program import serial_length
+from opweave.solvers.rounding import SUMMATION
 
 MOST_COLUMNS = 60_000
 """Columns of window programs; classes beyond it are left to their tables, the least of their memory first."""

@@ -18,8 +18,8 @@ import numpy as np
 from opweave.formulations.slicing.instance import SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.linear import SUMMATION
 from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
 from opweave.solvers.slicing.bounds.cut_boxes import cells_of

@@ -1,0 +1,158 @@
+"""What an engine is given to solve, and where it reports to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from opweave.formulations.formulation import (
+    Formulation,
+)
+from opweave.formulations.horizon import Waits, waits_in
+from opweave.formulations.modeling.arrays import MatrixModel, Program
+from opweave.formulations.modeling.intervals import ExactProgram
+from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.pyomo import PyomoView
+from opweave.formulations.modeling.rows import Block
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import EngineError
+from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
+from opweave.solvers.run import Run
+
+CLAIM_TOLERANCE = 1e-6
+"""How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
+
+
+@dataclass(eq=False)
+class Task:
+    """A model to solve, and where its engine reports to.
+
+    Attributes
+    ----------
+    program
+        What the engine is given; never changed.
+    view
+        The Pyomo model that a user has extended; None where there is none.
+    start
+        Values by the program's column to begin from, NaN where unknown; None when there are none.
+    run
+        Limits, seed, threads, options.
+    """
+
+    engine: str
+    problem: Problem[Any, Any]
+    formulation: Formulation[Any, Any]
+    model: Any
+    program: Program | ExactProgram
+    run: Run
+    view: PyomoView | None = None
+    start: FloatArray | None = None
+    _known: set[object] = field(default_factory=set)
+    _late: list[Row] = field(default_factory=list)
+
+    @property
+    def matrix(self) -> MatrixModel:
+        """The program of an engine for linear programs."""
+        assert isinstance(self.program, Program)
+        return self.program.matrix
+
+    def incumbent(self, values: FloatArray) -> bool:
+        """Report a solution of the program; returns whether it obeys the rows that the formulation left out, too.
+
+        Raises
+        ------
+        EngineError
+            When the values break the program.
+        """
+        complaint = self.program.broken(values)
+        if complaint is not None:
+            raise EngineError(f"{self.engine} returned {complaint}")
+        solution, whole = self.read(values)
+        if whole:
+            self._accept(values, solution)
+        else:
+            self.offer(solution)
+        return whole
+
+    def read(self, values: FloatArray) -> tuple[Solution, bool]:
+        """The solution of an engine's values, and whether they obey the rows that were left out."""
+        known = self.program.model_values(values)
+        broken = self.formulation.separate(self.model, known)
+        self._late += [row for row in broken if row.key not in self._known]
+        self._known.update(row.key for row in broken)
+        return self.formulation.extract(self.model, known), not broken
+
+    def values_of(self, solution: Solution) -> FloatArray:
+        """The program's values that a solution implies, NaN where unknown."""
+        return self.program.engine_values(self.formulation.start(self.model, solution))
+
+    def offer(self, solution: Solution) -> str | None:
+        """Report a solution that did not come from the engine, if it obeys the whole model; returns what it breaks.
+
+        The model decides, not the referee alone: only the model knows the rows that a user added.
+        """
+        values = self.values_of(solution)
+        if np.isnan(values).any():
+            self.start = values if self.start is None else self.start
+            return None
+        complaint = self.program.broken(values)
+        judged = self.problem.evaluate(solution)
+        if complaint is None and judged.feasible and judged.objective is not None:
+            better = self.run.found(solution, judged.objective)
+            self.start = values if better or self.start is None else self.start
+        elif self.program.exact and self.start is None:
+            self.start = values  # a hint may be off by a tick
+        return complaint
+
+    def _accept(self, values: FloatArray, solution: Solution) -> None:
+        """Report the engine's solution, with the referee's objective unless the engine claims a better one."""
+        judged = self.problem.evaluate(solution)
+        real = judged.objective if judged.feasible else None
+        if self.program.own_objective:
+            claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
+            floor = self.formulation.context.floor
+            claim = claim if floor is None else max(claim, floor)
+            allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
+            if real is None or (real > claim + allowance and not self.program.exact):
+                self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
+                return
+        if real is not None and self.run.found(solution, real):
+            self.start = values
+
+    def bound(self, value: float) -> None:
+        """Report a lower bound of the program's objective."""
+        if self.program.own_objective and not self.formulation.restricts and np.isfinite(value):
+            bound = self.formulation.objective_bound(self.problem, float(value))
+            coarse = 0.0 if self.program.exact else self.formulation.resolution()
+            self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
+
+    def settled(self, values: FloatArray) -> None:
+        """The engine calls these values optimal: where objectives are whole numbers, none lies below theirs.
+
+        Engines stop once no better whole number is left, with a bound that may end just above the one below.
+        """
+        if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
+            self.bound(float(np.round(self.program.objective(values))))
+
+    def missing_rows(self) -> Block:
+        """Rows that reported solutions broke and the engine has not been given yet."""
+        assert isinstance(self.program, Program)
+        late, self._late = self._late, []
+        return self.program.block(late)
+
+    def waits(self) -> Waits | None:
+        """How much longer added rows may make schedules; None where none of them is about times."""
+        if self.view is None:
+            return waits_in(self.model.added, self.model)
+        return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
+
+    def remaining(self) -> float | None:
+        """Seconds left; None without a limit."""
+        return self.run.remaining()
+
+    def should_stop(self) -> bool:
+        """Whether to stop now and keep what was found."""
+        return self.run.should_stop()
