@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
-from opweave.formulations.horizon import Waits, built_of, waits_of
 from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
@@ -99,7 +98,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
-        self._built: Collection[int] = ()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> Any:
@@ -117,14 +115,13 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             If the context stops the writing.
         """
 
-    # Until all formulations are ported, older ones implement ``extract(model)``, ``start(model, solution) -> None`` and
-    # ``separate(model) -> int`` on Pyomo models.
-    extract: Any
-    """``extract(model, values) -> Solution``: read the decision from values by column. If the values violate rows that
-    were left out, read the nearest decision."""
+    @abstractmethod
+    def extract(self, model: Any, values: FloatArray) -> SolutionT:
+        """Read the decision from values by column; if they violate rows that were left out, read the nearest one."""
 
-    start: Any
-    """``start(model, solution) -> FloatArray``: the values by column that a known solution implies; NaN if unknown."""
+    @abstractmethod
+    def start(self, model: Any, solution: SolutionT) -> FloatArray:
+        """The values by column that a known solution implies; NaN if unknown."""
 
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
@@ -146,17 +143,9 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Say in the problem's words why an engine found no solution."""
         return "no solution satisfies all constraints"
 
-    def separate(self, _model: Any, *values: Any) -> Any:
-        """``separate(model, values) -> Sequence[Row]``: the rows left out by ``build`` that the values violate."""
-        return () if values else 0
-
-    def times(self, model: Any) -> tuple[Collection[Any], float]:
-        """Columns of times that have a horizon, or the names of their components, and the seconds of their unit."""
-        return (), 1.0
-
-    def waits(self, model: Any) -> Waits | None:
-        """How much longer added rows may make schedules; None if none of them concerns times."""
-        return waits_of(model, self._built, *self.times(model))
+    def separate(self, _model: Any, _values: FloatArray) -> Sequence[Row]:
+        """The rows left out by ``build`` that the values violate."""
+        return ()
 
     def check_time(self) -> None:
         """Stop writing if the context says so.
@@ -181,7 +170,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             If none of ``targets`` understands one of them.
         """
-        self._built = () if isinstance(model, LinearModel) else built_of(model)
         model.problem = problem
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):

@@ -4,8 +4,8 @@ Every operator has an optional interval on each device for each batch size; thos
 input has its device. See :mod:`.cp_counts` for a model that only counts the inputs.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
-:mod:`opweave.formulations.placement.cp`. Rows of your own use ``model.on(op, device)``, ``model.batch(op, device)`` and
-``model.start(op, device)``.
+:mod:`opweave.formulations.placement.interval_model`. Rows of your own use ``model.on(op, device)``,
+``model.batch(op, device)`` and ``model.start(op, device)``.
 """
 
 from __future__ import annotations

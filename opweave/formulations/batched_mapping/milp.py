@@ -69,8 +69,8 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         check_rows(flows * (2 * problem.batch + 1) + 2 * pairs * devices, self.name, self.context.limits)
         horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0 else 1.0
-        model = BatchedModel(problem, instance, horizon / self._unit, self.context.extended)
-        model.tick, model.check_time = self._unit, self.check_time
+        model = BatchedModel(instance, horizon / self._unit, self.context.extended)
+        model.problem, model.tick, model.check_time = problem, self._unit, self.check_time
         self._columns(model)
         model.minimise(Linear.of(model.makespan), self._unit)
         for write in (

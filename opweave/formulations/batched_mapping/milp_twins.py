@@ -18,7 +18,7 @@ from opweave.formulations.batched_mapping.program import BatchedModel, understan
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 
 class Twins(Identities):
@@ -121,11 +121,13 @@ class FirstUse(Twins):
 
 def twins_of(model: BatchedModel) -> list[list[int]]:
     """Groups of devices that can be swapped: alike in the cluster, in their costs, and in all side constraints."""
-    if model.problem.constraints or model.extended:
+    problem = model.problem
+    assert isinstance(problem, BatchedMapping)
+    if problem.constraints or model.extended:
         return []
-    index = model.problem.cluster.device_index
+    index = problem.cluster.device_index
     groups = []
-    for names in model.problem.cluster.identical_groups:
+    for names in problem.cluster.identical_groups:
         group: list[list[int]] = []
         for u in (index[name] for name in names):
             for alike in group:

@@ -104,7 +104,6 @@ class BatchedModel(BatchedHandles, LinearModel):
         Columns of "device u is used" and "parameter p is on device u".
     """
 
-    problem: BatchedMapping
     instance: BatchedInstance
     horizon: float
     extended: bool

@@ -76,7 +76,7 @@ class MatrixModel:
         self.rows.check()
 
     def broken(self, values: FloatArray) -> str | None:
-        """The first violation by ``values``: not finite, outside a bound, fractional, or a broken row; None without one."""
+        """How ``values`` fail (not finite, outside a bound, fractional, or a broken row); None if they do not."""
         if values.shape != (self.columns,) or not np.isfinite(values).all():
             return "values that are missing or not finite"
         slack = FEASIBILITY * np.maximum(1.0, np.abs(values))

@@ -11,6 +11,7 @@ from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key
 from opweave.formulations.modeling.rows import Rows, check_rows
 from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
+from opweave.formulations.placement.windows import FIT
 from opweave.formulations.precedence import check_closure
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.limits import Limits
@@ -105,7 +106,7 @@ def order_columns(
     first, second = pairs
 
     def fits(a: int, b: int) -> bool:
-        return jobs[a].ready + jobs[a].shortest + jobs[b].shortest <= jobs[b].due
+        return jobs[a].ready + jobs[a].shortest + jobs[b].shortest <= jobs[b].due * (1 + FIT)
 
     each = list(zip(first.tolist(), second.tolist(), strict=True))
     room = np.asarray([(fits(a, b), fits(b, a)) for a, b in each]).reshape(len(each), 2).astype(bool)

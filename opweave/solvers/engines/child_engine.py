@@ -58,14 +58,18 @@ class ChildEngine(Engine):
     Attributes
     ----------
     function
-        ``"package.module:function"``; it takes a :class:`Work`, sends :class:`News` and returns an :class:`Answer`.
+        ``"package.module:function"``; it takes the work, sends :class:`News` and returns an :class:`Answer`.
     """
 
     function: ClassVar[str]
 
     @abstractmethod
-    def solver(self) -> str:
-        """What the child is to run: a solver's name, or the path of its program."""
+    def work(self, task: Task, seconds: float | None) -> object:
+        """The work of the child, which has ``seconds`` for it."""
+
+    def grace(self, run: Run, _seconds: float) -> float:
+        """Seconds by which the child may exceed its time limit."""
+        return run.patience()
 
     def solve(self, task: Task) -> Verdict:
         """Run the engine, and kill it if it exceeds its time limit.
@@ -76,7 +80,28 @@ class ChildEngine(Engine):
             If it crashes, fails, or returns something that cannot be true.
         """
         seconds = task.remaining()
-        work = Work(
+        grace = None if seconds is None else seconds + self.grace(task.run, seconds)
+        answer: Answer | None = run_in_child(
+            self.name,
+            self.function,
+            self.work(task, seconds),
+            ChildLimits(grace, memory_limit(task.run)),
+            hear=lambda news: _take(task, news),
+            should_stop=lambda: _asked_to_stop(task),
+        )
+        return Verdict.STOPPED if answer is None else _judge(self.name, task, answer)
+
+
+class MatrixEngine(ChildEngine):
+    """An engine for linear programs: its function takes a :class:`Work`."""
+
+    @abstractmethod
+    def solver(self) -> str:
+        """What the child is to run: a solver's name, or the path of its program."""
+
+    def work(self, task: Task, seconds: float | None) -> Work:
+        """The arrays, without names."""
+        return Work(
             solver=self.solver(),
             matrix=replace(task.matrix, names=(), rows=replace(task.matrix.rows, names=())),
             start=task.start,
@@ -85,18 +110,6 @@ class ChildEngine(Engine):
             seed=task.run.seed,
             threads=task.run.threads,
         )
-        grace = None if seconds is None else seconds + task.run.patience()
-        answer = run_in_child(
-            self.name,
-            self.function,
-            work,
-            ChildLimits(grace, memory_limit(task.run)),
-            hear=lambda news: take(task, news),
-            should_stop=lambda: _asked_to_stop(task),
-        )
-        if answer is None:
-            return Verdict.STOPPED
-        return judge(self.name, task, answer)
 
 
 def memory_limit(run: Run) -> int | None:
@@ -115,7 +128,7 @@ def _asked_to_stop(task: Task) -> bool:
     return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
 
 
-def take(task: Task, news: News) -> None:
+def _take(task: Task, news: News) -> None:
     """Report what a child sends while it works: a solution, a bound, or both."""
     if news.values is not None:
         task.incumbent(news.values)
@@ -123,7 +136,7 @@ def take(task: Task, news: News) -> None:
         task.bound(news.bound)
 
 
-def judge(engine: str, task: Task, answer: Answer) -> Verdict:
+def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
     """Check how an engine ended, and report it."""
     if answer.verdict == "failed":
         raise EngineError(f"{engine} ended with {answer.reason!r}")

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import ClassVar
 
 from opweave.formulations.modeling.arrays import Program
-from opweave.solvers.engines.child_engine import ChildEngine
+from opweave.solvers.engines.child_engine import MatrixEngine
 from opweave.solvers.engines.engine import Verdict
 from opweave.solvers.engines.task import Task
 
 
-class HighsInChild(ChildEngine):
-    """The replacement of the embedded engine; it also adds rows that formulations leave out, in rounds."""
+class HighsInChild(MatrixEngine):
+    """The embedded engine's stand-in; cuts off what formulations leave out in rounds, too."""
 
     name: ClassVar[str] = "highs"
     separates: ClassVar[bool] = True
