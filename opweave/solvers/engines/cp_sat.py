@@ -55,7 +55,7 @@ class CpSat(ChildEngine):
         )
 
     def grace(self, run: Run, seconds: float) -> float:
-        """Few seconds, for what the child finds is reported at once, and others wait for the time."""
+        """Few seconds are enough, because the child reports its findings at once."""
         return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
 
 

@@ -12,7 +12,7 @@ from opweave.solvers.engines.task import Task
 
 
 class HighsInChild(MatrixEngine):
-    """The embedded engine's stand-in; cuts off what formulations leave out in rounds, too."""
+    """The replacement of the embedded engine; it also adds rows that formulations leave out, in rounds."""
 
     name: ClassVar[str] = "highs"
     separates: ClassVar[bool] = True

@@ -53,7 +53,7 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
-    """Register CP-SAT for a problem that has a formulation of whole numbers; as :func:`register_engines`."""
+    """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
     options = frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION})
     _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
 
