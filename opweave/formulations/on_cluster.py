@@ -105,5 +105,5 @@ def left_to_run_on(
     allowed = shared[group]
     nowhere = np.flatnonzero(~allowed.any(axis=1))
     if len(nowhere):
-        raise ContradictionError(f"operator {graph.operators[nowhere[0]].id!r} is left no device to run on")
+        raise ContradictionError(f"operator {graph.operators[nowhere[0]].id!r} has no device left to run on")
     return allowed

@@ -54,7 +54,7 @@ def test_pins_forbids_and_ties_by_hand() -> None:
         [False, True],
         [False, True],
     ]
-    with pytest.raises(ContradictionError, match="'q' is left no device"):
+    with pytest.raises(ContradictionError, match="'q' has no device left"):
         left_to_run_on(graph, ["a", "b"], known, group, [*rules, ow.Pin(op="r", device="a")])
     asked = asked_of("pqr", rules)
     assert [[asked[name].allow(device) for device in "ab"] for name in "pqr"] == allowed.tolist()

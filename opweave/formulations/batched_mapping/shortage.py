@@ -105,10 +105,10 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
     for device, counts in asked.shares.items():
         if len(counts) > 1:
             two = " and ".join(f"{count:,}" for count in sorted(counts)[:2])
-            yield f"operator {name!r} shall run {two} inputs on {device!r}, by two of its shares"
+            yield f"operator {name!r} must run {two} inputs on {device!r} by two of its shares"
     known = problem.known_seconds[name]
     for device, count in asked.fixed.items():
-        shall = f"operator {name!r} shall run {counted(count, 'input')} on {device!r} by its share"
+        shall = f"operator {name!r} must run {counted(count, 'input')} on {device!r} by its share"
         elsewhere = sorted(asked.pins - {device})
         if device in asked.forbids:
             yield f"{shall} and is forbidden there"
@@ -117,7 +117,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
         elif device not in known:
             yield f"{shall}, where its time is not known"
         elif count not in known[device]:
-            yield f"{shall}, which is no batch size that it knows there"
+            yield f"{shall}, which is not one of its batch sizes there"
     total = sum(asked.fixed.values())
     if total > problem.batch:
         there = ", ".join(f"{count:,} on {device!r}" for device, count in asked.fixed.items())
@@ -126,7 +126,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
 
 
 def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
-    """Batch sizes on the devices that know the operator's time, after pins, forbids and shares."""
+    """Batch sizes on the devices where the operator's time is known, after pins, forbids and shares."""
     sizes = {}
     for device, by_size in problem.known_seconds[name].items():
         counts = asked.shares.get(device)
@@ -153,7 +153,7 @@ def _not_allowed(problem: BatchedMapping, name: str, asked: _Asked, choice: _Cho
     if not choice.sizes:
         rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
         there = joined(kind for kind, some in rules.items() if some)
-        return f"operator {name!r} is left no device to run on by its {there}"
+        return f"operator {name!r} has no device left, because of its {there}"
     where = ", ".join(
         f"{device!r} ({counted(sizes[0], 'input')} by its share)" if device in choice.needed else repr(device)
         for device, sizes in choice.sizes.items()

@@ -9,7 +9,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use tw
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
-from opweave.problems.constraints import Constraint
+>>> from opweave.problems.constraints import Constraint
 >>> class AtLeast(Constraint):
 ...     count: int
 ...     def violations(self, problem, solution):

@@ -42,8 +42,8 @@ class Moirai(PaperVariables):
 
         if problem.transfers != "one_port_edge":
             raise UnsupportedFeatureError(
-                f"formulation {self.name!r} knows transfers 'one_port_edge' only, and the problem's are "
-                f"{problem.transfers!r}; formulation 'disjunctive' knows them all"
+                f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are "
+                f"{problem.transfers!r}; formulation 'disjunctive' supports all of them"
             )
         instance = instance_of(problem)
         windows = self.windows(problem, instance)

@@ -133,7 +133,7 @@ class _Look:
                 yield f"operator {op.id!r} is pinned to {_listed(pins)}, where its time is not known"
             else:
                 able = _listed(self._problem.known_seconds[op.id])
-                yield f"operator {op.id!r} is forbidden on every device that knows its time: {able}"
+                yield f"operator {op.id!r} is forbidden on every device where its time is known: {able}"
         for names in self._together:
             if not frozenset.intersection(*(self._allowed(name) for name in names)):
                 yield f"operators {_listed(names)} must share a device, but no device may run them all"

@@ -369,7 +369,7 @@ class _Writer:
         if len(nowhere):
             op = self._operator(int(nowhere[0]))
             assert op is not None
-            raise ContradictionError(f"operator {op.id!r} is left no device to run on")
+            raise ContradictionError(f"operator {op.id!r} has no device left to run on")
         return intercept, slope
 
 

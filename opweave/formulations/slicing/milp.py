@@ -230,7 +230,7 @@ def _instance_of(problem: Slicing) -> SlicingInstance:
 
 def _check_reading(problem: Slicing) -> None:
     if problem.channel == "shared" or problem.transfers == "paper":
-        raise UnsupportedFeatureError("the integer program knows channel='dedicated' and transfers='refined' only")
+        raise UnsupportedFeatureError("the integer program supports only channel='dedicated' and transfers='refined'")
 
 
 def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:

@@ -47,7 +47,7 @@ def _reasons(problem: Slicing) -> Iterator[str]:
     allowed = _allowed(problem)
     for name, devices in allowed.items():
         if not devices:
-            yield f"operator {name!r} is left no device by pins and forbids that may run it"
+            yield f"operator {name!r} has no device left that may run it, after pins and forbids"
             return
     yield from _too_large_alone(problem, allowed)
     yield from _too_large_together(problem)

@@ -101,7 +101,7 @@ def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Viola
     usable = problem.usable_devices
     for name, count in Counter(names).items():
         if count > 1:
-            yield Violation(rule="device", message=f"device {name!r} has {count} stages; a device has one at most")
+            yield Violation(rule="device", message=f"device {name!r} has {count} stages; a device may have at most one")
         if name not in usable:
             yield Violation(rule="device", message=f"device {name!r} has a stage but must not be used")
     ranks = [usable.index(name) for name in names if name in usable]

@@ -97,7 +97,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
     reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))
     inner = instance.producer >= 0
     if (instance.producer[inner] != reader[inner] - 1).any():
-        raise UnsupportedFeatureError("solver 'chain' knows models without branches only; use 'local' or 'auto'")
+        raise UnsupportedFeatureError("solver 'chain' supports only models without branches; use 'local' or 'auto'")
     arrays, grid = arrays_of(instance), _grid(run, len(instance.devices))
     tables: list[tuple[IntArray, IntArray, IntArray]] = []
     old, old_modes = np.zeros((1, len(instance.devices) + 1), dtype=np.int64), np.zeros(1, dtype=np.int64)

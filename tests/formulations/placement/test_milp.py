@@ -124,7 +124,7 @@ def test_users_own_rows():
 def test_what_nobody_can_express_is_refused():
     with pytest.raises(UnsupportedConstraintError, match="Inexpressible"):
         Disjunctive().build(fork(constraints=[Inexpressible()]))
-    with pytest.raises(UnsupportedFeatureError, match="'disjunctive' knows them all"):
+    with pytest.raises(UnsupportedFeatureError, match="'disjunctive' supports all of them"):
         Moirai().build(fork())
 
 

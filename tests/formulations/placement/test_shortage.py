@@ -42,7 +42,7 @@ REASONS = [
     (three(Pin(op="p", device="a"), known={"p": "b"}), "'p' is pinned to 'a', where its time is not known"),
     (
         three(Forbid(op="p", device="a"), Forbid(op="p", device="b")),
-        "operator 'p' is forbidden on every device that knows its time: 'a', 'b'",
+        "operator 'p' is forbidden on every device where its time is known: 'a', 'b'",
     ),
     (
         three(Pin(op="p", device="a"), Pin(op="q", device="b"), Colocate(ops=["p", "q"])),
