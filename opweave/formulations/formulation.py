@@ -41,7 +41,7 @@ class BuildContext:
 
     Attributes
     ----------
-    floor
+    lower_bound
         A proved lower bound of the objective, in the problem's unit. The model's own objective may lie below it.
     ceiling
         Objective of a known solution; solutions worse than it may be cut off. None while rows may come that the
@@ -56,7 +56,7 @@ class BuildContext:
         Seconds by which added rows may make schedules longer than they otherwise would have to be.
     """
 
-    floor: int | float | None = None
+    lower_bound: int | float | None = None
     ceiling: int | float | None = None
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS

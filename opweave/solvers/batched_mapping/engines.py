@@ -34,7 +34,7 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     return None
 
 
-def floor(problem: BatchedMapping) -> float | None:
+def lower_bound(problem: BatchedMapping) -> float | None:
     """The longest path, aware of devices, batch sizes and transfers."""
     try:
         instance = lower(problem)
@@ -44,7 +44,7 @@ def floor(problem: BatchedMapping) -> float | None:
     return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
 
 
-HEAD_START_OF = HeadStart(initial=best_list_schedule, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
@@ -69,4 +69,4 @@ register(
     )
 )
 
-__all__ = ["HEAD_START_OF", "best_list_schedule", "floor"]
+__all__ = ["HEAD_START_OF", "best_list_schedule", "lower_bound"]

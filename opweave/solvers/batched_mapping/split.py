@@ -76,7 +76,7 @@ class Split:
         self.states: list[list[IntArray | None]] = [[None], *(self._spreads(m) for m in self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.answers: dict[str, Answer] = {}
-        self.floors: dict[str, float] = {}
+        self.lower_bounds: dict[str, float] = {}
         self.open_plans: dict[int, tuple[ModuleProblem, Answer]] = {}
 
     def _spreads(self, module: Module) -> list[IntArray | None]:
@@ -142,7 +142,7 @@ class Split:
                 self._recognise(t, answer)
             for (module, _, _), each in self.parts.items():
                 if module == t and answer is not None and answer.bound is not None:
-                    self.floors[each.key] = max(self.floors.get(each.key, 0.0), answer.bound)
+                    self.lower_bounds[each.key] = max(self.lower_bounds.get(each.key, 0.0), answer.bound)
 
     def _recognise(self, t: int, answer: Answer) -> None:
         """Keep the plan of a module with open ends as that of the part whose ends it has."""
@@ -161,7 +161,7 @@ class Split:
         for key, part in {part.key: part for part in self.parts.values()}.items():
             if run.should_stop():
                 return
-            self.floors[key] = max(self.floors.get(key, 0.0), _floor(part))
+            self.lower_bounds[key] = max(self.lower_bounds.get(key, 0.0), _lower_bound(part))
         while not run.should_stop():
             _, ends = self.join("hope")
             way = [self.parts.get((t, a, q)) for t, (a, q) in enumerate(pairwise(ends))]
@@ -201,11 +201,11 @@ class Split:
         part = self.parts.get(ends)
         if part is None:
             return 0.0 if which == "bound" else np.inf
-        answer, floor = self.answers.get(part.key), self.floors.get(part.key, 0.0)
+        answer, lower_bound = self.answers.get(part.key), self.lower_bounds.get(part.key, 0.0)
         if answer is not None and answer.infeasible:
             return np.inf
         if which == "bound" or (which == "hope" and answer is None):
-            return floor if answer is None or answer.bound is None else max(floor, answer.bound)
+            return lower_bound if answer is None or answer.bound is None else max(lower_bound, answer.bound)
         return np.inf if answer is None or answer.objective is None else answer.objective
 
     def plan(self, ends: list[int]) -> tuple[IntArray, FloatArray]:
@@ -251,7 +251,7 @@ class Split:
         return True
 
 
-def _floor(part: ModuleProblem) -> float:
+def _lower_bound(part: ModuleProblem) -> float:
     """A quick lower bound of a part; inf where nothing can run."""
     try:
         instance = lower(part.problem)

@@ -103,7 +103,7 @@ class HeadStart:
     ----------
     initial
         A solution, or None when none is found quickly. The referee judges it before it is used.
-    floor
+    lower_bound
         A proved lower bound of the objective, or None.
     within
         Makes the head start for one run, where finding it takes long enough that it must know the time left; None
@@ -111,7 +111,7 @@ class HeadStart:
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
-    floor: Callable[[Any], int | float | None] = lambda _: None
+    lower_bound: Callable[[Any], int | float | None] = lambda _: None
     within: Callable[[Run], HeadStart] | None = None
 
 
@@ -242,9 +242,9 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
-    floor = head_start.floor(problem)
-    if floor is not None:
-        run.proved(floor, "bound before the engine")
+    lower_bound = head_start.lower_bound(problem)
+    if lower_bound is not None:
+        run.proved(lower_bound, "bound before the engine")
     if run.extend is not None:
         run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
         return run.start or head_start.initial(problem)
@@ -263,7 +263,7 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
         for constraint in problem.constraints
     )
     return BuildContext(
-        floor=run.bound,
+        lower_bound=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),

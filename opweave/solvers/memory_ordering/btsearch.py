@@ -223,7 +223,7 @@ def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequ
     least: list[int] | None = None
     if not run.option("plain", default=False):
         _report_listed_order(problem, instance, run)
-        footprints = _prove_floor(problem, instance, run)
+        footprints = _prove_lower_bound(problem, instance, run)
         least = [0] * instance.operators if peak else footprints.tolist()
     return _Search(
         walk=StateWalk(instance, rules, problem.limit_bytes),
@@ -242,7 +242,7 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
     run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric)
 
 
-def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
+def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
     """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
     arrays = arrays_of(instance, run.halt)
     with run.share(0.5):

@@ -6,7 +6,7 @@ The road, each step only if the ones before left a gap between incumbent and bou
 2. the largest L2 bound, evaluated lazily;
 3. min-cut local search on the best starts;
 4. in turns with growing budgets: the search at the bound (a refusal lifts it to the least footprint refused), inside
-   the gap, and just below the incumbent; floors that a small search leaves open are searched again with the precedences
+   the gap, and just below the incumbent; targets that a small search leaves open are searched again with the precedences
    that they force.
 """
 
@@ -186,7 +186,7 @@ class PeakSearch:
         return self.run.exchange is None or self.run.exchange.claim(part)
 
     def search(self, most_states: int) -> bool:
-        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.
+        """Search at several targets in turn, with growing budgets; whether the gap was closed or time ran out.
 
         Called again it goes on with the budget that it had reached.
         """
@@ -247,51 +247,51 @@ class PeakSearch:
         self.catch_up()
         return self.closed or self.hopeless or self.run.should_stop()
 
-    def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
-        """Decide floors in the middle and at the quarters of the gap, until none of them is decided any more."""
+    def _divide(self, budget: int, decide_target: Callable[[int, int], bool]) -> None:
+        """Decide targets in the middle and at the quarters of the gap, until none of them is decided any more."""
         quarters = [1, 3, 2]
         while quarters and not self.settled():
-            floor = self.bound + quarters.pop() * (self.peak - self.bound) // 4
-            if decide_floor(floor, budget):
+            target = self.bound + quarters.pop() * (self.peak - self.bound) // 4
+            if decide_target(target, budget):
                 quarters = [1, 3, 2]
 
     def _undercut(self, budget: int) -> None:
-        """Decide the floor just below the incumbent, as often as that gives a better one."""
+        """Decide the target just below the incumbent, and repeat while that improves the incumbent."""
         while not self.settled() and self._tighten(self.peak - self.granularity, budget):
             pass
 
-    def _probe(self, floor: int, budget: int) -> bool:
-        """Search at a floor from both ends; whether it was decided."""
-        decision = self._decide(self.arrays, floor, budget)
+    def _probe(self, target: int, budget: int) -> bool:
+        """Search at a target from both ends; whether it was decided."""
+        decision = self._decide(self.arrays, target, budget)
         if decision.answer == REFUTED:
             self.prove(self.peak if decision.least_refused is None else decision.least_refused, "state search")
         return decision.answer != UNDECIDED
 
-    def _tighten(self, floor: int, budget: int) -> bool:
-        """Decide a floor with the precedences that it forces; whether that succeeded.
+    def _tighten(self, target: int, budget: int) -> bool:
+        """Decide a target with the precedences that it forces; return whether that succeeded.
 
-        They hold for peaks up to the floor only, so a refusal lifts the bound just above it, whatever was refused.
+        They hold for peaks up to the target only, so a refusal lifts the bound just above it, whatever was refused.
         """
-        if floor < self.bound:
+        if target < self.bound:
             self.prove(self.peak, "granularity of the sizes")
             return True
-        tightened = propagate(self.arrays, floor, self.keys, budget, self.run.should_stop)
+        tightened = propagate(self.arrays, target, self.keys, budget, self.run.should_stop)
         if tightened.arrays is None:
-            self.prove(floor + self.granularity, "forced precedences")
+            self.prove(target + self.granularity, "forced precedences")
             return True
-        decision = self._decide(tightened.arrays, floor, budget)
+        decision = self._decide(tightened.arrays, target, budget)
         if decision.answer == REFUTED:
-            self.prove(floor + self.granularity, "state search with forced precedences")
+            self.prove(target + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED
 
-    def _decide(self, arrays: OrderingArrays, floor: int, budget: int) -> Decision:
+    def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
         """Search from both ends; an order that is found becomes the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
         for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():
-                decision = decide(arrays, floor, sign, most)
+                decision = decide(arrays, target, sign, most)
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)

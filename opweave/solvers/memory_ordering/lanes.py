@@ -27,13 +27,13 @@ HOME = "opweave.solvers.memory_ordering"
 
 
 class SharedPeaks(PeakSearch):
-    """A peak search that does not decide a floor that one beside it is at."""
+    """A peak search that skips every target that another lane is working on."""
 
-    def _tighten(self, floor: int, budget: int) -> bool:
+    def _tighten(self, target: int, budget: int) -> bool:
         """As ever, unless a lane beside this one is at it: what it decides will be heard."""
-        if not self._takes(("floor", floor, budget)):
+        if not self._takes(("target", target, budget)):
             return False
-        return super()._tighten(floor, budget)
+        return super()._tighten(target, budget)
 
 
 class FromBack(SharedPeaks):

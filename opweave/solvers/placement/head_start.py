@@ -45,7 +45,7 @@ def head_start_within(run: Run) -> HeadStart:
         left = run.remaining()
         return SECONDS if left is None else min(SECONDS, SHARE * left)
 
-    return HeadStart(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
+    return HeadStart(lambda problem: good_schedule(problem, seconds()), lambda problem: lower_bound(problem, seconds()))
 
 
 def brief_head_start_within(run: Run) -> HeadStart:
@@ -58,7 +58,7 @@ def brief_head_start_within(run: Run) -> HeadStart:
         wanted, left = min(SECONDS, OPERATOR_SECONDS * operators), run.remaining()
         return good_schedule(problem, wanted if left is None else min(wanted, SHARE * left))
 
-    return HeadStart(initial, quick_floor)
+    return HeadStart(initial, quick_lower_bound)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
@@ -80,7 +80,7 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
     return best_list_schedule(problem)  # those of the search broke a constraint that it does not know
 
 
-def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
+def lower_bound(problem: Placement, seconds: float = SECONDS) -> float | None:
     """The largest quick lower bound, in seconds; None where the model has to say in words why there is no plan."""
     try:
         instance = lower(problem)
@@ -95,7 +95,7 @@ def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
     return max(length, value)
 
 
-def quick_floor(problem: Placement) -> float | None:
+def quick_lower_bound(problem: Placement) -> float | None:
     """The largest lower bound that takes no programs, in seconds; None as in :func:`floor`."""
     try:
         instance = lower(problem)

@@ -43,7 +43,7 @@ ALMOST = 1e-9
 TRANSFERS: dict[int, TransferModel] = {DELAY: "delay", PORT_EDGE: "one_port_edge", PORT_TENSOR: "one_port_tensor"}
 
 
-def net_intervals(arrays: PlacementArrays, upper: float, floor: float) -> PlacementIntervals | None:
+def net_intervals(arrays: PlacementArrays, upper: float, lower_bound: float) -> PlacementIntervals | None:
     """The model of one instance; memory is not seen. None where no plan is as short as ``upper``, which is finite."""
     reach = reach_of(arrays)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
@@ -54,7 +54,7 @@ def net_intervals(arrays: PlacementArrays, upper: float, floor: float) -> Placem
     heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
     messages = carried(instance, transfers, windows)
-    return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(floor, upper))
+    return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(lower_bound, upper))
 
 
 def _instance_of(arrays: PlacementArrays, seconds: FloatArray) -> PlacementInstance:
@@ -116,7 +116,9 @@ def available() -> bool:
     return find_spec("ortools") is not None
 
 
-def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds: float, *, threads: int = 1) -> Found:
+def solve_intervals(
+    arrays: PlacementArrays, upper: float, lower_bound: float, seconds: float, *, threads: int = 1
+) -> Found:
     """The shortest plan of a small instance that CP-SAT finds, and what it proves, within the time.
 
     Parameters
@@ -125,7 +127,7 @@ def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds
         The problem; memory and side constraints beyond run times and arcs are not seen.
     upper
         Length of a known plan; longer ones are not looked for.
-    floor
+    lower_bound
         Any lower bound.
     seconds
         Time limit; starting the child takes most of one second of it.
@@ -133,10 +135,10 @@ def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds
         Of the engine.
     """
     count = len(arrays.seconds)
-    nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), floor)
+    nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), lower_bound)
     if not (available() and 0.0 < upper < np.inf):
         return nothing
-    model = net_intervals(arrays, upper, floor)
+    model = net_intervals(arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
     work = IntervalWork(model.program(), seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
@@ -149,9 +151,9 @@ def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds
         return nothing
     if answer.verdict == "infeasible":
         return nothing._replace(proved=True, bound=upper)
-    bound = floor
+    bound = lower_bound
     if answer.bound is not None and np.isfinite(answer.bound):
-        bound = max(floor, min(upper, math.ceil(answer.bound - 1e-6) * model.tick * (1.0 - ALMOST)))
+        bound = max(lower_bound, min(upper, math.ceil(answer.bound - 1e-6) * model.tick * (1.0 - ALMOST)))
     if answer.values is None or model.broken([int(value) for value in answer.values]) is not None:
         return nothing._replace(bound=bound)
     makespan, device, start, begins = plan_in(model, arrays, answer.values)

@@ -257,7 +257,7 @@ def search_assignments(
 
 
 def search_module(
-    arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray | None = None
+    arrays: PlacementArrays, upper: float, lower_bound: float, budget: int, halt: IntArray | None = None
 ) -> Found:
     """The shortest plan of a small instance, memory and side constraints beyond run times and arcs aside.
 
@@ -267,7 +267,7 @@ def search_module(
         The problem.
     upper
         Only plans shorter than this are looked for; inf for any.
-    floor
+    lower_bound
         Any lower bound.
     budget
         Most nodes to look at.
@@ -276,7 +276,7 @@ def search_module(
     """
     order = operator_order(arrays)
     reach = reach_of(arrays, order)
-    ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), floor)
+    ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), lower_bound)
     area = quick_area(arrays.seconds, ends)
     device = np.full(len(order), -1, dtype=np.int64)
     start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)

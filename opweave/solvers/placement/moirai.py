@@ -50,10 +50,12 @@ def solve_moirai(problem: Placement, run: Run) -> Outcome:
     with reducing(run, "coarsening"):
         reduction = coarsen(problem, rules=BACKENDS[str(rules)]).reduction
     run.enter("bound of the whole problem")
-    bound = head_start_within(run).floor(problem)
+    bound = head_start_within(run).lower_bound(problem)
     if bound is not None:
         run.proved(bound, "bound before the engine")
-    known = HeadStart(initial=best_list_schedule, floor=lambda _: bound)  # coarsened plans are plans of the whole, too
+    known = HeadStart(
+        initial=best_list_schedule, lower_bound=lambda _: bound
+    )  # coarsened plans are plans of the whole, too
     engine = partial(run_engine, engine=Highs(), head_start=known)
     return solve_reduced(reduction, run, engine, formulation=Moirai.name)
 

@@ -51,7 +51,7 @@ Window = tuple[int | None, int | None]
 def mean_passage(
     instance: BatchedInstance,
     cuts: list[list[Module]],
-    floor: float,
+    lower_bound: float,
     time_limit: float | None,
     ceiling: float = np.inf,
 ) -> float:
@@ -61,7 +61,7 @@ def mean_passage(
     ----------
     cuts
         Ways to cut the model; windows begin and end at operators that read or feed across a cut.
-    floor
+    lower_bound
         A lower bound; above 0 it is the unit of time of the program.
     time_limit
         Seconds; None for no limit.
@@ -70,7 +70,11 @@ def mean_passage(
     """
     if not instance.operators or instance.operators > MOST_OPERATORS:
         return 0.0
-    unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    unit = (
+        lower_bound
+        if lower_bound > 0.0
+        else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    )
     program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
     if program.columns > MOST_COLUMNS:
         return 0.0

@@ -197,9 +197,9 @@ class _Program:
             numbers = rows.open(np.zeros(len(right)))
             rows.put(numbers[entries.row], columns[entries.col], entries.data)
             rows.put(numbers, number, -right)
-        floor = self.most.open(np.zeros(1))
-        self.most.put(floor, number, value / program.scale)
-        self.most.put(floor, columns[program.length : program.length + 1], -1.0)
+        row = self.most.open(np.zeros(1))
+        self.most.put(row, number, value / program.scale)
+        self.most.put(row, columns[program.length : program.length + 1], -1.0)
         # branches alike in time may differ in memory: whichever of them a device runs, it takes the least of theirs
         least = np.full(len(kind.bytes), np.inf)
         np.minimum.at(least, block.branches.leader, kind.bytes)

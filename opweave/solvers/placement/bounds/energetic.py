@@ -60,22 +60,22 @@ def least_work(seconds: FloatArray, price: FloatArray) -> FloatArray:
     return np.asarray(np.where(np.isfinite(seconds), cost, np.inf).min(axis=1))
 
 
-def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, floor: float) -> tuple[float, FloatArray]:
+def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, lower_bound: float) -> tuple[float, FloatArray]:
     """The bound by one set of operators, device by device, and its prices of time."""
     seconds = np.ascontiguousarray(arrays.seconds[inside])
     ends = reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0)
-    area = quick_area(seconds, np.minimum(ends, floor))
+    area = quick_area(seconds, np.minimum(ends, lower_bound))
     return area.value, area.time
 
 
-def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
+def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
     """The largest energetic bound that a search over thresholds finds.
 
     Parameters
     ----------
     arrays, reach
         The problem, and valid heads and tails.
-    floor
+    lower_bound
         Any lower bound on the makespan.
 
     Returns
@@ -84,15 +84,15 @@ def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
         Seconds; inf where links leave some operator no device, so that there is no plan at all.
     """
     if not len(arrays.seconds):
-        return floor
+        return lower_bound
     if not np.isfinite(longest(arrays, reach)):
         return np.inf
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
     late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
     everything = np.ones(len(arrays.seconds), dtype=bool)
-    best, price = set_bound(arrays, reach, everything, floor)
-    best = max(best, floor)
+    best, price = set_bound(arrays, reach, everything, lower_bound)
+    best = max(best, lower_bound)
     for _ in range(REFINED):
         work = least_work(arrays.seconds, price)
         sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
@@ -106,11 +106,11 @@ def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
     return best
 
 
-def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
+def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
     """As :func:`energetic`, with the prices of the whole graph's area at their optimum."""
     if not len(arrays.seconds):
-        return floor
-    best = max(floor, energetic(arrays, reach, floor))
+        return lower_bound
+    best = max(lower_bound, energetic(arrays, reach, lower_bound))
     if not np.isfinite(best):
         return best
     area = best_area(arrays.seconds, np.zeros(arrays.seconds.shape[1]))

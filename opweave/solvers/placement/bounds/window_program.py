@@ -101,21 +101,21 @@ class Builder:
     ----------
     window, branches, a, b
         The window with its ends on two devices.
-    floor, ceiling
+    lower_bound, ceiling
         A lower bound in seconds, and what is never exceeded by claims.
     """
 
-    def __init__(self, window: Window, branches: Branches, a: int, b: int, floor: float, ceiling: float) -> None:
+    def __init__(self, window: Window, branches: Branches, a: int, b: int, lower_bound: float, ceiling: float) -> None:
         self.window = window
         self.arrays = window.fixed(a, b)
         self.branches = branches
         self.devices = self.arrays.seconds.shape[1]
-        self.scale = max(floor, ceiling / SPREAD) or 1.0
+        self.scale = max(lower_bound, ceiling / SPREAD) or 1.0
         self.reach = reach_of(self.arrays)
         most = ceiling * (1.0 + SUMMATION)
         self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
-        self.floor, self.ceiling = floor / self.scale, ceiling / self.scale
+        self.lower_bound, self.ceiling = lower_bound / self.scale, ceiling / self.scale
         self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -246,7 +246,7 @@ class Builder:
         for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
             write()
         columns = self.length + 1
-        lower = self.floor * column_alone(self.length, columns)
+        lower = self.lower_bound * column_alone(self.length, columns)
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         times = np.zeros(columns, dtype=bool)
