@@ -191,8 +191,8 @@ class Pairwise(OrderingProgram):
         closed = ancestors(groups.after)
         footprints = Footprints.of(instance, groups.operator_closure(closed))
         lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
-        # Operators below a proved lower bound need no row. The peak itself is lifted to it for users' rows only: the search
-        # goes faster towards a relaxation that is still minimised than among the many of the same value.
+        # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the
+        # search goes faster towards a relaxation that is still minimised than among the many of the same value.
         proved = max(lower_bound, int(self.context.lower_bound or 0)) if problem.objective == "peak" else lower_bound
         least_peak(problem, proved)
         shown = proved if self.context.extended else lower_bound

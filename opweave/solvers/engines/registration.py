@@ -80,7 +80,7 @@ def register_cp_sat(
     formulation
         How it is written as a constraint program.
     model
-        What that is, for the list of solvers: "intervals that are there or not".
+        What that is, for the list of solvers: "optional intervals".
     head_start
         A first solution and bound.
     """

@@ -9,9 +9,9 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.head_start import (
     brief_head_start_within,
-    lower_bound,
     good_schedule,
     head_start_within,
+    lower_bound,
     quick_lower_bound,
 )
 
@@ -21,6 +21,6 @@ register_engines(Placement, "a mixed-integer program with constants from the dat
 register_cp_sat(
     Placement,
     Intervals,
-    "intervals that are there or not",
+    "optional intervals",
     HeadStart(initial=good_schedule, lower_bound=quick_lower_bound, within=brief_head_start_within),
 )
