@@ -41,7 +41,7 @@ def lower_bound(problem: BatchedMapping) -> float | None:
     except ContradictionError:
         return None
     length = critical_path(reach_of(instance, arrays_of(instance)))
-    return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
+    return length if length < float("inf") else None  # infinite when links are missing; the formulation then reports it
 
 
 HEAD_START_OF = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
@@ -60,7 +60,7 @@ register(
         problem=BatchedMapping.kind,
         kind="engine",
         run=_count,
-        about="CP-SAT in a child process: counts of inputs only, a relaxation whose plans are realised afterwards",
+        about="CP-SAT in a child process: a relaxation to counts of inputs; its plans are realised afterwards",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.THREADS, Feature.CALLBACK}),
         supports=BatchCounts.supports,

@@ -1,8 +1,8 @@
 """Precedences that every order within a target peak must obey, found by minimum cuts.
 
-If all states before v that contain w hold too much for v's step, then w runs after v; if all that omit w do, w runs
-before v. Such arcs hold for peaks up to the target only: a proof of infeasibility that uses them says no more than that
-the peak exceeds the target.
+If all states before v that contain w hold too much for v's step, then w runs after v. If all states that omit w do, w
+runs before v. Such arcs hold only for peaks up to the target, so a proof of infeasibility that uses them shows only
+that the peak exceeds the target.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Propagated:
 def propagate(
     arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
 ) -> Propagated:
-    """Add every forced precedence that the busiest operators reveal, until nothing new comes.
+    """Add every forced precedence that the busiest operators reveal, until there is nothing new.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Is there an order whose peak stays within a target? Depth-first search over states, exact, with safe moves.
+"""Exact depth-first search over states, with safe moves, for an order whose peak stays within a target.
 
-A state is the set of operators that have run; live bytes depend on the set alone, so a state that was left without
-success need not be entered again. Two moves are safe at any peak >= target, since memory is a submodular function of the
-state (Zhong et al., section IV-B, generalised):
+A state is the set of operators that have run; live bytes depend on the set alone, so a state that was searched without
+success need not be entered again. Memory is a submodular function of the state, so two moves are safe at any peak >=
+target (Zhong et al., section IV-B, generalised):
 
 * a ready operator within the target that leaves no more live bytes than before is run at once;
 * a chain of operators, each made ready by the one before, all within the target, that ends with no more live bytes than
@@ -42,9 +42,9 @@ class Decision:
     answer
         FOUND, REFUTED, or UNDECIDED when the budget ran out or the run was halted.
     order
-        When FOUND: an order within the target. Shape (operators,).
+        If FOUND, an order within the target. Shape (operators,).
     least_refused
-        When REFUTED: every order has a step that needs at least this much; None when nothing was refused.
+        If REFUTED, every order has a step that needs at least this many bytes; None when nothing was refused.
     states
         Number of states that were expanded.
     """
@@ -59,16 +59,16 @@ LIVE, READY, TRAIL, HASH = 0, 1, 2, 3
 
 
 class _Search(NamedTuple):
-    """The current state of a search and the way to it, changed in place.
+    """The current state of a search and the moves that lead to it, changed in place.
 
     Attributes
     ----------
     left
         Unread readers of every storage.
     waiting
-        For every operator, how many operators must still come before it in the search's direction.
+        For every operator, the number of operators that must still come before it in the search's direction.
     ready, place
-        Operators that can be next, and every operator's position among them.
+        Operators that can come next, and every operator's position among them.
     trail, lives
         Moves so far, and the live bytes before each.
     bits, mark
@@ -120,7 +120,7 @@ def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decis
 
 @inlined
 def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
-    """Move over v; what becomes ready goes to the end of the ready list."""
+    """Move over v; operators that become ready go to the end of the ready list."""
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     size = now.scalars[READY] - 1
     hole = now.place[v]
@@ -193,7 +193,7 @@ def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search)
 
 @inlined
 def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
-    """Run the first chain found that comes back to no more live bytes than now, all within the target."""
+    """Run the first chain found that ends with no more live bytes than now, all within the target."""
     base = now.scalars[LIVE]
     base_trail = now.scalars[TRAIL]
     for position in range(now.scalars[READY]):
@@ -221,7 +221,7 @@ def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> 
 
 @inlined
 def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
-    """Remember the current state; False when it is known already."""
+    """Remember the current state; return False when it is already known."""
     slots = len(table)
     slot = now.scalars[HASH] & (slots - 1)
     words = len(now.bits)
@@ -268,7 +268,7 @@ def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
 
 @inlined
 def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
-    """Make safe moves until there are none; whether there were any."""
+    """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
     while moved and arrays.halt[0] == 0:
@@ -313,8 +313,8 @@ def explore(
 ) -> tuple[int, int, int]:
     """Depth-first search; returns (answer, least refused footprint, states). ``order`` holds the moves when found.
 
-    A frame is a state on the path with its untried branches ``pool[frame_next:used]``; ``frame_trail`` is the length of
-    the trail before the move into it, so that leaving it takes back its safe moves as well.
+    A frame is a state on the path with its untried branches ``pool[frame_next:used]``. ``frame_trail`` is the length of
+    the trail before the move into the state, so that leaving it also undoes its safe moves.
     """
     count = len(arrays.made)
     slots = 16

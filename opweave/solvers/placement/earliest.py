@@ -220,8 +220,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
 
 @inlined
 def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
-    """Whether a heap entry is still valid; an operator whose preferred devices are all full is offered to all devices.
-    """
+    """Whether a heap entry is still valid; an operator whose preferred devices are full is offered to all devices."""
     if state.device[v] >= 0 or not state.open[v, k]:
         return False
     if has_room(state.arrays, state.clusters, state.room, v, k):

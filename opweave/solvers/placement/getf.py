@@ -47,9 +47,7 @@ def chosen_groups(arrays: PlacementArrays) -> BoolArray:
 
 
 def device_speeds(arrays: PlacementArrays) -> FloatArray:
-    """Mean seconds of the operators that a device may run over its own seconds for them. Shape
-    (devices,).
-    """
+    """Mean seconds of the operators that a device may run over its own seconds. Shape (devices,)."""
     allowed = np.isfinite(arrays.seconds)
     own = np.where(allowed, arrays.seconds, 0.0).sum(axis=0)
     mean = np.where(allowed, mean_seconds(arrays)[:, None], 0.0).sum(axis=0)
@@ -58,8 +56,7 @@ def device_speeds(arrays: PlacementArrays) -> FloatArray:
 
 
 def _shares(arrays: PlacementArrays) -> FloatArray | None:
-    """Share of every operator on every device in the relaxed optimum without transfers. Shape (operators,
-    devices).
+    """Shares of operators on devices in the relaxed optimum without transfers. Shape (operators, devices).
 
     Minimise T subject to: shares add up to 1, an operator ends its own time after each predecessor, and neither the
     work of a device nor the end of an operator exceeds T.
