@@ -48,7 +48,7 @@ class Subject:
     kind: str
     instances: SearchStrategy[ow.Problem]
     optimum: Callable[[ow.Problem], float | None]
-    floors: tuple[str, ...]
+    baselines: tuple[str, ...]
 
 
 SUBJECTS = {
@@ -170,6 +170,6 @@ def test_same_seed_same_result(row: ow.SolverInfo, data: st.DataObject) -> None:
 def test_auto_is_never_worse_than_a_simple_plan(subject: Subject, data: st.DataObject) -> None:
     problem = data.draw(subject.instances)
     best = ow.solve(problem).objective
-    for name in subject.floors:
-        floor = solve_or_skip(problem, name).objective
-        assert floor is None or best <= floor
+    for name in subject.baselines:
+        baseline = solve_or_skip(problem, name).objective
+        assert baseline is None or best <= baseline

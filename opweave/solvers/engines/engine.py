@@ -99,16 +99,16 @@ class HeadStart:
     Attributes
     ----------
     initial
-        Computes a solution, or None if none is found quickly. The referee judges it before it is used.
-    floor
-        Computes a proved lower bound of the objective, or None.
+        A solution, or None when none is found quickly. The referee judges it before it is used.
+    lower_bound
+        A proved lower bound of the objective, or None.
     within
         Makes the head start for one run, if computing it takes so long that it needs the remaining time; otherwise
         None.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
-    floor: Callable[[Any], int | float | None] = lambda _: None
+    lower_bound: Callable[[Any], int | float | None] = lambda _: None
     within: Callable[[Run], HeadStart] | None = None
 
 
@@ -238,13 +238,10 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
-    """Record a first bound and return the best known solution.
-
-    If the user adds rows, the solution counts only after it has been checked against them.
-    """
-    floor = head_start.floor(problem)
-    if floor is not None:
-        run.proved(floor, "bound before the engine")
+    """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
+    lower_bound = head_start.lower_bound(problem)
+    if lower_bound is not None:
+        run.proved(lower_bound, "bound before the engine")
     if run.extend is not None:
         run.candidates.clear()  # a solution counts only after it has been checked against the added rows
         return run.start or head_start.initial(problem)
@@ -263,7 +260,7 @@ def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[For
         for constraint in problem.constraints
     )
     return BuildContext(
-        floor=run.bound,
+        lower_bound=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),

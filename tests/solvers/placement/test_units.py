@@ -141,13 +141,13 @@ def test_handing_over_is_paid_for() -> None:
 
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("room", [None, 30, 24])
-def test_the_solver_s_plans_fit_and_beat_the_floors(model: str, room: int | None) -> None:
+def test_the_solver_s_plans_fit_and_beat_the_baselines(model: str, room: int | None) -> None:
     problem = layered_problem(8, 3, room=room, transfers=model)
     result = ow.solve(problem, solver="units", time_limit=0.7)
     assert result.verified
     assert result.objective is not None
-    floors = [ow.solve(problem, solver=name).objective for name in ("one_device", "fill")]
-    assert result.objective <= min(floor for floor in floors if floor is not None) * (1 + 1e-9)
+    baselines = [ow.solve(problem, solver=name).objective for name in ("one_device", "fill")]
+    assert result.objective <= min(baseline for baseline in baselines if baseline is not None) * (1 + 1e-9)
     assert result.bound is None or result.bound <= result.objective * (1 + 1e-9)
 
 
