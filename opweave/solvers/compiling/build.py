@@ -138,6 +138,12 @@ def _packed(result: Any) -> bytes:
     return bytes(_dumps(result._reduce()))
 
 
+def make_ready() -> None:
+    """Prepare the compiler for this processor, as the first loop that is loaded would otherwise do."""
+    with compiler_lock.global_compiler_lock:
+        registry.cpu_target.target_context.refresh()
+
+
 def load(function: Callable[..., object], packed: bytes) -> Callable[..., Any]:
     """Make machine code callable in this process."""
     paths, code = pickle.loads(packed)
