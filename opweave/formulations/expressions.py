@@ -9,8 +9,12 @@ target                 what the registered function receives and returns
 ``"order_arcs"``       ``(problem, constraint) -> iterable of (before, after)`` operator ids
 ``"step_rule"``        ``(problem, constraint) -> rule``; ``rule(done, op)`` says whether ``op`` may run next when
                        exactly the operators in the frozenset ``done`` have run
-a formulation's name   ``(formulation, model, constraint) -> None``; adds rows to the model
+a formulation's name   ``(formulation, model, constraint) -> None``; adds rows to the model: ``model.add(row)``, where
+                       the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
 =====================  ==============================================================================================
+
+The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
+in seconds, bytes and counts; ``model.problem`` is the problem. One function can serve several targets.
 """
 
 from __future__ import annotations

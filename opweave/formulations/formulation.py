@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from opweave.formulations.expressions import expressible, expression
-from opweave.formulations.horizon import Waits, built_of, waits_of
 from opweave.formulations.modeling.handles import note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
@@ -98,7 +97,6 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
     def __init__(self, context: BuildContext = BuildContext()) -> None:
         self.context = context
-        self._built: Collection[int] = ()
 
     @abstractmethod
     def build(self, problem: ProblemT) -> Any:
@@ -116,14 +114,13 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
             When the context does not let it go on.
         """
 
-    # Until all formulations are ported, older ones write ``extract(model)``, ``start(model, solution) -> None`` and
-    # ``separate(model) -> int`` on Pyomo models.
-    extract: Any
-    """``extract(model, values) -> Solution``: read the decision from values by column; the nearest one where the values
-    break rows that were left out."""
+    @abstractmethod
+    def extract(self, model: Any, values: FloatArray) -> SolutionT:
+        """Read the decision from values by column; the nearest one where they break rows that were left out."""
 
-    start: Any
-    """``start(model, solution) -> FloatArray``: values by column that a known solution implies; NaN where unknown."""
+    @abstractmethod
+    def start(self, model: Any, solution: SolutionT) -> FloatArray:
+        """Values by column that a known solution implies; NaN where they are not known."""
 
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
@@ -145,17 +142,9 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """Say in the problem's words why an engine found no solution."""
         return "no solution satisfies all constraints"
 
-    def separate(self, _model: Any, *values: Any) -> Any:
-        """``separate(model, values) -> Sequence[Row]``: the rows left out of ``build`` that the values break."""
-        return () if values else 0
-
-    def times(self, model: Any) -> tuple[Collection[Any], float]:
-        """Columns of times that have a horizon, or names of components of them; and seconds of their unit."""
-        return (), 1.0
-
-    def waits(self, model: Any) -> Waits | None:
-        """How much longer added rows may make schedules; None where none of them is about times."""
-        return waits_of(model, self._built, *self.times(model))
+    def separate(self, _model: Any, _values: FloatArray) -> Sequence[Row]:
+        """The rows left out of ``build`` that the values break."""
+        return ()
 
     def check_time(self) -> None:
         """Stop writing when the context say so.
@@ -180,7 +169,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         UnsupportedConstraintError
             When none of ``targets`` understands one of them.
         """
-        self._built = () if isinstance(model, LinearModel) else built_of(model)
+        model.problem = problem
         for constraint in problem.constraints:
             if not expressible(type(constraint), self.supports):
                 raise UnsupportedConstraintError(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from opweave.problems.device_details import CriticalStep, Wait
@@ -46,21 +44,24 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
 
 def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
     """The critical rows in words."""
-    return tuple(_step(timeline, rows, wait) for rows, wait in critical_rows(timeline))
-
-
-def _step(timeline: Timeline, rows: Sequence[int], wait: Wait) -> CriticalStep:
-    acts = timeline.activities
-    what, reader = timeline.name(int(acts.what[rows[0]])), int(acts.reader[rows[0]])
-    places = [timeline.resources[acts.resource[row]].name for row in rows]
-    transfer = acts.kind[rows[0]] != ActivityKind.RUN
-    return CriticalStep(
-        operator=None if transfer else what,
-        tensor=what if transfer else None,
-        consumer=timeline.name(reader) if reader >= 0 else None,
-        source=places[0],
-        target=places[-1],
-        start=float(acts.start[rows[0]]),
-        end=float(acts.end[rows[0]]),
-        waited_for=wait,
+    acts, texts = timeline.activities, timeline.names.texts
+    path = critical_rows(timeline)
+    first = np.asarray([rows[0] for rows, _ in path], dtype=np.int64)
+    sent = acts.kind[first] != int(ActivityKind.RUN)
+    columns = (sent, acts.what[first], acts.reader[first], acts.start[first], acts.end[first])
+    places = [timeline.resources[place].name for place in acts.resource.tolist()]
+    return tuple(
+        CriticalStep.model_construct(  # nothing comes from outside, and there may be a step for each operator
+            operator=None if transfer else texts[what],
+            tensor=texts[what] if transfer else None,
+            consumer=None if reader < 0 else texts[reader],
+            source=places[rows[0]],
+            target=places[rows[-1]],
+            start=start,
+            end=end,
+            waited_for=wait,
+        )
+        for (rows, wait), transfer, what, reader, start, end in zip(
+            path, *(column.tolist() for column in columns), strict=True
+        )
     )

@@ -13,7 +13,8 @@ from opweave.problems.cluster import Cluster
 from opweave.problems.constraints import Constraint, MemoryCap, means
 from opweave.problems.costs import MAX_SECONDS, Costs
 from opweave.problems.graph import OpGraph
-from opweave.problems.timeline import NEVER, Lifetimes, Names, Recorder
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.timeline import LARGEST, NEVER, Lifetimes, Names
 
 MemoryModel = Literal["additive", "parameters"]
 """What a device holds all the time. ``"parameters"``: the parameters of its operators, a shared one counted once.
@@ -122,19 +123,36 @@ def lifetimes_held(
         Parameters count once on each device. ``"additive"`` adds, for every input, the storages that operators write
         and their workspaces. ``"buffers"`` also adds the storages that they read.
     """
-    arrays, names, recorder = graph.arrays, Names.of(graph), Recorder()
+    arrays, names = graph.arrays, Names.of(graph)
     index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
-    tensors, parameters = arrays.tensor_bytes.tolist(), set[tuple[int, int]]()
-    for v, k, inputs in zip(operator.tolist(), device.tolist(), count.tolist(), strict=True):
-        op = graph.operators[v]
-        parameters.update((k, index[name]) for name in op.parameters)
-        if memory == "parameters":
-            continue
-        recorder.lifetime(v, k, 0.0, NEVER, op.workspace_bytes * inputs)
-        written = [t for t in arrays.writes[v].tolist() if arrays.storage[t] == t]
-        for t in (*written, *(arrays.reads[v].tolist() if memory == "buffers" else ())):
-            recorder.lifetime(names.operators + t, k, 0.0, NEVER, tensors[t] * inputs)
-    for k, position in sorted(parameters):
-        size = graph.parameters[position].bytes
-        recorder.lifetime(names.operators + names.tensors + position, k, 0.0, NEVER, size)
-    return recorder.lifetimes()
+    lists = Adjacency.from_lists([[index[name] for name in op.parameters] for op in graph.operators])
+    run, parameter = _listed(lists, operator)
+    pairs = np.unique(device[run] * max(1, len(index)) + parameter)
+    where, parameter = np.divmod(pairs, max(1, len(index)))
+    sizes = np.asarray([each.bytes for each in graph.parameters], dtype=np.int64)
+    columns = [(names.parameter(parameter), where, sizes[parameter])]
+    if memory != "parameters":
+        scratch = np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
+        columns.append((operator, device, _times(scratch[operator], count)))
+        for lists in (arrays.writes, arrays.reads) if memory == "buffers" else (arrays.writes,):
+            run, tensor = _listed(lists, operator)
+            own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
+            run, tensor = run[own], tensor[own]
+            columns.append((names.tensor(tensor), device[run], _times(arrays.tensor_bytes[tensor], count[run])))
+    storage, resource, size = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    there = size > 0
+    begin = np.zeros(int(there.sum()))
+    return Lifetimes(storage[there], resource[there], begin, np.full_like(begin, NEVER), size[there])
+
+
+def _listed(lists: Adjacency, rows: IntArray) -> tuple[IntArray, IntArray]:
+    """Everything that some rows list: which of ``rows``, by position, lists which item. Both of shape (entries,)."""
+    length = np.diff(lists.start)[rows]
+    run = np.repeat(np.arange(len(rows)), length)
+    place = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
+    return run, lists.items[lists.start[rows][run] + place]
+
+
+def _times(size: IntArray, count: IntArray) -> IntArray:
+    """Bytes of several inputs; :data:`LARGEST` at most, so that they stay whole numbers of 64 bits."""
+    return np.where(size > LARGEST // np.maximum(count, 1), LARGEST, size * count)

@@ -25,17 +25,8 @@ def solve(request: pytest.FixtureRequest):
         def extend(model, _problem) -> None:
             starts = model.starts if kind == "placement" else lambda op: model.starts(op, "d")
             rows = write(starts)
-            if engine == "cp-sat":
-                from opweave.formulations.placement.cp import Intervals
-
-                for row in rows:
-                    Intervals().add_row(model, row)
-                return
-            from pyomo.environ import ConstraintList
-
-            model.mine = ConstraintList()
             for row in rows:
-                model.mine.add(row)
+                model.add(row)
 
         changes = {"constraints": tuple(ow.Pin(op=op, device="d") for op in "ab")}
         if formulation == "moirai":

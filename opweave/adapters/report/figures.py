@@ -138,7 +138,7 @@ def shortened(text: str, letters: int) -> str:
     Examples
     --------
     >>> shortened("model.layers.12", 9), shortened("conv", 9)
-    ('mode..s.12', 'conv')
+    ('mode...12', 'conv')
     """
     if len(text) <= letters:
         return safe_text(text)

@@ -170,10 +170,13 @@ def _beside(model: torch.nn.Module, inputs: Any) -> Any:
 
 def _user_line(error: BaseException) -> str:
     """File and line of the user's code that torch was following."""
+    import torch
+
+    own = os.path.dirname(torch.__file__)  # noqa: PTH120  # compared with names of files that may not be paths
     trace, found = error.__traceback__, ""
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if trace.tb_frame.f_code.co_name == "forward" and f"{os.sep}torch{os.sep}" not in file:
+        if trace.tb_frame.f_code.co_name == "forward" and not file.startswith(own):
             found = f"{os.path.basename(file)}, line {trace.tb_lineno}"  # noqa: PTH119  # it may not be a path at all
         trace = trace.tb_next
     return plain(found)

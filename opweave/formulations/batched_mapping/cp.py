@@ -4,43 +4,42 @@ Every operator has an optional interval on each device for each batch size; thos
 input has its device. See :mod:`.cp_counts` for a model that only counts the inputs.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
-:mod:`opweave.formulations.placement.cp`. Rows of your own use ``model.on(op, device)`` (0/1) and ``model.inputs(op,
-device)``.
+:mod:`opweave.formulations.placement.interval_model`. Rows of your own use ``model.on(op, device)``,
+``model.batch(op, device)`` and ``model.start(op, device)``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.milp import Identities
-from opweave.formulations.batched_mapping.program import instance_of
+from opweave.formulations.batched_mapping.program import BatchedHandles, instance_of, understand
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
-from opweave.formulations.bulk import check_rows
-from opweave.formulations.expressions import express
-from opweave.formulations.intervals import Comparison, Interval, IntervalModel, Linear, whole_row
+from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
+from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.ticks import WHOLE, fine_tick
-from opweave.problems.arrays import NO_LIMIT, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Colocate, MaxDevices, Separate
 
 Arc = tuple[int, int, int]
 """Edge, device that it leaves, device that it enters."""
 
 
 @dataclass(eq=False)
-class BatchedIntervals(IntervalModel):
-    """The model and what it was written from; its handles take names.
+class BatchedIntervals(BatchedHandles, IntervalModel):
+    """The model and what it was written from; times are in ticks.
 
     Attributes
     ----------
-    tick
-        Seconds.
     z
         Column of "the batch of operator i on device u has c granules".
     starts_at
@@ -49,19 +48,20 @@ class BatchedIntervals(IntervalModel):
         Column of "input l of i runs on u"; empty in the model of counts.
     passes, flow
         Columns of "any input passes along this arc", and of how many do.
+    makespan
+        Column of the end of the schedule, in ticks.
     """
 
-    problem: BatchedMapping = None  # type: ignore[assignment]  # set by the formulation
-    instance: BatchedInstance = None  # type: ignore[assignment]
-    tick: float = 1.0
+    instance: BatchedInstance
     z: dict[tuple[int, int, int], int] = field(default_factory=dict)
     starts_at: dict[tuple[int, int], int] = field(default_factory=dict)
     x: dict[tuple[int, int, int], int] = field(default_factory=dict)
     both: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     passes: dict[Arc, int] = field(default_factory=dict)
     flow: dict[Arc, int] = field(default_factory=dict)
-    held: dict[tuple[int, int], int] = field(default_factory=dict)
+    stored: dict[tuple[int, int], int] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
+    makespan: int = -1
 
     def ticks(self, seconds: float) -> int:
         """Whole ticks in a duration, rounded down; a little less than a whole one counts as one."""
@@ -70,35 +70,34 @@ class BatchedIntervals(IntervalModel):
     def length(self, i: int, u: int) -> dict[int, int]:
         """Run time of i's batch on u in ticks, by column."""
         seconds = self.instance.seconds[i, u]
-        return {self.z[i, u, c]: self.ticks(float(seconds[c])) for c in self.instance.sizes(i, u)}
+        return {column: self.ticks(float(seconds[c])) for column, c in self.granules(i, u).items()}
 
     def taken(self, i: int, u: int) -> dict[int, int]:
         """Inputs of i on u, by column."""
-        return {self.z[i, u, c]: c * self.instance.granule for c in self.instance.sizes(i, u)}
+        return {column: c * self.instance.granule for column, c in self.granules(i, u).items()}
 
-    def present(self, i: int, u: int) -> dict[int, int]:
+    def granules(self, i: int, u: int) -> dict[int, int]:
+        """Granules in the batch of operator i on device u, by column."""
+        return {self.z[i, u, c]: c for c in self.instance.sizes(i, u)}
+
+    def present(self, i: int, u: int) -> Linear:
         """1 when i has a batch on u."""
-        return dict.fromkeys(self.taken(i, u), 1)
+        return Linear.over(self.granules(i, u))
 
-    def _place(self, op: str, device: str) -> tuple[int, int]:
-        return self.problem.graph.operator_index[op], self.problem.cluster.device_index[device]
-
-    def on(self, op: str, device: str) -> Linear:
-        """1 when a batch of operator ``op`` runs on ``device``, else 0."""
-        return Linear(0.0, dict.fromkeys(self.present(*self._place(op, device)), 1.0))
-
-    def inputs(self, op: str, device: str) -> Linear:
-        """Inputs of operator ``op`` that run on ``device``."""
-        return Linear(0.0, {column: float(n) for column, n in self.taken(*self._place(op, device)).items()})
+    def begins(self, i: int, u: int) -> Linear:
+        """Start of operator i's batch on device u, in ticks."""
+        return Linear.of(self.starts_at[i, u])
 
 
+@register_formulation
 class BatchIntervals(Identities):
     """Optional intervals, with the device of every input."""
 
     name: ClassVar[str] = "batch_intervals"
+    model_type: ClassVar[type[LinearModel]] = BatchedIntervals
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
 
-    def build(self, problem: BatchedMapping) -> Any:
+    def build(self, problem: BatchedMapping) -> BatchedIntervals:  # type: ignore[override]  # another kind of model
         """Write the model, families in the paper's order."""
         instance = instance_of(problem)
         devices = len(instance.devices)
@@ -106,12 +105,13 @@ class BatchIntervals(Identities):
         check_rows(arcs * (problem.batch + 2), self.name, self.context.limits)
         horizon = self._horizon(instance)
         self._activities = instance.operators * devices
-        tick = fine_tick(self._activities, horizon)
-        model = BatchedIntervals(problem=problem, instance=instance, tick=tick)
-        self._unit = tick
+        model = BatchedIntervals(instance)
+        self._unit = model.tick = fine_tick(self._activities, horizon)
         self._interval_columns(model, horizon)
         for write in (self._batches, self._flows, self._arrive, self._fit, self._wait, self._finish):
             write(model)
+        model.timed.update(model.starts_at.values(), (model.makespan,))
+        model.minimise(Linear.of(model.makespan), model.tick)
         self.add_constraints(model, problem)
         return model
 
@@ -119,13 +119,14 @@ class BatchIntervals(Identities):
         """z, s, C and the intervals of every device, which do not overlap: (7)."""
         instance = model.instance
         most = model.ticks(horizon) + 1
-        model.objective = model.whole(0, most)
+        model.makespan = model.whole(0, most, "makespan")
         for u in range(len(instance.devices)):
             runs = []
             for i in range(instance.operators):
-                model.starts_at[i, u] = model.whole(0, most)
+                name = instance.names[i], instance.devices[u]
+                model.starts_at[i, u] = model.whole(0, most, "starts", name)
                 for c in instance.sizes(i, u):
-                    model.z[i, u, c] = model.binary()
+                    model.z[i, u, c] = model.binary("z", (*name, c * instance.granule))
                     lasts = model.ticks(float(instance.seconds[i, u, c]))
                     runs.append(Interval(model.starts_at[i, u], lasts, model.z[i, u, c]))
             if len(runs) > 1:
@@ -138,8 +139,9 @@ class BatchIntervals(Identities):
             total: dict[int, int] = {}
             for u in range(len(instance.devices)):
                 least = 1 if np.isinf(instance.seconds[i, u, 0]) else 0
-                if model.present(i, u) or least:
-                    model.row(model.present(i, u), least, 1)
+                sizes = model.granules(i, u)
+                if sizes or least:
+                    model.row(dict.fromkeys(sizes, 1), least, 1)
                 total |= model.taken(i, u)
             model.row(total, instance.batch, instance.batch)
 
@@ -241,11 +243,11 @@ class BatchIntervals(Identities):
             }
             for p, size in enumerate(instance.parameter_bytes.tolist()):
                 if len(users[p]) and size:
-                    model.held[p, u] = model.binary()
-                    terms[model.held[p, u]] = size
+                    model.stored[p, u] = model.binary()
+                    terms[model.stored[p, u]] = size
                     for i in users[p].tolist():
                         if instance.sizes(i, u):
-                            model.row({**model.present(i, u), model.held[p, u]: -1}, None, 0)
+                            model.row(dict.fromkeys(model.granules(i, u), 1) | {model.stored[p, u]: -1}, None, 0)
             if sum(terms.values()) > capacity:
                 model.row(terms, None, capacity)
 
@@ -265,40 +267,40 @@ class BatchIntervals(Identities):
     def _finish(self, model: BatchedIntervals) -> None:
         """(2) Every batch ends by C, and the work of each device fits into it."""
         for u in range(len(model.instance.devices)):
-            work: dict[int, int] = {model.objective: 1}
+            work: dict[int, int] = {model.makespan: 1}
             for i in range(model.instance.operators):
                 lasts = model.length(i, u)
                 less = {column: -ticks for column, ticks in lasts.items()}
                 for column in lasts:
-                    ends = {model.objective: 1, model.starts_at[i, u]: -1, column: -lasts[column]}
+                    ends = {model.makespan: 1, model.starts_at[i, u]: -1, column: -lasts[column]}
                     model.row(ends, 0, None, (column,))
                 work |= less
             model.row(work, 0, None)
 
-    def extract_values(self, model: BatchedIntervals, values: list[int]) -> BatchedSchedule:
+    def extract(self, model: BatchedIntervals, values: FloatArray) -> BatchedSchedule:  # type: ignore[override]
         """The schedule of an engine's values."""
         return self._timed(model, values, self._where(model, values))
 
-    def _where(self, model: BatchedIntervals, values: list[int]) -> IntArray:
+    def _where(self, model: BatchedIntervals, values: FloatArray) -> IntArray:
         where = np.zeros((model.instance.operators, model.instance.batch), dtype=np.int64)
         for (i, u, inputs), column in model.x.items():
             if values[column]:
                 where[i, inputs] = u
         return where
 
-    def _timed(self, model: BatchedIntervals, values: list[int], where: IntArray) -> BatchedSchedule:
+    def _timed(self, model: BatchedIntervals, values: FloatArray, where: IntArray) -> BatchedSchedule:
         start = np.zeros((model.instance.operators, len(model.instance.devices)))
         for (i, u), column in model.starts_at.items():
             start[i, u] = values[column] * model.tick
         return retimed(model.instance, where, start)
 
-    def start(self, model: Any, solution: BatchedSchedule) -> None:
-        """Hint every column."""
+    def start(self, model: BatchedIntervals, solution: BatchedSchedule) -> FloatArray:  # type: ignore[override]
+        """Every column that the schedule says something of."""
         instance = model.instance
         where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
         hint = dict.fromkeys(model.starts_at.values(), 0)
         for batch in solution.batches:
-            i, u = model._place(batch.operator, batch.device)
+            i, u = model.place(batch.operator, batch.device)
             where[i, list(batch.inputs)] = u
             hint[model.starts_at[i, u]] = model.ticks(batch.start)
         if instance.operators and not self.context.extended:
@@ -315,13 +317,10 @@ class BatchIntervals(Identities):
             if (e, u, v) in model.flow:
                 hint[model.flow[e, u, v]] = moved
         users = instance.parameters.reversed(len(instance.parameter_bytes))
-        hint |= {column: int((count[users[p], u] > 0).any()) for (p, u), column in model.held.items()}
+        hint |= {column: int((count[users[p], u] > 0).any()) for (p, u), column in model.stored.items()}
         hint |= {column: int((count[:, u] > 0).any()) for u, column in model.used.items()}
-        hint[model.objective] = model.ticks(max((batch.end for batch in solution.batches), default=0.0))
-        model.hint = hint
-
-    def times(self, model: Any) -> tuple[Collection[Any], float]:
-        return frozenset((*model.starts_at.values(), model.objective)), model.tick
+        hint[model.makespan] = model.ticks(max((batch.end for batch in solution.batches), default=0.0))
+        return model.filled(hint)
 
     def resolution(self) -> float:
         """A tick for every batch, in seconds."""
@@ -331,32 +330,5 @@ class BatchIntervals(Identities):
         """Ticks as seconds, less what counts as a whole tick though it is not."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
 
-    def add_row(self, model: Any, row: Any) -> None:
-        """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
-        assert isinstance(row, Comparison)
-        model.rows.append(whole_row(model, row, model.tick, frozenset(self.times(model)[0])))
 
-
-def _colocate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Colocate) -> None:
-    for device in model.instance.devices:
-        for other in constraint.ops[1:]:
-            formulation.add_row(model, model.on(constraint.ops[0], device) == model.on(other, device))
-
-
-def _max_devices(_formulation: BatchIntervals, model: BatchedIntervals, constraint: MaxDevices) -> None:
-    if not model.used:
-        model.used = {u: model.binary() for u in range(len(model.instance.devices))}
-        for (_, u, _), column in model.z.items():
-            model.row({column: 1, model.used[u]: -1}, None, 0)
-    model.row(dict.fromkeys(model.used.values(), 1), None, constraint.count)
-
-
-def _separate(formulation: BatchIntervals, model: BatchedIntervals, constraint: Separate) -> None:
-    for device in model.instance.devices:
-        total = sum((model.on(op, device) for op in dict.fromkeys(constraint.ops)), Linear(0.0, {}))
-        formulation.add_row(model, total <= 1)
-
-
-express(Colocate, BatchIntervals.name)(_colocate)
-express(Separate, BatchIntervals.name)(_separate)
-express(MaxDevices, BatchIntervals.name)(_max_devices)
+understand(BatchIntervals.name)

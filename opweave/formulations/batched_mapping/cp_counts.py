@@ -15,6 +15,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.cp import Arc, BatchedIntervals, BatchIntervals
 from opweave.formulations.batched_mapping.retime import identified
+from opweave.problems.arrays import FloatArray
 from opweave.problems.batched_mapping.spec import BatchedSchedule
 
 
@@ -62,15 +63,15 @@ class BatchCounts(BatchIntervals):
     def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
         return {model.flow[arc]: 1} if arc in model.flow and arc[1] != arc[2] else {}
 
-    def extract_values(self, model: BatchedIntervals, values: list[int]) -> BatchedSchedule:
+    def extract(self, model: BatchedIntervals, values: FloatArray) -> BatchedSchedule:  # type: ignore[override]
         """The counts with inputs that realise them as nearly as they can, timed anew."""
         instance = model.instance
         devices = len(instance.devices)
         count = np.zeros((instance.operators, devices), dtype=np.int64)
         for (i, u, c), column in model.z.items():
-            count[i, u] += values[column] * c * instance.granule
+            count[i, u] += int(values[column]) * c * instance.granule
         flow = np.zeros((len(instance.source), devices, devices), dtype=np.int64)
         for arc, column in model.flow.items():
-            flow[arc] = values[column]
+            flow[arc] = int(values[column])
         where = identified(instance, count, flow)
         return self._timed(model, values, self._where(model, values) if where is None else where)

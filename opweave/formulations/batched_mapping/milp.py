@@ -11,32 +11,30 @@ busy time; each is a formulation of its own (``"tasks"``, ``"batches"``, ``"busy
 identical devices none is used by an operator before the one in front of it was used by that operator or an earlier one.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use handles of the model that take names:
-``model.on(op, device)`` is 1 when a batch of the operator runs there, ``model.inputs(op, device)`` counts its inputs,
-``model.starts(op, device)`` and ``model.ends(op, device)`` are seconds (of no meaning where nothing runs).
+``model.on(op, device)`` is 1 when a batch of the operator runs there, ``model.batch(op, device)`` counts its inputs,
+``model.start(op, device)`` and ``model.end(op, device)`` are seconds (of no meaning where nothing runs).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable
+from itertools import pairwise
+from typing import Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance
-from opweave.formulations.batched_mapping.program import BatchedModel, add_row, instance_of, serial_length, understand
+from opweave.formulations.batched_mapping.program import BatchedModel, instance_of, serial_length, understand
 from opweave.formulations.batched_mapping.retime import counts_of, retimed
 from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
-from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.rows import check_rows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
-
-if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import LinearExpression
-    from pyomo.core.expr.relational_expr import RelationalExpression
-    from pyomo.environ import ConcreteModel
 
 UNITS = 1000.0
 """The horizon in the model's units of time: engines' tolerances are absolute, so times are scaled to them."""
@@ -54,6 +52,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
 
     name: ClassVar[str] = "identities"
     problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
+    model_type: ClassVar[type[LinearModel]] = BatchedModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "identities")
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
 
@@ -61,22 +60,19 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         super().__init__(*arguments)
         self._unit = 1.0
 
-    def build(self, problem: BatchedMapping) -> ConcreteModel:
+    def build(self, problem: BatchedMapping) -> BatchedModel:
         """Write the model, families in the paper's order."""
-        from pyomo.environ import ConcreteModel
-
         instance = instance_of(problem)
         devices = len(instance.devices)
         pairs = instance.operators * (instance.operators - 1) // 2
         flows = len(instance.source) * devices**2
         check_rows(flows * (2 * problem.batch + 1) + 2 * pairs * devices, self.name, self.context.limits)
-        model = ConcreteModel()
         horizon = self._horizon(instance)
         self._unit = horizon / UNITS if horizon > 0 else 1.0
-        written = BatchedModel(model, problem, instance, horizon / self._unit, self._unit, self.context.extended)
-        model.batched = written
-        self._columns(written)
-        self._handles(model, written)
+        model = BatchedModel(instance, horizon / self._unit, self.context.extended)
+        model.problem, model.tick, model.check_time = problem, self._unit, self.check_time
+        self._columns(model)
+        model.minimise(Linear.of(model.makespan), self._unit)
         for write in (
             self._one_device,
             self._completion,
@@ -89,7 +85,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             self._more_rows,
         ):
             self.check_time()
-            write(written)
+            write(model)
         self.add_constraints(model, problem)
         return model
 
@@ -99,19 +95,18 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             return float(self.context.ceiling) * (1 + CEILING_SLACK)
         return serial_length(instance) + self.context.waits
 
-    def times(self, model: Any) -> tuple[Collection[Any], float]:
-        return ("s", "C"), self._unit
-
-    def _columns(self, written: BatchedModel) -> None:
-        instance = written.instance
+    def _columns(self, model: BatchedModel) -> None:
+        instance = model.instance
         operators, devices, batch = instance.operators, len(instance.devices), instance.batch
+        names, on = instance.names, instance.devices
         cells = [(i, u) for i in range(operators) for u in range(devices)]
-        written.x = np.asarray(written.family("x", len(cells) * batch, binary=True), dtype=np.int64)
-        written.x = written.x.reshape(operators, devices, batch)
+        x = model.binaries("x", [(names[i], on[u], inputs) for i, u in cells for inputs in range(batch)])
+        model.x = x.reshape(operators, devices, batch)
         sizes = [(i, u, c) for i, u in cells for c in instance.sizes(i, u)]
-        written.b = dict(zip(sizes, written.family("b", len(sizes), binary=True), strict=True))
-        starts = written.family("s", len(cells), binary=False, high=written.horizon)
-        written.start = np.asarray(starts, dtype=np.int64).reshape(operators, devices)
+        b = model.binaries("b", [(names[i], on[u], c * instance.granule) for i, u, c in sizes])
+        model.b = dict(zip(sizes, b.tolist(), strict=True))
+        starts = model.reals("s", [(names[i], on[u]) for i, u in cells], high=model.horizon)
+        model.starts_at = starts.reshape(operators, devices)
         arcs = [
             (e, u, v)
             for e in range(len(instance.source))
@@ -119,9 +114,11 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             for v in range(devices)
             if instance.sizes(int(instance.source[e]), u) and instance.sizes(int(instance.target[e]), v)
         ]
-        written.p = dict(zip(arcs, written.family("p", len(arcs), binary=False), strict=True))
+        p = model.reals("p", [(e, on[u], on[v]) for e, u, v in arcs], high=1.0)
+        model.p = dict(zip(arcs, p.tolist(), strict=True))
         moved = [(*arc, inputs) for arc in arcs if arc[1] != arc[2] and instance.grows for inputs in range(batch)]
-        written.y = dict(zip(moved, written.family("y", len(moved), binary=False), strict=True))
+        y = model.reals("y", [(e, on[u], on[v], inputs) for e, u, v, inputs in moved], high=1.0)
+        model.y = dict(zip(moved, y.tolist(), strict=True))
         pairs = [
             (i, j, u)
             for u in range(devices)
@@ -129,204 +126,160 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             for j in range(i + 1, operators)
             if instance.sizes(i, u) and instance.sizes(j, u)
         ]
-        written.d = dict(zip(pairs, written.family("d", len(pairs), binary=True), strict=True))
-        written.makespan = written.family("C", 1, binary=False, high=written.horizon)[0]
+        d = model.binaries("d", [(names[i], names[j], on[u]) for i, j, u in pairs])
+        model.d = dict(zip(pairs, d.tolist(), strict=True))
+        model.makespan = model.real("C", high=model.horizon)
+        model.timed.update(starts.tolist(), (model.makespan,))
 
-    def _handles(self, model: ConcreteModel, written: BatchedModel) -> None:
-        def starts(op: str, device: str) -> LinearExpression:
-            i, u = written.place(op, device)
-            return written.handle({int(written.start[i, u]): written.unit})
-
-        def ends(op: str, device: str) -> LinearExpression:
-            i, u = written.place(op, device)
-            lasts = {column: units * written.unit for column, units in written.length(i, u).items()}
-            return written.handle({int(written.start[i, u]): written.unit, **lasts})
-
-        def inputs(op: str, device: str) -> LinearExpression:
-            i, u = written.place(op, device)
-            return written.handle(dict.fromkeys(written.x[i, u].tolist(), 1.0))
-
-        model.on = lambda op, device: written.handle(written.present(*written.place(op, device)))
-        model.starts, model.ends, model.inputs = starts, ends, inputs
-        model.objective = linear_objective({written.makespan: 1.0}, 0.0, written.variables)
-
-    def _one_device(self, written: BatchedModel) -> None:
+    def _one_device(self, model: BatchedModel) -> None:
         """(1) Every input of every operator runs on one device: sum over u of x[i, u, l] = 1."""
-        rows = Rows()
-        for i in range(written.instance.operators):
-            for inputs in range(written.instance.batch):
-                rows.equal(dict.fromkeys(written.x[i, :, inputs].tolist(), 1.0), 1.0)
-        written.add_rows("one_device", rows)
+        for columns in model.x.swapaxes(1, 2).reshape(-1, len(model.instance.devices)).tolist():
+            model.rows("one_device").add(Linear.over(columns) == 1)
 
-    def _completion(self, written: BatchedModel) -> None:
+    def _completion(self, model: BatchedModel) -> None:
         """(2) Every batch ends by C: s[i, u] + sum of b t <= C; and the work of each device fits into it."""
-        rows = Rows()
-        operators, devices = written.start.shape
+        rows, end = model.rows("completion"), Linear.of(model.makespan)
+        operators, devices = model.starts_at.shape
         for u in range(devices):
-            work: Terms = {}
             for i in range(operators):
-                lasts = written.length(i, u)
-                rows.at_most({int(written.start[i, u]): 1.0, written.makespan: -1.0, **lasts}, 0.0)
-                work |= lasts
-            rows.at_most({**work, written.makespan: -1.0}, 0.0)
-        written.add_rows("completion", rows)
+                rows.add(model.begins(i, u) + model.length(i, u) <= end)
+            rows.add(total(model.length(i, u) for i in range(operators)) <= end)
 
-    def _data(self, written: BatchedModel) -> None:
+    def _data(self, model: BatchedModel) -> None:
         """(3) mended: p[e, u, v] >= x[i, u, l] + x[j, v, l] - 1; where p is 1, j's batch waits for i's and the way."""
-        rows, instance = Rows(), written.instance
-        for (e, u, v), passes in written.p.items():
-            i, j = int(instance.source[e]), int(instance.target[e])
+        rows, instance = model.rows("data"), model.instance
+        for (e, u, v), column in model.p.items():
+            i, j, passes = int(instance.source[e]), int(instance.target[e]), Linear.of(column)
             linked = u == v or math.isfinite(instance.latency[u, v])
             for inputs in range(instance.batch):
-                both = {int(written.x[i, u, inputs]): 1.0, int(written.x[j, v, inputs]): 1.0}
+                both = Linear.over((int(model.x[i, u, inputs]), int(model.x[j, v, inputs])))
                 if not linked:
-                    rows.at_most(both, 1.0)
+                    rows.add(both <= 1)
                     continue
-                rows.at_most({**both, passes: -1.0}, 1.0)
-                if (e, u, v, inputs) in written.y:
-                    rows.at_most({**both, written.y[e, u, v, inputs]: -1.0}, 1.0)
+                rows.add(both - passes <= 1)
+                if (e, u, v, inputs) in model.y:
+                    rows.add(both - Linear.of(model.y[e, u, v, inputs]) <= 1)
             if linked:
-                self._arrival(written, rows, (e, u, v), passes)
-        written.add_rows("data", rows)
+                self._arrival(model, (e, u, v), passes)
 
-    def _arrival(self, written: BatchedModel, rows: Rows, arc: tuple[int, int, int], passes: int) -> None:
+    def _arrival(self, model: BatchedModel, arc: tuple[int, int, int], passes: Linear) -> None:
         e, u, v = arc
-        instance, unit = written.instance, written.unit
+        instance, tick = model.instance, model.tick
         i, j = int(instance.source[e]), int(instance.target[e])
-        fixed = instance.delay(e, u, v, 0 if instance.grows else 1) / unit
-        each = (instance.delay(e, u, v, 1) / unit - fixed) if instance.grows else 0.0
-        big = written.horizon + fixed + instance.batch * each
-        terms = {int(written.start[i, u]): 1.0, int(written.start[j, v]): -1.0, passes: big, **written.length(i, u)}
-        if each > 0:
-            terms |= {written.y[e, u, v, inputs]: each for inputs in range(instance.batch)}
-        rows.at_most(terms, big - fixed)
+        fixed = instance.delay(e, u, v, 0 if instance.grows else 1) / tick
+        each = (instance.delay(e, u, v, 1) / tick - fixed) if instance.grows else 0.0
+        big = model.horizon + fixed + instance.batch * each
+        sent = Linear.over((model.y[e, u, v, inputs] for inputs in range(instance.batch)), each) if each > 0 else 0.0
+        arrives = model.begins(i, u) + model.length(i, u) + fixed + sent
+        model.rows("data").add(arrives - model.begins(j, v) <= big * (1 - passes))
 
-    def _sizes(self, written: BatchedModel) -> None:
+    def _sizes(self, model: BatchedModel) -> None:
         """(4), (5) sum of x[i, u, l] = sum of s b[i, u, s]; at most one size; the sizes add up to the batch."""
-        rows, instance = Rows(), written.instance
+        rows, instance = model.rows("sizes"), model.instance
         for i in range(instance.operators):
-            total: Terms = {}
-            for u in range(len(instance.devices)):
-                sizes = instance.sizes(i, u)
-                inputs = {written.b[i, u, c]: float(c * instance.granule) for c in sizes}
-                total |= inputs
-                taken = dict.fromkeys(written.x[i, u].tolist(), -1.0)
-                rows.equal({**inputs, **taken}, 0.0)
+            inputs = [model.batch(instance.names[i], name) for name in instance.devices]
+            for u, taken in enumerate(inputs):
+                rows.add(taken == Linear.over(model.x[i, u].tolist()))
                 if np.isinf(instance.seconds[i, u, 0]):
-                    rows.equal(written.present(i, u), 1.0)
-                elif sizes:
-                    rows.at_most(written.present(i, u), 1.0)
-            rows.equal(total, float(instance.batch))
-        written.add_rows("sizes", rows)
+                    rows.add(model.present(i, u) == 1)
+                elif instance.sizes(i, u):
+                    rows.add(model.present(i, u) <= 1)
+            rows.add(total(inputs) == instance.batch)
 
-    def _memory(self, written: BatchedModel) -> None:
+    def _memory(self, model: BatchedModel) -> None:
         """(6) sum of (im[i] + om[i]) x[i, u, l] and the parameters held fit into Mem[u]."""
-        rows, instance = Rows(), written.instance
+        rows, instance = model.rows("memory"), model.instance
         limited = [u for u, capacity in enumerate(instance.capacity.tolist()) if capacity != NO_LIMIT]
         users = instance.parameters.reversed(len(instance.parameter_bytes))
         pairs = [(p, u) for p in range(len(instance.parameter_bytes)) for u in limited if len(users[p])]
-        written.held = dict(zip(pairs, written.family("held", len(pairs), binary=False), strict=True))
-        for (p, u), column in written.held.items():
+        stored = model.reals("stored", [(p, instance.devices[u]) for p, u in pairs], high=1.0)
+        model.stored = dict(zip(pairs, stored.tolist(), strict=True))
+        for (p, u), column in model.stored.items():
             for i in users[p].tolist():
                 if instance.sizes(i, u):
-                    rows.at_most({**written.present(i, u), column: -1.0}, 0.0)
+                    rows.add(model.present(i, u) <= Linear.of(column))
         for u in limited:
             unit = max(1.0, float(instance.capacity[u]) / WHOLE_BYTES)
-            terms = {
-                int(c): float(instance.memory[i]) / unit for i in range(instance.operators) for c in written.x[i, u]
-            }
-            terms |= {written.held[p, at]: float(instance.parameter_bytes[p]) / unit for p, at in pairs if at == u}
-            rows.at_most(
-                {column: size for column, size in terms.items() if size > 0}, float(instance.capacity[u]) / unit
-            )
-        written.add_rows("memory", rows)
+            sizes = [
+                (int(c), float(instance.memory[i]) / unit) for i in range(instance.operators) for c in model.x[i, u]
+            ]
+            sizes += [(model.stored[p, at], float(instance.parameter_bytes[p]) / unit) for p, at in pairs if at == u]
+            held = Linear(0, {column: size for column, size in sizes if size > 0})
+            rows.add(held <= float(instance.capacity[u]) / unit)
 
-    def _no_overlap(self, written: BatchedModel) -> None:
+    def _no_overlap(self, model: BatchedModel) -> None:
         """(7) for all pairs on a device: one of two batches ends before the other starts."""
-        rows = Rows()
-        big = written.horizon
-        for (i, j, u), first in written.d.items():
-            a, b = int(written.start[i, u]), int(written.start[j, u])
-            rows.at_most({a: 1.0, b: -1.0, first: big, **written.length(i, u)}, big)
-            rows.at_most({b: 1.0, a: -1.0, first: -big, **written.length(j, u)}, 0.0)
-        written.add_rows("no_overlap", rows)
+        rows, big = model.rows("no_overlap"), model.horizon
+        for (i, j, u), column in model.d.items():
+            a, b, first = model.begins(i, u), model.begins(j, u), Linear.of(column)
+            rows.add(a + model.length(i, u) - b <= big * (1 - first))
+            rows.add(b + model.length(j, u) - a <= big * first)
 
-    def _waits(self, written: BatchedModel) -> None:
+    def _waits(self, model: BatchedModel) -> None:
         """Order arcs of side constraints: all batches of the one end before any of the other starts."""
-        rows, instance = Rows(), written.instance
-        big = written.horizon
+        rows, instance, big = model.rows("waits"), model.instance, model.horizon
+        devices = range(len(instance.devices))
         for i in range(instance.operators):
             for h in instance.waits[i].tolist():
-                for u in range(len(instance.devices)):
-                    for v in range(len(instance.devices)):
-                        there = {
-                            **dict.fromkeys(written.present(h, u), big),
-                            **dict.fromkeys(written.present(i, v), big),
-                        }
-                        for column, lasts in written.length(h, u).items():
-                            there[column] += lasts
-                        ends = {int(written.start[h, u]): 1.0, int(written.start[i, v]): -1.0, **there}
-                        rows.at_most(ends, 2.0 * big)
-        written.add_rows("waits", rows)
+                for u in devices:
+                    for v in devices:
+                        both = model.present(h, u) + model.present(i, v)
+                        end = model.begins(h, u) + model.length(h, u)
+                        rows.add(end - model.begins(i, v) <= big * (2 - both))
 
-    def _ordered_inputs(self, written: BatchedModel) -> None:
+    def _ordered_inputs(self, model: BatchedModel) -> None:
         """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
-        rows, instance = Rows(), written.instance
-        if instance.operators and not self.context.extended:
-            first = int(instance.order[0])
-            for inputs in range(instance.batch - 1):
-                terms = {int(written.x[first, u, inputs]): float(u) for u in range(len(instance.devices))}
-                terms |= {int(written.x[first, u, inputs + 1]): -float(u) for u in range(len(instance.devices))}
-                rows.at_most({column: value for column, value in terms.items() if value}, 0.0)
-        written.add_rows("ordered_inputs", rows)
+        instance = model.instance
+        if not instance.operators or self.context.extended:
+            return
+        first = model.x[int(instance.order[0])]
+        device = [Linear(0, {int(c): u for u, c in enumerate(first[:, n]) if u}) for n in range(instance.batch)]
+        for earlier, later in pairwise(device):
+            model.rows("ordered_inputs").add(earlier <= later)
 
-    def _more_rows(self, written: BatchedModel) -> None:
+    def _more_rows(self, model: BatchedModel) -> None:
         """What a variant adds; nothing here."""
 
-    def extract(self, model: ConcreteModel) -> BatchedSchedule:
+    def extract(self, model: BatchedModel, values: FloatArray) -> BatchedSchedule:
         """Devices and order from the values, exact times from those."""
-        written: BatchedModel = model.batched
-        values = np.asarray([variable.value or 0.0 for variable in written.variables])
-        where = values[written.x].argmax(axis=1)
-        start = values[written.start] * written.unit
-        return retimed(written.instance, where, start, release=start if self.context.extended else None)
+        where = values[model.x].argmax(axis=1)
+        start = values[model.starts_at] * model.tick
+        return retimed(model.instance, where, start, release=start if self.context.extended else None)
 
-    def start(self, model: ConcreteModel, solution: BatchedSchedule) -> None:
-        """Set every column to what a known schedule implies, its inputs renumbered as the rows want them."""
-        written: BatchedModel = model.batched
-        instance = written.instance
-        where, start = self.settled(written, solution)
-        values = np.zeros(len(written.variables))
+    def start(self, model: BatchedModel, solution: BatchedSchedule) -> FloatArray:
+        """Every column as a known schedule implies, its inputs renumbered as the rows want them."""
+        instance = model.instance
+        where, start = self.settled(model, solution)
+        values = np.zeros(len(model))
         count = counts_of(where, len(instance.devices))
         for i in range(instance.operators):
-            values[written.x[i, where[i], np.arange(instance.batch)]] = 1.0
-        for (i, u, c), column in written.b.items():
+            values[model.x[i, where[i], np.arange(instance.batch)]] = 1.0
+        for (i, u, c), column in model.b.items():
             values[column] = float(count[i, u] == c * instance.granule)
-        values[written.start.ravel()] = start.ravel() / written.unit
-        for (e, u, v), column in written.p.items():
+        values[model.starts_at.ravel()] = start.ravel() / model.tick
+        for (e, u, v), column in model.p.items():
             passes = (where[instance.source[e]] == u) & (where[instance.target[e]] == v)
             values[column] = float(passes.any())
-        for (e, u, v, inputs), column in written.y.items():
+        for (e, u, v, inputs), column in model.y.items():
             values[column] = float(where[instance.source[e], inputs] == u and where[instance.target[e], inputs] == v)
         rank = {node: place for place, node in enumerate(_in_turn(instance, count, start))}
-        for (i, j, u), column in written.d.items():
+        for (i, j, u), column in model.d.items():
             values[column] = float(rank[i, u] < rank[j, u])
-        for (parameter, u), column in written.held.items():
-            users = instance.parameters.reversed(len(instance.parameter_bytes))[parameter]
-            values[column] = float((count[users, u] > 0).any())
-        for u, column in written.used.items():
+        users = instance.parameters.reversed(len(instance.parameter_bytes))
+        for (parameter, u), column in model.stored.items():
+            values[column] = float((count[users[parameter], u] > 0).any())
+        for u, column in model.used.items():
             values[column] = float((count[:, u] > 0).any())
-        values[written.makespan] = max((batch.end for batch in solution.batches), default=0.0) / written.unit
-        for variable, value in zip(written.variables, values.tolist(), strict=True):
-            variable.set_value(value, skip_validation=True)
+        values[model.makespan] = max((batch.end for batch in solution.batches), default=0.0) / model.tick
+        return values
 
-    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    def settled(self, model: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
         """Device of every input and starts of all batches; where there is none, a start that breaks no row."""
-        instance = written.instance
+        instance = model.instance
         where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
         start = np.zeros((instance.operators, len(instance.devices)))
         for batch in solution.batches:
-            i, u = written.place(batch.operator, batch.device)
+            i, u = model.place(batch.operator, batch.device)
             where[i, list(batch.inputs)] = u
             start[i, u] = batch.start
         if instance.operators and not self.context.extended:
@@ -345,10 +298,6 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         """Say what stands in the way, if that is easy to see; else what of the problem may."""
         rules = rules_in_the_way(problem, rows_added=self.context.extended)
         return shortage(problem) or f"no schedule respects {rules}"
-
-    def add_row(self, model: ConcreteModel, row: RelationalExpression) -> None:
-        """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
-        add_row(model, row)
 
 
 def _in_turn(instance: BatchedInstance, count: IntArray, start: FloatArray) -> Iterable[tuple[int, int]]:

@@ -15,44 +15,41 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.milp import Identities
 from opweave.formulations.batched_mapping.program import BatchedModel, understand
-from opweave.formulations.bulk import Rows, Terms
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 
 class Twins(Identities):
     """Identical devices in the order of some measure of their use, the most used first."""
 
-    def measure(self, written: BatchedModel, u: int) -> Terms:
+    def measure(self, model: BatchedModel, u: int) -> Linear:
         """What orders them; nothing where the rows are others."""
-        return {}
+        return Linear()
 
-    def _more_rows(self, written: BatchedModel) -> None:
-        rows = Rows()
-        for group in twins_of(written):
+    def _more_rows(self, model: BatchedModel) -> None:
+        for group in twins_of(model):
             for first, second in pairwise(group):
-                terms = {column: -value for column, value in self.measure(written, first).items()}
-                rows.at_most({**terms, **self.measure(written, second)}, 0.0)
-        written.add_rows("twins", rows)
+                model.rows("twins").add(self.measure(model, second) <= self.measure(model, first))
 
-    def settled(self, written: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    def settled(self, model: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
         """The same schedule with identical devices renamed so that the rows hold."""
-        where, start = super().settled(written, solution)
-        for group in twins_of(written):
-            ranked = sorted(group, key=lambda u: self._turn(written, where, u))
+        where, start = super().settled(model, solution)
+        for group in twins_of(model):
+            ranked = sorted(group, key=lambda u: self._turn(model, where, u))
             renamed = np.arange(start.shape[1])
             renamed[ranked] = group
             start[:, group] = start[:, ranked]
             where = renamed[where]
-        order = np.argsort(where[written.instance.order[0]], kind="stable") if len(where) else np.arange(where.shape[1])
+        order = np.argsort(where[model.instance.order[0]], kind="stable") if len(where) else np.arange(where.shape[1])
         return where[:, order], start
 
-    def _turn(self, written: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
+    def _turn(self, model: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
         count = (where == u).sum(axis=1)
         total = 0.0
         for i in np.flatnonzero(count).tolist():
-            total += self._part(written.instance, i, u, int(count[i]))
+            total += self._part(model.instance, i, u, int(count[i]))
         return (-total,)
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
@@ -67,8 +64,8 @@ class ByTasks(Twins):
     name: ClassVar[str] = "tasks"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
 
-    def measure(self, written: BatchedModel, u: int) -> Terms:
-        return dict.fromkeys(written.x[:, u].ravel().tolist(), 1.0)
+    def measure(self, model: BatchedModel, u: int) -> Linear:
+        return Linear.over(model.x[:, u].ravel().tolist())
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
         return float(inputs)
@@ -81,11 +78,8 @@ class ByBatches(Twins):
     name: ClassVar[str] = "batches"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
 
-    def measure(self, written: BatchedModel, u: int) -> Terms:
-        terms: Terms = {}
-        for i in range(written.instance.operators):
-            terms |= written.present(i, u)
-        return terms
+    def measure(self, model: BatchedModel, u: int) -> Linear:
+        return total(model.present(i, u) for i in range(model.instance.operators))
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
         return 1.0
@@ -98,11 +92,8 @@ class ByBusyTime(Twins):
     name: ClassVar[str] = "busy"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
 
-    def measure(self, written: BatchedModel, u: int) -> Terms:
-        terms: Terms = {}
-        for i in range(written.instance.operators):
-            terms |= written.length(i, u)
-        return terms
+    def measure(self, model: BatchedModel, u: int) -> Linear:
+        return total(model.length(i, u) for i in range(model.instance.operators))
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
         return float(instance.seconds[i, u, inputs // instance.granule])
@@ -115,32 +106,32 @@ class FirstUse(Twins):
     name: ClassVar[str] = "first_use"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
 
-    def _more_rows(self, written: BatchedModel) -> None:
-        rows = Rows()
-        for group in twins_of(written):
+    def _more_rows(self, model: BatchedModel) -> None:
+        for group in twins_of(model):
             for first, second in pairwise(group):
-                before: Terms = {}
-                for i in written.instance.order.tolist():
-                    before |= dict.fromkeys(written.present(i, first), -1.0)
-                    rows.at_most({**before, **written.present(i, second)}, 0.0)
-        written.add_rows("twins", rows)
+                before = Linear()
+                for i in model.instance.order.tolist():
+                    before += model.present(i, first)
+                    model.rows("twins").add(model.present(i, second) <= before)
 
-    def _turn(self, written: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
-        used = (where == u).any(axis=1)[written.instance.order]
+    def _turn(self, model: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
+        used = (where == u).any(axis=1)[model.instance.order]
         return (float(used.argmax()) if used.any() else math.inf,)
 
 
-def twins_of(written: BatchedModel) -> list[list[int]]:
+def twins_of(model: BatchedModel) -> list[list[int]]:
     """Groups of devices that can be swapped: alike in the cluster, in their costs, and in all side constraints."""
-    if written.problem.constraints or written.extended:
+    problem = model.problem
+    assert isinstance(problem, BatchedMapping)
+    if problem.constraints or model.extended:
         return []
-    index = written.problem.cluster.device_index
+    index = problem.cluster.device_index
     groups = []
-    for names in written.problem.cluster.identical_groups:
+    for names in problem.cluster.identical_groups:
         group: list[list[int]] = []
         for u in (index[name] for name in names):
             for alike in group:
-                if np.array_equal(written.instance.seconds[:, u], written.instance.seconds[:, alike[0]]):
+                if np.array_equal(model.instance.seconds[:, u], model.instance.seconds[:, alike[0]]):
                     alike.append(u)
                     break
             else:

@@ -3,104 +3,136 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.formulations.bulk import Rows, Terms, linear_expression
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.handles import Handles
+from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
+from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Colocate, MaxDevices, Separate
-
-if TYPE_CHECKING:
-    from pyomo.core.expr.numeric_expr import LinearExpression
-    from pyomo.core.expr.relational_expr import RelationalExpression
-    from pyomo.environ import ConcreteModel
-
+from opweave.problems.errors import InvalidInputError
 
 BatchedProgram = Formulation[BatchedMapping, BatchedSchedule]
 
 
+class BatchedHandles(Handles):
+    """Handles by operator and device: an operator may have a batch on each."""
+
+    instance: BatchedInstance
+    tick: float
+    used: dict[int, int]
+
+    more_words: ClassVar[tuple[str, ...]] = ("inputs",)
+
+    def present(self, i: int, u: int) -> Linear:
+        """1 when a batch of operator i runs on device u."""
+        raise NotImplementedError
+
+    def granules(self, i: int, u: int) -> dict[int, int]:
+        """Granules in the batch of operator i on device u, by column."""
+        raise NotImplementedError
+
+    def begins(self, i: int, u: int) -> Linear:
+        """Start of operator i's batch on device u, in units."""
+        raise NotImplementedError
+
+    def place(self, op: str, device: str | None) -> tuple[int, int]:
+        """Positions of an operator and a device.
+
+        Raises
+        ------
+        InvalidInputError
+            When no device is named.
+        """
+        if device is None:
+            raise InvalidInputError(f"operator {op!r} may have a batch on each device: name one, too")
+        return self.instance.names.index(op), self.instance.devices.index(device)
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 when a batch of operator ``op`` runs on ``device``, else 0."""
+        return self.present(*self.place(op, device))
+
+    def batch(self, op: str, device: str) -> Linear:
+        """Inputs of operator ``op`` that run on ``device``."""
+        i, u = self.place(op, device)
+        return Linear(0, {column: c * self.instance.granule for column, c in self.granules(i, u).items()})
+
+    def inputs(self, op: str, device: str) -> Linear:
+        """The older word for :meth:`batch`."""
+        return self.batch(op, device)
+
+    def start(self, op: str, device: str | None = None) -> Linear:
+        """When the batch of operator ``op`` on ``device`` starts, in seconds; of no meaning where nothing runs."""
+        return self.begins(*self.place(op, device)) * self.tick
+
+    def end(self, op: str, device: str | None = None) -> Linear:
+        """When the batch of operator ``op`` on ``device`` ends, in seconds; of no meaning where nothing runs."""
+        i, u = self.place(op, device)
+        seconds = self.instance.seconds[i, u]
+        lasts = {column: float(seconds[c]) for column, c in self.granules(i, u).items()}
+        return self.start(op, device) + Linear(0, lasts)
+
+
 @dataclass(eq=False)
-class BatchedModel:
-    """What a model was written from, kept with it as ``model.batched``.
+class BatchedModel(BatchedHandles, LinearModel):
+    """The program and what it was written from; times are in units of ``tick`` seconds.
 
     Attributes
     ----------
-    unit
-        Seconds of one unit of the model's time.
+    horizon
+        No schedule of interest is longer, in units.
     extended
         Whether rows will be added that nobody knows yet.
     x
         Column of "input l of operator i runs on device u". Shape (operators, devices, batch).
     b
         Column of "the batch of i on u has c granules"; absent where it cannot run.
-    start
+    starts_at
         Column of the start of i's batch on u. Shape (operators, devices).
     y, p
         Columns of "input l passes along edge e from u to v" and "any does".
     d
         Column of "i's batch runs before j's on u", for i < j.
-    used, held
+    used, stored
         Columns of "device u is used" and "parameter p is on device u".
     """
 
-    model: ConcreteModel
-    problem: BatchedMapping
     instance: BatchedInstance
     horizon: float
-    unit: float
     extended: bool
     x: IntArray = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
-    start: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
+    starts_at: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
     b: dict[tuple[int, int, int], int] = field(default_factory=dict)
     y: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
     p: dict[tuple[int, int, int], int] = field(default_factory=dict)
     d: dict[tuple[int, int, int], int] = field(default_factory=dict)
     used: dict[int, int] = field(default_factory=dict)
-    held: dict[tuple[int, int], int] = field(default_factory=dict)
+    stored: dict[tuple[int, int], int] = field(default_factory=dict)
     makespan: int = -1
-    variables: list[Any] = field(default_factory=list)
 
-    def family(self, name: str, count: int, *, binary: bool, high: float = 1.0) -> list[int]:
-        """Add columns from 0 to ``high``."""
-        from pyomo.environ import Binary, NonNegativeReals, Var
+    def granules(self, i: int, u: int) -> dict[int, int]:
+        """Granules in the batch of operator i on device u, by column."""
+        return {self.b[i, u, c]: c for c in self.instance.sizes(i, u)}
 
-        first = len(self.variables)
-        variable = (
-            Var(range(count), domain=Binary)
-            if binary
-            else Var(range(count), domain=NonNegativeReals, bounds=(0.0, high))
-        )
-        self.model.add_component(name, variable)
-        self.variables.extend(variable.values())
-        return list(range(first, first + count))
-
-    def present(self, i: int, u: int) -> Terms:
+    def present(self, i: int, u: int) -> Linear:
         """1 when a batch of operator i runs on device u: the sum of b[i, u, s]."""
-        return {self.b[i, u, c]: 1.0 for c in self.instance.sizes(i, u)}
+        return Linear.over(self.granules(i, u))
 
-    def length(self, i: int, u: int) -> Terms:
+    def begins(self, i: int, u: int) -> Linear:
+        """Start of operator i's batch on device u, in units."""
+        return Linear.of(int(self.starts_at[i, u]))
+
+    def length(self, i: int, u: int) -> Linear:
         """Run time of operator i's batch on device u, in units; 0 without one."""
         seconds = self.instance.seconds[i, u]
-        return {self.b[i, u, c]: float(seconds[c]) / self.unit for c in self.instance.sizes(i, u)}
-
-    def add_rows(self, name: str, rows: Rows) -> None:
-        """Give the model a family of rows."""
-        rows.add_to(self.model, name, self.variables)
-
-    def handle(self, terms: Terms) -> LinearExpression:
-        """A linear expression over the model's variables."""
-        return linear_expression(0.0, terms, self.variables)
-
-    def place(self, op: str, device: str) -> tuple[int, int]:
-        """Positions of an operator and a device."""
-        return self.problem.graph.operator_index[op], self.problem.cluster.device_index[device]
+        return Linear(0, {column: float(seconds[c]) / self.tick for column, c in self.granules(i, u).items()})
 
 
 def instance_of(problem: BatchedMapping) -> BatchedInstance:
@@ -128,41 +160,33 @@ def serial_length(instance: BatchedInstance) -> float:
     return float(finite.max(axis=2).sum()) + way
 
 
-def add_row(model: ConcreteModel, row: RelationalExpression) -> None:
-    """Add one row of a side constraint, such as ``model.inputs("a", "gpu") <= 4``."""
-    from pyomo.environ import ConstraintList
-
-    if not hasattr(model, "side_constraints"):
-        model.side_constraints = ConstraintList()
-    model.side_constraints.add(row)
-
-
-def _colocate(_formulation: BatchedProgram, model: ConcreteModel, constraint: Colocate) -> None:
+def _colocate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Colocate) -> None:
     """All of them have a batch on a device, or none has."""
-    for device in model.batched.instance.devices:
+    for device in model.instance.devices:
         for other in constraint.ops[1:]:
-            add_row(model, model.on(constraint.ops[0], device) == model.on(other, device))
+            _linear(model).add(model.on(constraint.ops[0], device) == model.on(other, device))
 
 
-def _separate(_formulation: BatchedProgram, model: ConcreteModel, constraint: Separate) -> None:
+def _separate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Separate) -> None:
     """At most one of them has a batch on a device."""
-    for device in model.batched.instance.devices:
-        total = sum(model.on(op, device) for op in dict.fromkeys(constraint.ops))
-        add_row(model, total <= 1)
+    for device in model.instance.devices:
+        _linear(model).add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
 
 
-def _max_devices(_formulation: BatchedProgram, model: ConcreteModel, constraint: MaxDevices) -> None:
+def _max_devices(_formulation: BatchedProgram, model: BatchedHandles, constraint: MaxDevices) -> None:
     """A device with a batch is used; at most so many are."""
-    written: BatchedModel = model.batched
-    if not written.used:
-        columns = written.family("used", len(written.instance.devices), binary=True)
-        written.used = dict(enumerate(columns))
-        rows = Rows()
-        for u, column in written.used.items():
-            for i in range(written.instance.operators):
-                rows.at_most({**written.present(i, u), column: -1.0}, 0.0)
-        written.add_rows("uses", rows)
-    add_row(model, written.handle(dict.fromkeys(written.used.values(), 1.0)) <= constraint.count)
+    written, devices = _linear(model), model.instance.devices
+    if not model.used:
+        model.used = dict(enumerate(written.binaries("used", devices).tolist()))
+        for u, column in model.used.items():
+            for i in range(model.instance.operators):
+                written.add(model.present(i, u) <= Linear.of(column))
+    written.add(Linear.over(model.used.values()) <= constraint.count)
+
+
+def _linear(model: BatchedHandles) -> LinearModel:
+    assert isinstance(model, LinearModel)
+    return model
 
 
 def understand(name: str) -> None:

@@ -37,6 +37,7 @@ class IntervalModel(LinearModel):
 
     Examples
     --------
+    >>> from opweave.formulations.modeling.linear import Linear
     >>> model = IntervalModel()
     >>> end, there = model.whole(0, 9, "end"), model.binary()
     >>> model.row({end: 1}, 4, None, only_if=[there])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,6 +13,7 @@ from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.rows import Rows
 from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.problem import Problem
 
 Key = str | int | tuple[str | int, ...] | None
 """What tells the columns of a family apart: names of operators and devices; None where there is one only."""
@@ -34,6 +36,8 @@ class LinearModel(Handles):
 
     Attributes
     ----------
+    problem
+        The problem that the model stands for; set before side constraints and a user's function add to the model.
     low, high, integral
         Bounds of every column, and whether it takes whole numbers only.
     families
@@ -59,6 +63,7 @@ class LinearModel(Handles):
     (2, 1, 'x[conv,cpu]')
     """
 
+    problem: Problem[Any, Any] = field(init=False)
     low: list[float] = field(init=False, default_factory=list)
     high: list[float] = field(init=False, default_factory=list)
     integral: list[bool] = field(init=False, default_factory=list)

@@ -263,7 +263,7 @@ def _replanned(
         if way is not None:
             reader = instance.names[message.readers[0]] if problem.transfers == "one_port_edge" else None
             sent[m] = when.get((instance.tensors[message.tensor], reader, instance.devices[way.target]), 0.0)
-    return retimed(problem, instance, messages, device, start, sent)
+    return retimed(problem.transfers, instance, messages, device, start, sent)
 
 
 def _address(sent: Transfer) -> tuple[str, str | None, str]:

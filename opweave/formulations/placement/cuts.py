@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from opweave.formulations.bulk import Rows, Terms
+from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.placement.jobs import Job
-from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
+from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
 from opweave.problems.arrays import FloatArray
 
 THRESHOLDS = 8
 """Values of heads and of tails that windows of work begin and end at."""
 
 
-def head_rows(written: PlacementModel) -> Rows:
+def head_rows(model: PlacementModel) -> Iterator[Row]:
     """S[v] >= sum over k of head[v, k] x[v, k]."""
-    rows, head = Rows(), _finite(written.windows.head) / written.unit
-    for v in range(written.instance.operators):
-        rows.at_most(add(written.weighted(v, head[v]), {int(written.start[v]): -1.0}), 0.0)
-    return rows
+    for v in range(model.instance.operators):
+        yield model.weighted(v, model.windows.head[v]) <= model.at(v)
 
 
-def tail_rows(written: PlacementModel, length: int) -> Rows:
+def tail_rows(model: PlacementModel) -> Iterator[Row]:
     """(4) C_max >= C[v] + sum over k of tail[v, k] x[v, k]."""
-    rows, windows = Rows(), written.windows
-    after = _finite(written.instance.seconds + windows.tail) / written.unit
-    for v in range(written.instance.operators):
-        terms = add(written.weighted(v, after[v]), {int(written.start[v]): 1.0, length: -1.0})
-        rows.at_most(terms, 0.0)
-    return rows
+    after = model.instance.seconds + model.windows.tail
+    for v in range(model.instance.operators):
+        yield model.at(v) + model.weighted(v, after[v]) <= Linear.of(model.length)
 
 
-def work_rows(written: PlacementModel, length: int) -> Rows:
+def work_rows(model: PlacementModel) -> Iterator[Row]:
     """Operators with head >= a and tail >= b run between a and C_max - b, so no device has more work of theirs.
 
     With a = b = 0 this is the area row.
     """
-    windows, rows = written.windows, Rows()
-    head = windows.head.min(axis=1, initial=np.inf) / written.unit
-    tail = windows.tail.min(axis=1, initial=np.inf) / written.unit
+    windows = model.windows
+    head = windows.head.min(axis=1, initial=np.inf) / model.tick
+    tail = windows.tail.min(axis=1, initial=np.inf) / model.tick
     seen: set[bytes] = set()
     for a in _thresholds(head):
         for b in _thresholds(tail):
@@ -50,47 +45,39 @@ def work_rows(written: PlacementModel, length: int) -> Rows:
                 continue
             seen.add(key)
             members = np.flatnonzero(inside).tolist()
-            begin, end = float(head[inside].min()), float(tail[inside].min())
-            for k in range(len(written.instance.devices)):
-                rows.at_most(_work(written, members, k) | {length: -1.0}, -(begin + end))
-    return rows
+            outside = float(head[inside].min()) + float(tail[inside].min())
+            for k in range(len(model.instance.devices)):
+                yield _felt(_work(model, members, k)) + outside <= Linear.of(model.length)
 
 
-def _work(written: PlacementModel, members: Sequence[int], k: int) -> Terms:
+def _work(model: PlacementModel, members: Sequence[int], k: int) -> Linear:
     """Seconds that device k works on ``members``, in units."""
-    total: Terms = {}
-    for v in members:
-        if np.isfinite(written.instance.seconds[v, k]):
-            total = _into(total, written.runs_on(v, k), float(written.instance.seconds[v, k]) / written.unit)
-    return {column: value for column, value in total.items() if value > NEGLIGIBLE}
+    seconds = model.instance.seconds[:, k] / model.tick
+    return total(model.runs_on(v, k) * float(seconds[v]) for v in members if np.isfinite(seconds[v]))
 
 
-def port_rows(written: PlacementModel, jobs: Sequence[Job], length: int) -> Rows:
+def port_rows(model: PlacementModel, jobs: Sequence[Job]) -> Iterator[Row]:
     """What a port carries fits between the first end of a producer and the last start of a reader."""
-    rows = Rows()
     ports: dict[int, list[int]] = {}
     for number, job in enumerate(jobs):
         for port in job.uses:
             ports.setdefault(port, []).append(number)
-    windows = written.windows
-    after = (written.instance.seconds + windows.tail).min(axis=1, initial=np.inf) / written.unit
+    after = (model.instance.seconds + model.windows.tail).min(axis=1, initial=np.inf) / model.tick
     for port, members in ports.items():
         begin = min(jobs[number].ready for number in members)
         # over all devices: the row has to hold as well where nothing passes the port
-        end = min(float(after[v]) for number in members for v in written.messages[number].readers)
-        total: Terms = {}
-        for number in members:
-            lasts = jobs[number].length
-            for column in jobs[number].uses[port]:
-                total = _into(total, {column: 1.0}, lasts.get(column, 0.0))
-        rows.at_most({c: value for c, value in total.items() if value > NEGLIGIBLE} | {length: -1.0}, -(begin + end))
-    return rows
+        end = min(float(after[v]) for number in members for v in model.messages[number].readers)
+        work = total(
+            Linear.of(column, jobs[number].length.terms.get(column, 0.0))
+            for number in members
+            for column in jobs[number].uses[port].terms
+        )
+        yield _felt(work) + (begin + end) <= Linear.of(model.length)
 
 
-def _into(total: Terms, more: Terms, factor: float) -> Terms:
-    for column, coefficient in more.items():
-        total[column] = total.get(column, 0.0) + factor * coefficient
-    return total
+def _felt(work: Linear) -> Linear:
+    """Without what takes no time."""
+    return Linear(work.constant, {column: value for column, value in work.terms.items() if value > NEGLIGIBLE})
 
 
 def _thresholds(values: FloatArray) -> list[float]:
@@ -100,7 +87,3 @@ def _thresholds(values: FloatArray) -> list[float]:
         return [float(value) for value in distinct]
     chosen = np.linspace(0, len(distinct) - 1, THRESHOLDS).round().astype(int)
     return [float(value) for value in distinct[np.unique(chosen)]]
-
-
-def _finite(values: FloatArray) -> FloatArray:
-    return np.where(np.isfinite(values), values, 0.0)

@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.bulk import Rows, Terms, check_rows
-from opweave.formulations.placement.program import NEGLIGIBLE, PlacementModel, add
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import Key
+from opweave.formulations.modeling.rows import Rows, check_rows
+from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
+from opweave.formulations.placement.windows import FIT
 from opweave.formulations.precedence import check_closure
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.limits import Limits
 
 
@@ -35,8 +38,8 @@ class Job:
     """
 
     start: int
-    length: Terms
-    uses: dict[int, Terms]
+    length: Linear
+    uses: dict[int, Linear]
     ready: float
     due: float
     shortest: float
@@ -92,56 +95,63 @@ def meeting(jobs: Sequence[Job], implied: BoolArray, name: str, limits: Limits) 
     return first.astype(np.int64), second.astype(np.int64)
 
 
-def order_columns(written: PlacementModel, name: str, jobs: Sequence[Job], pairs: tuple[IntArray, IntArray]) -> Pairs:
-    """One 0/1 column for each direction of each pair that the windows leave room for."""
+def order_columns(
+    model: PlacementModel,
+    name: str,
+    keys: Sequence[tuple[str, ...]],
+    jobs: Sequence[Job],
+    pairs: tuple[IntArray, IntArray],
+) -> Pairs:
+    """One 0/1 column for each direction of each pair that the windows leave room for; ``keys`` are the jobs' names."""
     first, second = pairs
 
     def fits(a: int, b: int) -> bool:
-        return jobs[a].ready + jobs[a].shortest + jobs[b].shortest <= jobs[b].due
+        return jobs[a].ready + jobs[a].shortest + jobs[b].shortest <= jobs[b].due * (1 + FIT)
 
-    room = np.asarray([(fits(a, b), fits(b, a)) for a, b in zip(first.tolist(), second.tolist(), strict=True)])
-    room = room.reshape(len(first), 2).astype(bool)
+    each = list(zip(first.tolist(), second.tolist(), strict=True))
+    room = np.asarray([(fits(a, b), fits(b, a)) for a, b in each]).reshape(len(each), 2).astype(bool)
+    named: list[Key] = [(*keys[a], *keys[b]) for pair in each for a, b in (pair, pair[::-1])]
     columns = np.full(room.shape, -1, dtype=np.int64)
-    columns[room] = written.binary(name, int(room.sum()))
+    columns[room] = model.binaries(
+        name, [key for key, there in zip(named, room.ravel().tolist(), strict=True) if there]
+    )
     return Pairs(first, second, columns[:, 0], columns[:, 1])
 
 
-def apart_rows(jobs: Sequence[Job], pairs: Pairs) -> Rows:
+def apart_rows(rows: Rows, jobs: Sequence[Job], pairs: Pairs) -> None:
     """Keep the jobs of every pair apart.
 
     Linked without big M: one of the two directions is chosen where both jobs occupy the same thing. With a big M from
     the two windows alone: the later job starts after the earlier one has ended.
     """
-    rows = Rows()
     for a, b, forward, backward in zip(
         pairs.first.tolist(), pairs.second.tolist(), pairs.forward.tolist(), pairs.backward.tolist(), strict=True
     ):
-        chosen = {column: -1.0 for column in (forward, backward) if column >= 0}
+        chosen = Linear.over(column for column in (forward, backward) if column >= 0)
         for resource, use in jobs[a].uses.items():
             if resource in jobs[b].uses:
-                rows.at_most(add(add(use, jobs[b].uses[resource]), chosen), 1.0)
-        if len(chosen) == 2:
-            rows.at_most({forward: 1.0, backward: 1.0}, 1.0)
+                rows.add(use + jobs[b].uses[resource] - chosen <= 1)
+        if len(chosen.terms) == 2:
+            rows.add(chosen <= 1)
         if forward >= 0:
             _after(rows, jobs[a], jobs[b], forward)
         if backward >= 0:
             _after(rows, jobs[b], jobs[a], backward)
-    return rows
 
 
 def _after(rows: Rows, early: Job, late: Job, chosen: int) -> None:
     """If chosen: start[late] >= start[early] + length[early]."""
     big = early.latest - late.ready
     if big > NEGLIGIBLE:
-        terms = add({early.start: 1.0, late.start: -1.0, chosen: big}, early.length)
-        rows.at_most(terms, big)
+        rows.add(total((Linear(0, {early.start: 1, late.start: -1, chosen: big}), early.length)) <= big)
 
 
-def chosen_orders(pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]) -> tuple[IntArray, IntArray]:
-    """Which direction a schedule takes, 0/1 for both columns of every pair; 0 where the two share nothing."""
-    forward, backward = np.zeros(len(pairs.first), dtype=np.int64), np.zeros(len(pairs.first), dtype=np.int64)
-    for number, (a, b) in enumerate(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)):
-        if occupied[a] & occupied[b]:
-            forward[number] = middle[a] <= middle[b]
-            backward[number] = middle[a] > middle[b]
-    return forward, backward
+def set_orders(values: FloatArray, pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]) -> None:
+    """Set which direction a schedule takes, 0/1 for both columns of every pair; 0 where the two share nothing."""
+    columns = (pairs.first.tolist(), pairs.second.tolist(), pairs.forward.tolist(), pairs.backward.tolist())
+    for a, b, forward, backward in zip(*columns, strict=True):
+        shared = bool(occupied[a] & occupied[b])
+        if forward >= 0:
+            values[forward] = shared and middle[a] <= middle[b]
+        if backward >= 0:
+            values[backward] = shared and middle[a] > middle[b]

@@ -38,7 +38,7 @@ def byte_units(instance: PlacementInstance, capacity: int) -> tuple[float, float
     """Bytes of one unit of a memory row, and the capacity in it.
 
     The unit is the greatest that measures all sizes, and the capacity is whole; or coarser where engines would drop
-    small sizes, and then :meth:`PlacementProgram.separate` watches over the bytes.
+    small sizes, and then ``separate`` watches over the bytes.
     """
     own, shared = group_bytes(instance)
     unit = math.gcd(*own.tolist(), *(int(instance.parameter_bytes[p]) for p in shared)) or 1

@@ -6,13 +6,13 @@ instead of products; "who is first" is linked to devices without a big M, and to
 whose windows cannot meet have no rows; rows on work and traffic in windows cut the relaxation.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use three handles of the model that take
-names: ``model.on(op, device)`` is a 0/1 expression, ``model.starts(op)`` and ``model.ends(op)`` are seconds. A rule
-about times should forgive as much as engines do: a part of a million of the makespan.
+names: ``model.on(op, device)`` is a 0/1 expression, ``model.start(op)`` and ``model.end(op)`` are seconds. A rule about
+times should forgive as much as engines do: a part of a million of the makespan.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.constraints import Constraint
 >>> def extend(model, problem):
-...     model.add_component("early", pyo.Constraint(expr=model.ends("embed") <= 0.5 + model.on("embed", "gpu")))
+...     model.add(model.end("embed") <= 0.5 + model.on("embed", "gpu"))
 >>> class NotBoth(Constraint):
 ...     first: str
 ...     second: str
@@ -23,279 +23,93 @@ about times should forgive as much as engines do: a part of a million of the mak
 >>> @express(NotBoth, "disjunctive")
 ... def _not_both(formulation, model, constraint):
 ...     both = sum(model.on(op, constraint.device) for op in (constraint.first, constraint.second))
-...     formulation.add_row(model, both <= 1)
+...     model.add(both <= 1)
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.bulk import Rows, Terms, check_rows, linear_objective
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import Key, LinearModel
+from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows, work_rows
-from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, chosen_orders, meeting, order_columns
+from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders
 from opweave.formulations.placement.memory_rows import memory_rows
-from opweave.formulations.placement.messages import Route, flow_seconds, links
-from opweave.formulations.placement.program import (
-    ABSENT,
-    NEGLIGIBLE,
-    PlacementModel,
-    PlacementProgram,
-    add,
-    instance_of,
-    understand,
-)
-from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.placement.messages import flow_seconds, links, messages_of
+from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, PlacementModel
+from opweave.formulations.placement.program import UNITS, ColumnProgram, instance_of, understand
+from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.precedence import ancestors, check_closure
-from opweave.problems.arrays import BoolArray, IntArray
-from opweave.problems.placement.spec import Placement, Schedule
-
-if TYPE_CHECKING:
-    from pyomo.environ import ConcreteModel
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.placement.spec import Placement
 
 
 @dataclass(eq=False)
-class Links:
-    """Columns of "u runs on q and v on k", one matrix for each two groups of operators that a flow joins."""
+class DisjunctiveModel(PlacementModel):
+    """The program.
 
-    between: dict[tuple[int, int], IntArray] = field(default_factory=dict)
-    takes: list[dict[Route, int]] = field(default_factory=list)
-    """For every message: the column of each of its routes."""
-
-
-@register_formulation
-class Disjunctive(PlacementProgram):
-    """The tightened program.
-
-    Columns: ``model.x`` (group of tied operators on device), ``model.z`` (both ends of a flow), ``model.y`` (a tensor
-    goes from here to there), ``model.S`` and ``model.T`` (starts of operators and messages), ``model.first`` and
-    ``model.first_sent`` (who is first), ``model.held`` (a shared parameter is on a device), ``model.C_max``.
+    Attributes
+    ----------
+    between
+        Columns of "u runs on q and v on k", one matrix for each two groups of operators that a flow joins.
+    pairs, sent_pairs
+        Who is first, of operators and of messages.
     """
 
-    name: ClassVar[str] = "disjunctive"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
+    between: dict[tuple[int, int], IntArray] = field(init=False, default_factory=dict)
+    pairs: Pairs = field(init=False)
+    sent_pairs: Pairs = field(init=False)
 
-    def build(self, problem: Placement) -> ConcreteModel:
-        """Write the model, families in the paper's order."""
-        from pyomo.environ import ConcreteModel
+    def link(self, flow: int) -> IntArray:
+        """The columns z of a flow. Shape (devices, devices)."""
+        cluster = self.instance.cluster[[self.instance.source[flow], self.instance.target[flow]]]
+        return self.between[int(cluster[0]), int(cluster[1])]
 
-        instance = instance_of(problem)
-        check_closure(instance.operators, self.name, self.context.limits)
-        model = ConcreteModel()
-        written = self.prepare(problem, model, instance)
-        least = len(instance.source) * (1 + len(instance.devices)) + len(written.messages)
-        check_rows(least, self.name, self.context.limits)
-        self._place_columns(written)
-        self._link_columns(written)
-        self._time_columns(written)
-        self._objective(model, written)
-        self._one_device(model, written)
-        memory_rows(model, written)
-        self._marginals(model, written)
-        self._precedence(model, written)
-        self._arrivals(model, written)
-        closed = ancestors(instance.after)
-        self._no_overlap(model, written, closed)
-        self._ports(model, written, closed)
-        self._cuts(model, written)
-        self.add_constraints(model, problem)
-        return model
+    def linked(self, flow: int, weights: FloatArray) -> Linear:
+        """The entry of ``weights`` for the devices at the two ends of a flow, in units. Shape (devices, devices)."""
+        link = self.link(flow)
+        counts = (link != ABSENT) & (weights > NEGLIGIBLE)
+        return Linear(0, dict(zip(link[counts].tolist(), weights[counts].tolist(), strict=True)))
 
-    def _place_columns(self, written: PlacementModel) -> None:
-        """x[i, k] for every group of tied operators and each device whose longest path fits the horizon."""
-        windows, instance = written.windows, written.instance
-        groups = int(instance.cluster.max(initial=-1)) + 1
-        together = np.ones((groups, len(instance.devices)), dtype=bool)
-        np.logical_and.at(together, instance.cluster, windows.fits)
-        columns = np.full(together.shape, ABSENT, dtype=np.int64)
-        columns[together] = written.binary("x", int(together.sum()))
-        written.on = columns[instance.cluster]
-
-    def _link_columns(self, written: PlacementModel) -> None:
-        """z[u, v, q, k] for groups joined by a flow; y[t, q, k] where a tensor has several readers for one device."""
-        instance, linked = written.instance, links(written.instance)
-        held = Links()
-        written.model.links = held
-        wanted: list[tuple[tuple[int, int], BoolArray]] = []
-        for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
-            key = (int(instance.cluster[u]), int(instance.cluster[v]))
-            if key[0] != key[1] and key not in held.between:
-                open_ = (written.on[u] != ABSENT)[:, None] & (written.on[v] != ABSENT)[None, :] & linked
-                held.between[key] = np.full(open_.shape, ABSENT, dtype=np.int64)
-                wanted.append((key, open_))
-        count = sum(int(open_.sum()) for _, open_ in wanted)
-        columns = written.real("z", np.zeros(count), np.ones(count))
-        used = 0
-        for key, open_ in wanted:
-            size = int(open_.sum())
-            held.between[key][open_] = columns[used : used + size]
-            used += size
-        self._route_columns(written, held)
-
-    def _route_columns(self, written: PlacementModel, held: Links) -> None:
-        """Columns of every message's routes: z itself where one flow alone decides."""
-        several = [(m, way) for m in written.messages if len(m.flows) > 1 for way in m.routes]
-        fresh = iter(written.real("y", np.zeros(len(several)), np.ones(len(several))).tolist())
-        for message in written.messages:
-            if len(message.flows) > 1:
-                held.takes.append({way: next(fresh) for way in message.routes})
-                continue
-            link = link_of(written, message.flows[0])
-            ways = {way: int(link[way.source, way.target]) for way in message.routes}
-            held.takes.append({way: column for way, column in ways.items() if column != ABSENT})
-
-    def _time_columns(self, written: PlacementModel) -> None:
-        """S[i], T[m] and C_max, in units, within their windows."""
-        windows, unit = written.windows, written.unit
-        ready, latest = windows.earliest() / unit, windows.latest_start() / unit
-        written.start = written.real("S", ready, np.maximum(ready, latest))
-        ready, latest = windows.earliest_end() / unit, windows.latest_end() / unit
-        low = [ready[message.producer] for message in written.messages]
-        high = [
-            max(windows.message_due(message) / unit, latest[message.producer], ready[message.producer])
-            for message in written.messages
-        ]
-        written.sent = written.real("T", low, high)
-
-    def _objective(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4) Minimise C_max, in units, between the best bound and the horizon."""
-        windows = written.windows
-        (column,) = written.real(
-            "C_max", [self.floor(windows) / written.unit], [windows.horizon / written.unit]
-        ).tolist()
-        model.length = column
-        model.objective = linear_objective({column: 1.0}, 0.0, written.variables)
-
-    def _one_device(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4c) Sum over k of x[i, k] = 1."""
-        rows, instance = Rows(), written.instance
-        _, first = np.unique(instance.cluster, return_index=True)
-        for v in first.tolist():
-            rows.equal(written.weighted(v, np.ones(len(instance.devices))), 1.0)
-        rows.add_to(model, "one_device", written.variables, self.check_time)
-
-    def _marginals(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(7) Sum over k of z[u, v, q, k] = x[u, q], sum over q = x[v, k]; y[t, q, k] >= z of each of its flows."""
-        rows, instance, held = Rows(), written.instance, model.links
-        place = {int(c): written.on[v] for v, c in enumerate(instance.cluster.tolist())}
-        for (u, v), link in held.between.items():
-            for matrix, on in ((link, place[u]), (link.T, place[v])):
-                for k, column in enumerate(on.tolist()):
-                    terms = {int(c): 1.0 for c in matrix[k] if c != ABSENT}
-                    if column != ABSENT or terms:
-                        rows.equal(add(terms, {} if column == ABSENT else {column: -1.0}), 0.0)
-        for message, takes in zip(written.messages, held.takes, strict=True):
-            if len(message.flows) == 1:
-                continue
-            for way, y in takes.items():
-                rows.at_most(add({y: 1.0}, written.runs_on(message.producer, way.source), -1.0), 0.0)
-                for flow in message.flows:
-                    z = int(link_of(written, flow)[way.source, way.target])
-                    if z != ABSENT:
-                        rows.at_most({z: 1.0, y: -1.0}, 0.0)
-        rows.add_to(model, "marginals", written.variables, self.check_time)
-
-    def _precedence(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4a) S[v] >= C[u] + seconds of the flow between their devices, along every arc."""
-        rows, instance = Rows(), written.instance
-        transfer = flow_seconds(instance, longest=written.windows.hopeless) / written.unit
-        carried = {(int(u), int(v)) for u, v in zip(instance.source, instance.target, strict=True)}
-        for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
-            if (u, v) not in carried:
-                rows.at_most(add({int(written.start[u]): 1.0, int(written.start[v]): -1.0}, written.length(u)), 0.0)
-        for flow, (u, v) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
-            terms = add({int(written.start[u]): 1.0, int(written.start[v]): -1.0}, written.length(u))
-            if instance.cluster[u] != instance.cluster[v]:
-                link = link_of(written, flow)
-                for q, k in np.argwhere((link != ABSENT) & (transfer[flow] > NEGLIGIBLE)).tolist():
-                    terms = add(terms, {int(link[q, k]): float(transfer[flow, q, k])})
-            rows.at_most(terms, 0.0)
-        rows.add_to(model, "precedence", written.variables, self.check_time)
-
-    def _arrivals(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """(4a) T[m] >= C[u], and S[v] >= T[m] + its seconds for each reader v that needs m."""
-        rows, windows = Rows(), written.windows
-        ready = windows.earliest() / written.unit
-        jobs = self.message_jobs(written)
-        for message, job in zip(written.messages, jobs, strict=True):
-            u = message.producer
-            rows.at_most(add({int(written.start[u]): 1.0, job.start: -1.0}, written.length(u)), 0.0)
-            for v in message.readers:
-                terms = add({job.start: 1.0, int(written.start[v]): -1.0}, job.length)
-                big = job.latest - float(ready[v])
-                if message.target < 0:
-                    rows.at_most(terms, 0.0)
-                elif written.on[v, message.target] != ABSENT and big > NEGLIGIBLE:
-                    rows.at_most(add(terms, {int(written.on[v, message.target]): big}), big)
-        rows.add_to(model, "arrivals", written.variables, self.check_time)
-
-    def _no_overlap(self, model: ConcreteModel, written: PlacementModel, closed: BoolArray) -> None:
-        """(6) No two operators at a time on a device."""
-        jobs = self.operator_jobs(written)
-        pairs = meeting(jobs, closed, self.name, self.context.limits)
-        model.pairs = order_columns(written, "first", jobs, pairs)
-        apart_rows(jobs, model.pairs).add_to(model, "no_overlap", written.variables, self.check_time)
-
-    def _ports(self, model: ConcreteModel, written: PlacementModel, closed: BoolArray) -> None:
-        """(8) No two messages at a time out of a device, or into one."""
-        jobs = self.message_jobs(written)
-        reached = closed | np.eye(len(closed), dtype=bool)
-        implied = np.zeros((len(jobs), len(jobs)), dtype=bool)
-        producers = [message.producer for message in written.messages]
-        for number, message in enumerate(written.messages):
-            implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
-        pairs = meeting(jobs, implied, self.name, self.context.limits)
-        model.sent_pairs = order_columns(written, "first_sent", jobs, pairs)
-        apart_rows(jobs, model.sent_pairs).add_to(model, "ports", written.variables, self.check_time)
-
-    def _cuts(self, model: ConcreteModel, written: PlacementModel) -> None:
-        """Rows that the others imply, but their relaxation does not."""
-        length = int(model.length)
-        for name, rows in (
-            ("heads", head_rows(written)),
-            ("tails", tail_rows(written, length)),
-            ("work", work_rows(written, length)),
-            ("traffic", port_rows(written, self.message_jobs(written), length)),
-        ):
-            rows.add_to(model, name, written.variables, self.check_time)
-
-    def operator_jobs(self, written: PlacementModel) -> list[Job]:
+    def operator_jobs(self) -> list[Job]:
         """Operators on devices."""
-        windows, unit = written.windows, written.unit
+        windows, unit = self.windows, self.tick
         ready, due = windows.earliest() / unit, windows.latest_end() / unit
-        shortest = written.instance.seconds.min(axis=1, initial=np.inf) / unit
+        shortest = self.instance.seconds.min(axis=1, initial=np.inf) / unit
         return [
             Job(
-                start=int(written.start[v]),
-                length=written.length(v),
-                uses={k: {int(c): 1.0} for k, c in enumerate(written.on[v].tolist()) if c != ABSENT},
+                start=int(self.starts_at[v]),
+                length=self.lasts(v),
+                uses={k: self.runs_on(v, k) for k in self.devices_of(v)},
                 ready=float(ready[v]),
                 due=float(due[v]),
                 shortest=float(shortest[v]),
                 latest=float(due[v]),
             )
-            for v in range(written.instance.operators)
+            for v in range(self.instance.operators)
         ]
 
-    def message_jobs(self, written: PlacementModel) -> list[Job]:
+    def message_jobs(self) -> list[Job]:
         """Messages at ports: device k sends as port 2 k and receives as port 2 k + 1."""
-        windows, unit, jobs = written.windows, written.unit, []
+        windows, unit, jobs = self.windows, self.tick, []
         ended = windows.latest_end() / unit
-        for number, message in enumerate(written.messages):
-            takes: dict[Route, int] = written.model.links.takes[number]
-            uses: dict[int, Terms] = {}
+        for message, at, takes in zip(self.messages, self.sent_at.tolist(), self.takes, strict=True):
+            uses: dict[int, list[int]] = {}
             for way, column in takes.items():
                 for port in (2 * way.source, 2 * way.target + 1):
-                    uses.setdefault(port, {})[column] = 1.0
+                    uses.setdefault(port, []).append(column)
             due = windows.message_due(message) / unit
+            lasts = {c: way.seconds / unit for way, c in takes.items() if way.seconds > NEGLIGIBLE * unit}
             jobs.append(
                 Job(
-                    start=int(written.sent[number]),
-                    length={c: way.seconds / unit for way, c in takes.items() if way.seconds > NEGLIGIBLE * unit},
-                    uses=uses,
+                    start=at,
+                    length=Linear(0, lasts),
+                    uses={port: Linear.over(columns) for port, columns in uses.items()},
                     ready=windows.message_ready(message) / unit,
                     due=due,
                     shortest=min((way.seconds for way in takes), default=0.0) / unit,
@@ -304,40 +118,168 @@ class Disjunctive(PlacementProgram):
             )
         return jobs
 
-    def start(self, model: ConcreteModel, solution: Schedule) -> None:
-        """Set every column."""
-        written: PlacementModel = model.placement
-        instance, unit = written.instance, written.unit
-        table = timetable(instance, written.messages, solution)
-        self.start_devices(model, table)
-        representative = dict(zip(instance.cluster.tolist(), table.device, strict=True))
-        for (u, v), link in model.links.between.items():
-            both = np.zeros(link.shape)
-            both[representative[u], representative[v]] = 1.0
-            written.set(link.ravel(), both.ravel())
-        for way, takes in zip(table.ways, model.links.takes, strict=True):
-            for route, column in takes.items():
-                written.set(column, float(route == way))
-        written.set(written.start, table.start / unit)
-        written.set(written.sent, table.sent / unit)
-        written.set(int(model.length), max(float(table.end.max(initial=0.0)) / unit, model.C_max[0].lb))
-        occupied = [{k} for k in table.device]
-        _set_orders(written, model.pairs, occupied, table.operator_middles())
-        _set_orders(written, model.sent_pairs, table.ports(), table.message_middles())
 
+@register_formulation
+class Disjunctive(ColumnProgram):
+    """The tightened program.
 
-def link_of(written: PlacementModel, flow: int) -> IntArray:
-    """The columns z of a flow. Shape (devices, devices)."""
-    instance = written.instance
-    ends = instance.cluster[instance.source[flow]], instance.cluster[instance.target[flow]]
-    columns: IntArray = written.model.links.between[int(ends[0]), int(ends[1])]
-    return columns
+    Columns: ``x`` (group of tied operators on device), ``z`` (both ends of a flow), ``y`` (a tensor goes from here to
+    there), ``S`` and ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (who is first), ``stored``
+    (a shared parameter is on a device), ``C_max``.
+    """
 
+    name: ClassVar[str] = "disjunctive"
+    model_type: ClassVar[type[LinearModel]] = DisjunctiveModel
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
 
-def _set_orders(written: PlacementModel, pairs: Pairs, occupied: list[set[int]], middle: list[float]) -> None:
-    forward, backward = chosen_orders(pairs, occupied, middle)
-    written.set(pairs.forward, forward)
-    written.set(pairs.backward, backward)
+    def build(self, problem: Placement) -> DisjunctiveModel:
+        """Write the model, families in the paper's order."""
+        instance = instance_of(problem)
+        check_closure(instance.operators, self.name, self.context.limits)
+        windows = self.windows(problem, instance)
+        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
+        model = DisjunctiveModel(instance, problem.transfers, messages, windows)
+        model.check_time = self.check_time
+        model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
+        check_rows(len(instance.source) * (1 + len(instance.devices)) + len(messages), self.name, self.context.limits)
+        model.add_places(model.together(windows.fits))
+        self._link_columns(model)
+        self._route_columns(model)
+        model.add_times(self.floor(windows))
+        model.minimise(Linear.of(model.length), model.tick)
+        self._one_device(model)
+        memory_rows(model, tuple(parameter.id for parameter in problem.graph.parameters))
+        self._marginals(model)
+        self._precedence(model)
+        self._arrivals(model)
+        closed = ancestors(instance.after)
+        self._no_overlap(model, closed)
+        self._ports(model, closed)
+        self._cuts(model)
+        self.add_constraints(model, problem)
+        return model
+
+    def _link_columns(self, model: DisjunctiveModel) -> None:
+        """z[u, v, q, k] for groups joined by a flow."""
+        instance, linked = model.instance, links(model.instance)
+        names, devices = instance.names, instance.devices
+        keys: list[Key] = []
+        first = len(model)
+        for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
+            key = (int(instance.cluster[u]), int(instance.cluster[v]))
+            if key[0] != key[1] and key not in model.between:
+                open_ = (model.place[u] != ABSENT)[:, None] & (model.place[v] != ABSENT)[None, :] & linked
+                columns = model.between[key] = np.full(open_.shape, ABSENT, dtype=np.int64)
+                columns[open_] = first + len(keys) + np.arange(int(open_.sum()))
+                keys += [(names[u], names[v], devices[q], devices[k]) for q, k in np.argwhere(open_).tolist()]
+        model.reals("z", keys, high=1.0)
+
+    def _route_columns(self, model: DisjunctiveModel) -> None:
+        """y[t, q, k] where a tensor has several readers for one device; z itself where one flow alone decides."""
+        tensors, devices = model.instance.tensors, model.instance.devices
+        several = [(m.tensor, way) for m in model.messages if len(m.flows) > 1 for way in m.routes]
+        keys: list[Key] = [(tensors[t], devices[way.source], devices[way.target]) for t, way in several]
+        fresh = iter(model.reals("y", keys, high=1.0).tolist())
+        for message in model.messages:
+            if len(message.flows) > 1:
+                model.takes.append({way: next(fresh) for way in message.routes})
+                continue
+            link = model.link(message.flows[0])
+            ways = {way: int(link[way.source, way.target]) for way in message.routes}
+            model.takes.append({way: column for way, column in ways.items() if column != ABSENT})
+
+    def _one_device(self, model: DisjunctiveModel) -> None:
+        """(4c) Sum over k of x[i, k] = 1."""
+        _, first = np.unique(model.instance.cluster, return_index=True)
+        for v in first.tolist():
+            model.rows("one_device").add(total(model.runs_on(v, k) for k in model.devices_of(v)) == 1)
+
+    def _marginals(self, model: DisjunctiveModel) -> None:
+        """(7) Sum over k of z[u, v, q, k] = x[u, q], sum over q = x[v, k]; y[t, q, k] >= z of each of its flows."""
+        rows, place = model.rows("marginals"), dict(zip(model.instance.cluster.tolist(), model.place, strict=True))
+        for (u, v), link in model.between.items():
+            for matrix, on in ((link, place[u]), (link.T, place[v])):
+                for ends, column in zip(matrix, on.tolist(), strict=True):
+                    runs = Linear() if column == ABSENT else Linear.of(column)
+                    rows.add(Linear.over(ends[ends != ABSENT].tolist()) == runs)
+        for message, takes in zip(model.messages, model.takes, strict=True):
+            if len(message.flows) == 1:
+                continue
+            for way, y in takes.items():
+                rows.add(Linear.of(y) <= model.runs_on(message.producer, way.source))
+                for flow in message.flows:
+                    z = int(model.link(flow)[way.source, way.target])
+                    if z != ABSENT:
+                        rows.add(Linear.of(z) <= Linear.of(y))
+
+    def _precedence(self, model: DisjunctiveModel) -> None:
+        """(4a) S[v] >= C[u] + seconds of the flow between their devices, along every arc."""
+        rows, instance = model.rows("precedence"), model.instance
+        transfer = flow_seconds(instance, longest=model.windows.hopeless) / model.tick
+        carried = {(int(u), int(v)) for u, v in zip(instance.source, instance.target, strict=True)}
+        for v, u in zip(instance.before.heads().tolist(), instance.before.items.tolist(), strict=True):
+            if (u, v) not in carried:
+                rows.add(model.at(u) + model.lasts(u) <= model.at(v))
+        for flow, (u, v) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
+            apart = instance.cluster[u] != instance.cluster[v]
+            travels = model.linked(flow, transfer[flow]) if apart else Linear()
+            rows.add(total((model.at(u), model.lasts(u), travels)) <= model.at(v))
+
+    def _arrivals(self, model: DisjunctiveModel) -> None:
+        """(4a) T[m] >= C[u], and S[v] >= T[m] + its seconds for each reader v that needs m."""
+        rows, ready = model.rows("arrivals"), model.windows.earliest() / model.tick
+        for message, job in zip(model.messages, model.message_jobs(), strict=True):
+            u, sent = message.producer, Linear.of(job.start)
+            rows.add(model.at(u) + model.lasts(u) <= sent)
+            for v in message.readers:
+                big = job.latest - float(ready[v])
+                if message.target < 0:
+                    rows.add(sent + job.length <= model.at(v))
+                elif model.place[v, message.target] != ABSENT and big > NEGLIGIBLE:
+                    needed = model.runs_on(v, message.target)
+                    rows.add(total((sent, job.length, needed * big)) <= model.at(v) + big)
+
+    def _no_overlap(self, model: DisjunctiveModel, closed: BoolArray) -> None:
+        """(6) No two operators at a time on a device."""
+        jobs = model.operator_jobs()
+        pairs = meeting(jobs, closed, self.name, self.context.limits)
+        names = [(name,) for name in model.instance.names]
+        model.pairs = order_columns(model, "first", names, jobs, pairs)
+        apart_rows(model.rows("no_overlap"), jobs, model.pairs)
+
+    def _ports(self, model: DisjunctiveModel, closed: BoolArray) -> None:
+        """(8) No two messages at a time out of a device, or into one."""
+        jobs = model.message_jobs()
+        reached = closed | np.eye(len(closed), dtype=bool)
+        implied = np.zeros((len(jobs), len(jobs)), dtype=bool)
+        producers = [message.producer for message in model.messages]
+        for number, message in enumerate(model.messages):
+            implied[:, number] = reached[np.ix_(producers, message.readers)].all(axis=1)
+        pairs = meeting(jobs, implied, self.name, self.context.limits)
+        model.sent_pairs = order_columns(model, "first_sent", model.message_keys(), jobs, pairs)
+        apart_rows(model.rows("ports"), jobs, model.sent_pairs)
+
+    def _cuts(self, model: DisjunctiveModel) -> None:
+        """Rows that the others imply, but their relaxation does not."""
+        families = {
+            "heads": head_rows(model),
+            "tails": tail_rows(model),
+            "work": work_rows(model),
+            "traffic": port_rows(model, model.message_jobs()),
+        }
+        for name, rows in families.items():
+            for row in rows:
+                model.rows(name).add(row)
+
+    def complete(self, model: DisjunctiveModel, table: Timetable, values: FloatArray) -> None:
+        """Both ends of flows, and who is first."""
+        representative = dict(zip(model.instance.cluster.tolist(), table.device, strict=True))
+        for (u, v), link in model.between.items():
+            values[link[link != ABSENT]] = 0.0
+            if link[representative[u], representative[v]] != ABSENT:
+                values[link[representative[u], representative[v]]] = 1.0
+        set_orders(values, model.pairs, [{k} for k in table.device], table.operator_middles())
+        set_orders(values, model.sent_pairs, table.ports(), table.message_middles())
 
 
 understand(Disjunctive.name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opweave.formulations.bulk import check_rows
+from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 
-# the two bases differ until the other program of placement is on the linear layer, too
-class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):  # type: ignore[misc]
+class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):
     """Adds the variables to a model, sets them, and reads them; the rows are the subclass's."""
 
     timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
@@ -96,9 +95,9 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         start = data.unit * np.asarray([each.value or 0.0 for each in model.S.values()])
         sent = data.unit * np.asarray([each.value or 0.0 for each in model.S_flow.values()])
         release = start if self.context.extended else None
-        return retimed(data.problem, data.instance, data.messages, self._places(model), start, sent, release)
+        return retimed(data.problem.transfers, data.instance, data.messages, self._places(model), start, sent, release)
 
-    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:  # type: ignore[override]  # as above
+    def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:
         """(5) Operators that overfill a device by less than engines see do not all run there."""
         load_values(model.opweave.variables, *values)
         names, devices = model.data.instance.names, model.data.instance.devices
@@ -106,10 +105,6 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         found = overfull(model.data.instance, self._places(model))
         together = [[column[id(model.x[names[v], devices[k]])] for v in members] for k, members in found]
         return [Linear.over(columns) <= len(columns) - 1 for columns in together]
-
-    def add_row(self, model: ConcreteModel, row: Any) -> None:
-        """Add one row of a side constraint."""
-        model.add(row)
 
     def _places(self, model: ConcreteModel) -> list[int]:
         """The device of every operator."""

@@ -16,12 +16,12 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, Route, messages_of
 from opweave.problems.arrays import FloatArray
 from opweave.problems.graph_arrays import topological_order
-from opweave.problems.placement.spec import Placement, Schedule, Transfer
+from opweave.problems.placement.spec import Schedule, Transfer, TransferModel
 from opweave.problems.spec import FrozenDict
 
 
 def retimed(
-    problem: Placement,
+    transfers: TransferModel,
     instance: PlacementInstance,
     messages: Sequence[Message],
     device: list[int],
@@ -33,8 +33,8 @@ def retimed(
 
     Parameters
     ----------
-    problem, instance, messages
-        What was decided on.
+    transfers, instance, messages
+        How data travels, and what was decided on.
     device
         Device of every operator.
     start, sent
@@ -42,10 +42,10 @@ def retimed(
     release
         Earliest start of every operator, where rows beyond the problem's own may ask operators to wait.
     """
-    if problem.transfers == "delay":  # models know no messages then, but a schedule may show them
+    if transfers == "delay":  # a schedule shows one copy for each device
         messages = messages_of(instance, "one_port_tensor")
         sent = np.zeros(len(messages))
-    return _Retiming(problem, instance, messages, device, start, sent, release).schedule()
+    return _Retiming(transfers, instance, messages, device, start, sent, release).schedule()
 
 
 class _Retiming:
@@ -53,7 +53,7 @@ class _Retiming:
 
     def __init__(
         self,
-        problem: Placement,
+        transfers: TransferModel,
         instance: PlacementInstance,
         messages: Sequence[Message],
         device: list[int],
@@ -61,7 +61,7 @@ class _Retiming:
         sent: FloatArray,
         release: FloatArray | None,
     ) -> None:
-        self._problem, self._instance, self._messages, self._device = problem, instance, messages, device
+        self._transfers, self._instance, self._messages, self._device = transfers, instance, messages, device
         count = instance.operators
         self._routes: dict[int, Route] = {}
         for number, message in enumerate(messages):
@@ -104,7 +104,7 @@ class _Retiming:
         if activity < self._instance.operators:
             return [("device", self._device[activity])], float(self._seconds[activity])
         way = self._routes[activity]
-        ports = [] if self._problem.transfers == "delay" else [("send", way.source), ("receive", way.target)]
+        ports = [] if self._transfers == "delay" else [("send", way.source), ("receive", way.target)]
         return ports, way.seconds
 
     def _before(self) -> dict[int, list[int]]:
@@ -143,7 +143,7 @@ class _Retiming:
     def _transfer(self, activity: int) -> Transfer:
         message, way = self._messages[activity - self._instance.operators], self._routes[activity]
         names, devices = self._instance.names, self._instance.devices
-        edge = self._problem.transfers == "one_port_edge"
+        edge = self._transfers == "one_port_edge"
         return Transfer(
             tensor=self._instance.tensors[message.tensor],
             consumer=names[message.readers[0]] if edge else None,

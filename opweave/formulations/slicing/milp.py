@@ -61,7 +61,7 @@ class Cuts(Formulation[Slicing, Slices]):
         cells = instance.operators + len(instance.tensor)
         check_rows(20 * cells * len(instance.devices), self.name, self.context.limits)
         self._unit = unit_of(instance, self._ceiling())
-        written = CutModel(problem, instance)
+        written = CutModel(instance)
         written.check_time, written.unit = self.check_time, self._unit
         self._cut_points(written)
         missing = self._transfers(written)

@@ -10,7 +10,7 @@ from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.slicing.instance import SlicingInstance
 from opweave.problems.arrays import FloatArray
-from opweave.problems.slicing.spec import Slices, Slicing
+from opweave.problems.slicing.spec import Slices
 
 UNITS = 1000.0
 """Units of time in a good plan."""
@@ -42,7 +42,6 @@ class CutModel(LinearModel):
         (operator, mode, device) -> 1 when the device has a part.
     """
 
-    problem: Slicing
     instance: SlicingInstance
     chosen: dict[tuple[int, int], Linear] = field(default_factory=dict)
     cuts: dict[tuple[int, int], list[Linear]] = field(default_factory=dict)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.batched_mapping import milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.cp import BatchIntervals
+from opweave.formulations.batched_mapping import cp, milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
 from opweave.formulations.batched_mapping.cp_counts import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
@@ -13,7 +12,7 @@ from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import HeadStart
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -48,12 +47,12 @@ HEAD_START_OF = HeadStart(initial=best_list_schedule, floor=floor)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
-    outcome = CpSat().run(problem, run, BatchCounts, HEAD_START_OF)
+    outcome = run_engine(problem, run, CpSat(), HEAD_START_OF, BatchCounts)
     return Outcome(outcome.termination, outcome.infeasible, outcome.reason)
 
 
 register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START_OF)
-register_cp_sat(BatchedMapping, BatchIntervals, "intervals of batches, the device of every input", HEAD_START_OF)
+register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", HEAD_START_OF)
 register(
     Solver(
         name="counts",

@@ -20,7 +20,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
+from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
 from opweave.solvers.engines.mps import write_mps
 
@@ -41,7 +41,7 @@ LARGEST_SEED = 10**8
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
 
-class Cbc(ChildEngine):
+class Cbc(MatrixEngine):
     """CBC: the program in the package cbcbox, else the one on the path."""
 
     name: ClassVar[str] = "cbc"

@@ -58,14 +58,18 @@ class ChildEngine(Engine):
     Attributes
     ----------
     function
-        ``"package.module:function"``: takes a :class:`Work`, sends :class:`News`, returns an :class:`Answer`.
+        ``"package.module:function"``: takes the work, sends :class:`News`, returns an :class:`Answer`.
     """
 
     function: ClassVar[str]
 
     @abstractmethod
-    def solver(self) -> str:
-        """What the child is told to run: a solver's name or the path of its program."""
+    def work(self, task: Task, seconds: float | None) -> object:
+        """What the child is given; it has so many seconds."""
+
+    def grace(self, run: Run, _seconds: float) -> float:
+        """Seconds that the child may overrun."""
+        return run.patience()
 
     def solve(self, task: Task) -> Verdict:
         """Run the engine; kill it when it overruns its time.
@@ -76,7 +80,28 @@ class ChildEngine(Engine):
             When it crashes, fails, or returns what cannot be true.
         """
         seconds = task.remaining()
-        work = Work(
+        grace = None if seconds is None else seconds + self.grace(task.run, seconds)
+        answer: Answer | None = run_in_child(
+            self.name,
+            self.function,
+            self.work(task, seconds),
+            ChildLimits(grace, memory_limit(task.run)),
+            hear=lambda news: _take(task, news),
+            should_stop=lambda: _asked_to_stop(task),
+        )
+        return Verdict.STOPPED if answer is None else _judge(self.name, task, answer)
+
+
+class MatrixEngine(ChildEngine):
+    """An engine for linear programs: its function takes a :class:`Work`."""
+
+    @abstractmethod
+    def solver(self) -> str:
+        """What the child is told to run: a solver's name or the path of its program."""
+
+    def work(self, task: Task, seconds: float | None) -> Work:
+        """The arrays, without names."""
+        return Work(
             solver=self.solver(),
             matrix=replace(task.matrix, names=(), rows=replace(task.matrix.rows, names=())),
             start=task.start,
@@ -85,18 +110,6 @@ class ChildEngine(Engine):
             seed=task.run.seed,
             threads=task.run.threads,
         )
-        grace = None if seconds is None else seconds + task.run.patience()
-        answer = run_in_child(
-            self.name,
-            self.function,
-            work,
-            ChildLimits(grace, memory_limit(task.run)),
-            hear=lambda news: take(task, news),
-            should_stop=lambda: _asked_to_stop(task),
-        )
-        if answer is None:
-            return Verdict.STOPPED
-        return judge(self.name, task, answer)
 
 
 def memory_limit(run: Run) -> int | None:
@@ -115,7 +128,7 @@ def _asked_to_stop(task: Task) -> bool:
     return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
 
 
-def take(task: Task, news: News) -> None:
+def _take(task: Task, news: News) -> None:
     """Report what a child sends on the way: a solution, a bound, or both."""
     if news.values is not None:
         task.incumbent(news.values)
@@ -123,7 +136,7 @@ def take(task: Task, news: News) -> None:
         task.bound(news.bound)
 
 
-def judge(engine: str, task: Task, answer: Answer) -> Verdict:
+def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
     """Check and report how an engine ended."""
     if answer.verdict == "failed":
         raise EngineError(f"{engine} ended with {answer.reason!r}")

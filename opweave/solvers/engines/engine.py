@@ -12,8 +12,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, ClassVar
 
-import numpy as np
-
 from opweave.formulations.expressions import expressible, expression
 from opweave.formulations.formulation import (
     BuildContext,
@@ -24,7 +22,7 @@ from opweave.formulations.formulation import (
     formulation_names,
 )
 from opweave.formulations.horizon import Waits
-from opweave.formulations.modeling.arrays import Program, TriviallyInfeasibleError, to_arrays
+from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
 from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.modeling.model import LinearModel
@@ -34,9 +32,8 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.matrix import compile_model
 from opweave.solvers.engines.quiet import quiet_pyomo
-from opweave.solvers.engines.task import OlderTask, Task
+from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
 logger = logging.getLogger("opweave")
@@ -228,7 +225,7 @@ def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
 def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
     """Whether a Pyomo model is written: by the formulation itself, or because a user extends it."""
     linear = not issubclass(written.model_type, IntervalModel)
-    return linear and (written.model_type is LinearModel or run.extend is not None)
+    return linear and (issubclass(written, PyomoFormulation) or run.extend is not None)
 
 
 def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
@@ -298,8 +295,6 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
             run.extend(model, problem)
         view: PyomoView = model.opweave
         return Task(engine, problem, formulation, model, view.program(), run, view)
-    if not isinstance(model, LinearModel):
-        return older_task(engine, problem, formulation, model, run)
     if isinstance(model, IntervalModel):
         cost = model.cost
         if run.extend is not None:
@@ -310,23 +305,3 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
     view = to_pyomo(model)
     run.extend(view.concrete, problem)
     return Task(engine, problem, formulation, model, view.program(), run, view)
-
-
-def older_task(
-    engine: str, problem: Problem[Any, Any], formulation: Formulation[Any, Any], model: Any, run: Run
-) -> OlderTask:
-    """Extend and compile an older formulation's model."""
-    objective = _active_objective(model)
-    if run.extend is not None:
-        run.extend(model, problem)
-    compiled = compile_model(model)
-    nothing = np.zeros(0, dtype=np.int64), np.zeros(0), np.zeros(0)
-    program = Program(compiled.matrix, *nothing, own_objective=_active_objective(model) == objective)
-    return OlderTask(engine, problem, formulation, model, program, run, compiled=compiled)
-
-
-def _active_objective(model: Any) -> list[tuple[int, int]]:
-    """What tells the formulation's objective from one that a user put in its place."""
-    from pyomo.environ import Objective
-
-    return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]

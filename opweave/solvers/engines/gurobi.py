@@ -15,7 +15,7 @@ from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
+from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
 """Status of Gurobi -> how it ended; any other one is a failure."""
 
 
-class Gurobi(ChildEngine):
+class Gurobi(MatrixEngine):
     """Gurobi."""
 
     name: ClassVar[str] = "gurobi"

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import ClassVar
 
 from opweave.formulations.modeling.arrays import Program
-from opweave.solvers.engines.child_engine import ChildEngine
+from opweave.solvers.engines.child_engine import MatrixEngine
 from opweave.solvers.engines.engine import Verdict
 from opweave.solvers.engines.task import Task
 
 
-class HighsInChild(ChildEngine):
+class HighsInChild(MatrixEngine):
     """The embedded engine's stand-in; cuts off what formulations leave out in rounds, too."""
 
     name: ClassVar[str] = "highs"

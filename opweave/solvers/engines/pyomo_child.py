@@ -20,7 +20,7 @@ from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
+from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ DIALECTS = {
 }
 
 
-class PyomoEngine(ChildEngine):
+class PyomoEngine(MatrixEngine):
     """An engine of :data:`DIALECTS`."""
 
     function: ClassVar[str] = "opweave.solvers.engines.pyomo_child:solve"

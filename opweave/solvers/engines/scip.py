@@ -10,7 +10,7 @@ from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import ChildEngine, Work, package_version
+from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
 from opweave.solvers.engines.deadline import Deadline
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
 LARGEST_SEED = 2**31 - 1
 
 
-class Scip(ChildEngine):
+class Scip(MatrixEngine):
     """SCIP."""
 
     name: ClassVar[str] = "scip"

@@ -156,30 +156,3 @@ class Task:
     def should_stop(self) -> bool:
         """Whether to stop now and keep what was found."""
         return self.run.should_stop()
-
-
-@dataclass(eq=False)
-class OlderTask(Task):
-    """A task of a formulation that writes Pyomo models itself and has not been ported yet."""
-
-    compiled: Any = None
-
-    def read(self, values: FloatArray) -> tuple[Solution, bool]:
-        """As :meth:`Task.read`, by way of the Pyomo variables."""
-        self.compiled.load(values)
-        broken = self.formulation.separate(self.model)
-        return self.formulation.extract(self.model), not broken
-
-    def values_of(self, solution: Solution) -> FloatArray:
-        """As :meth:`Task.values_of`."""
-        self.formulation.start(self.model, solution)
-        return np.asarray(self.compiled.current())
-
-    def missing_rows(self) -> Block:
-        """As :meth:`Task.missing_rows`."""
-        found: Block = self.compiled.new_rows()
-        return found
-
-    def waits(self) -> Waits | None:
-        """As :meth:`Task.waits`."""
-        return self.formulation.waits(self.model)

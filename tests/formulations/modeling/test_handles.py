@@ -23,6 +23,7 @@ def available(problem: ow.Problem) -> list[str]:
 ROWS = {
     "pipeline": (ow.Pin(op="a", device="e"), lambda model: model.on("a", "e") >= 1),
     "slicing": (ow.Pin(op="a", device="e"), lambda model: model.on("a", "d") <= 0),
+    "batched_mapping": (ow.Pin(op="a", device="e"), lambda model: model.batch("a", "e") == 2),
     "memory_ordering": (ow.Precede(before="b", after="a"), lambda model: model.before("b", "a") == 1),
 }
 """A row of a user's own, and the constraint that means the same."""

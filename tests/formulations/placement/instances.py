@@ -61,17 +61,17 @@ for _target in ("disjunctive", "moirai", "intervals"):
 
     @express(EndsBy, _target)
     def _ends_by(formulation: Any, model: Any, constraint: EndsBy) -> None:
-        formulation.add_row(model, model.ends(constraint.op) <= constraint.seconds)
+        model.add(model.end(constraint.op) <= constraint.seconds)
 
     @express(StartsFrom, _target)
     def _starts_from(formulation: Any, model: Any, constraint: StartsFrom) -> None:
-        formulation.add_row(model, model.starts(constraint.op) >= constraint.seconds)
+        model.add(model.start(constraint.op) >= constraint.seconds)
 
     @express(NotBoth, _target)
     def _not_both(formulation: Any, model: Any, constraint: NotBoth) -> None:
         on = model.on
         both = on(constraint.first, constraint.device) + on(constraint.second, constraint.device)
-        formulation.add_row(model, both <= 1)
+        model.add(both <= 1)
 
 
 def fork(**fields: Any) -> ow.Placement:

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext
-from opweave.formulations.intervals import Interval, IntervalModel, Linear, whole_row
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.cp import Intervals
 from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
@@ -53,9 +54,8 @@ def test_agrees_with_brute_force(problems):
             assert answer.verdict == "infeasible"
             continue
         assert answer.verdict == "solved"
-        values = [int(value) for value in answer.values]
-        assert model.broken(values) is None
-        judged = problem.evaluate(formulation.extract_values(model, values))
+        assert model.broken([int(value) for value in answer.values]) is None
+        judged = problem.evaluate(formulation.extract(model, answer.values))
         assert judged.feasible
         assert math.isclose(judged.objective, optimum, rel_tol=TOLERANCE, abs_tol=1e-12)
         assert formulation.objective_bound(problem, answer.bound) <= optimum
@@ -79,11 +79,10 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(extended, planned):
     length = problem.evaluate(schedule).objective
     formulation = Intervals(BuildContext(extended=True) if extended else BuildContext(ceiling=length))
     model = formulation.build(problem)
-    formulation.start(model, schedule)
-    values = [model.hint[column] for column in range(len(model.low))]
-    assert model.broken(values) is None
-    assert formulation.objective_bound(problem, values[model.objective]) <= max(length, model.low[model.objective])
-    back = problem.evaluate(formulation.extract_values(model, values))
+    values = formulation.start(model, schedule)
+    assert model.broken([int(value) for value in values]) is None
+    assert formulation.objective_bound(problem, values[model.goal]) <= max(length, model.low[model.goal])
+    back = problem.evaluate(formulation.extract(model, values))
     assert back.feasible
     assert back.objective <= length * (1 + TOLERANCE)
 
@@ -96,7 +95,11 @@ def test_a_start_obeys_the_model_and_comes_back_no_longer(extended, planned):
 def test_whole_rows_let_every_solution_through(factors, side, data):
     """Columns 0 and 1 count ticks of 0.001 s, rounded down from real seconds; column 2 is 0 or 1."""
     tick = 0.001
-    model = IntervalModel(low=[0, 0, 0], high=[10_000, 10_000, 1])
+    model = IntervalModel()
+    for most in (10_000, 10_000, 1):
+        model.whole(0, most)
+    model.minimise(Linear.of(0))
+    model.tick, model.timed = tick, {0, 1}
     seconds = [data.draw(st.floats(0, 10)) for _ in range(2)]
     chosen = data.draw(st.integers(0, 1))
     times = [Linear(0.0, {column: tick}) for column in range(2)]
@@ -105,7 +108,7 @@ def test_whole_rows_let_every_solution_through(factors, side, data):
     values = [math.floor(seconds[0] / tick), math.floor(seconds[1] / tick), chosen]
     for holds, row in ((real <= side, total <= side), (real >= side, total >= side)):
         if holds:
-            model.rows = [whole_row(model, row, tick, frozenset((0, 1)))]
+            model.whole_rows = [model.rounded(row)]
             assert model.broken(values) is None
 
 
@@ -126,7 +129,7 @@ def test_what_is_wrong_with_values_is_named():
     first, second, there = model.whole(0, 9), model.whole(0, 9), model.binary()
     model.apart.append([Interval(first, 3), Interval(second, 2, there)])
     model.row({first: 1, second: 1}, 2, None, (there,))
-    model.objective = first
+    model.minimise(Linear.of(first))
     assert model.broken([0, 0, 0]) is None
     assert model.broken([0, 3, 1]) is None
     assert "overlap" in model.broken([1, 2, 1])

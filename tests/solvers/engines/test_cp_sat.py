@@ -17,7 +17,7 @@ from opweave.solvers import registry
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.cp_sat import CpSat
-from opweave.solvers.engines.engine import HeadStart
+from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.engines import HEAD_START_OF
 from opweave.solvers.registry import Feature, Solver, register
@@ -99,7 +99,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
                 name="fake",
                 problem="placement",
                 kind="engine",
-                run=lambda problem, run: engine.run(problem, run, Intervals, only_a_start),
+                run=lambda problem, run: run_engine(problem, run, engine, only_a_start),
                 about="a fake",
                 proves="optimum",
                 features=frozenset(Feature),
@@ -146,8 +146,7 @@ def test_side_constraints(constraints, optimum):
 @needs_ortools
 def test_users_own_rows():
     def late(model, problem):
-        formulation = Intervals()
-        formulation.add_row(model, model.starts("right") >= 7.0)
+        model.add(model.start("right") >= 7.0)
 
     assert agrees(ow.solve(fork(), solver="cp-sat", extend=late), 11.0)
 
@@ -162,8 +161,8 @@ def test_a_time_limit_keeps_the_start_and_a_bound():
 
 
 def test_the_name_of_the_formulation():
-    with pytest.raises(InvalidInputError, match="runs formulation 'intervals', not 'moirai'"):
-        CpSat().run(fork(), registry.Run(formulation="moirai"), Intervals, HEAD_START_OF)
+    with pytest.raises(InvalidInputError, match="no formulation 'moirai' of whole numbers; it has 'intervals'"):
+        run_engine(fork(), registry.Run(formulation="moirai"), CpSat(), HEAD_START_OF)
 
 
 def test_a_crash_keeps_the_best_so_far(fake):

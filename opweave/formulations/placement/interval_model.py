@@ -1,0 +1,202 @@
+"""The intervals of a placement: an operator or transfer is there or not. Both users of CP-SAT write their model here.
+
+Every operator has an optional interval on each device, every transfer one on each of its routes; those on a device or a
+port do not overlap. The starts of an operator's intervals are the same column.
+
+Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them are whole multiples of one (to a
+part of a billion). Rounding down keeps a lower bound one: take any schedule and round every start down; since
+floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and it ends no later. So the optimum in
+ticks, times the tick, never exceeds the optimum in seconds. The schedule itself is timed again in seconds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.modeling.linear import Linear, total
+from opweave.formulations.modeling.model import Key
+from opweave.formulations.modeling.whole import Interval
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.formulations.placement.messages import Message, links, messages_of
+from opweave.formulations.placement.model import PlacementModel
+from opweave.formulations.placement.windows import Windows
+from opweave.formulations.ticks import WHOLE
+from opweave.problems.arrays import FloatArray, IntArray
+from opweave.problems.placement.spec import TransferModel
+
+
+@dataclass(eq=False)
+class PlacementIntervals(PlacementModel, IntervalModel):
+    """The model; times are in ticks.
+
+    Attributes
+    ----------
+    busy
+        Column of "device k works", by device.
+    """
+
+    busy: dict[int, int] = field(init=False, default_factory=dict)
+
+    rounds: ClassVar[bool] = True
+
+    def units(self, seconds: FloatArray) -> IntArray:
+        """Whole ticks in durations, rounded down; a little less than a whole one counts as one."""
+        return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
+
+    def ticks(self, seconds: float) -> int:
+        """As :meth:`units`, of one duration."""
+        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
+
+    def at_least(self, large: Linear, small: Linear, only_if: Iterable[int] = ()) -> None:
+        """Add a row ``large >= small``, which holds where all columns of ``only_if`` are 1."""
+        difference = large - small
+        self.row(difference.terms, -int(difference.constant), None, only_if)  # type: ignore[arg-type]  # whole numbers
+
+
+def carried(instance: PlacementInstance, transfers: TransferModel, windows: Windows) -> tuple[Message, ...]:
+    """Every transfer that may be needed; without ports each flow has its own, which occupies nothing."""
+    return messages_of(instance, "one_port_edge" if transfers == "delay" else transfers, longest=windows.hopeless)
+
+
+def intervals_of(
+    instance: PlacementInstance,
+    transfers: TransferModel,
+    messages: tuple[Message, ...],
+    windows: Windows,
+    tick: float,
+    least: float,
+    check_time: Callable[[], None] = lambda: None,
+) -> PlacementIntervals:
+    """Write everything but memory and side constraints, families in the paper's order.
+
+    Parameters
+    ----------
+    instance, transfers, messages
+        The problem, and what :func:`carried` says of it.
+    windows
+        When everything can happen.
+    tick
+        Seconds.
+    least
+        A lower bound, in seconds.
+    check_time
+        Called now and then; may raise.
+    """
+    model = PlacementIntervals(instance, transfers, messages, windows)
+    model.tick = tick
+    _columns(model, least)
+    for write in (_one_device, _precedence, _links, _routes, _arrivals, _no_overlap):
+        check_time()
+        write(model)
+    return model
+
+
+def _columns(model: PlacementIntervals, least: float) -> None:
+    """x, S, T, C_max and y."""
+    model.add_places(model.together(model.windows.fits))
+    model.add_times(least * (1 - WHOLE))
+    model.minimise(Linear.of(model.length), model.tick)
+    devices = model.instance.devices
+    named = list(zip(model.message_keys(), model.messages, strict=True))
+    keys: list[Key] = [
+        (tensor, to, devices[way.source], devices[way.target]) for (tensor, to), m in named for way in m.routes
+    ]
+    fresh = iter(model.binaries("y", keys).tolist())
+    model.takes = [{way: next(fresh) for way in message.routes} for message in model.messages]
+
+
+def _one_device(model: PlacementIntervals) -> None:
+    """(4c) Every operator runs on one device."""
+    for v in range(model.instance.operators):
+        model.row({int(model.place[v, k]): 1 for k in model.devices_of(v)}, 1, 1)
+
+
+def _precedence(model: PlacementIntervals) -> None:
+    """(4a) S[v] >= C[u] along every arc, heads and tails."""
+    instance, windows, length = model.instance, model.windows, Linear.of(model.length)
+    after = instance.seconds + windows.tail
+    for v in range(instance.operators):
+        model.at_least(model.at(v), model.weighted(v, windows.head[v]))
+        model.at_least(length, model.at(v) + model.weighted(v, after[v]))
+        for u in instance.before[v].tolist():
+            model.at_least(model.at(v), model.at(u) + model.lasts(u))
+
+
+def _links(model: PlacementIntervals) -> None:
+    """The two ends of a flow do not run where no link leads from one to the other."""
+    instance, linked = model.instance, links(model.instance)
+    for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
+        for q in model.devices_of(u):
+            for k in model.devices_of(v):
+                if not linked[q, k] and model.place[u, q] != model.place[v, k]:
+                    model.row({int(model.place[u, q]): 1, int(model.place[v, k]): 1}, None, 1)
+
+
+def _routes(model: PlacementIntervals) -> None:
+    """(7) A message takes the route from its producer's device to the one where a reader runs."""
+    for message, takes in zip(model.messages, model.takes, strict=True):
+        for way, y in takes.items():
+            begin = model.runs_on(message.producer, way.source).terms
+            ends = {column for v in message.readers for column in model.runs_on(v, way.target).terms}
+            if not begin or not ends:
+                model.row({y: 1}, 0, 0)
+                continue
+            (from_here,) = begin
+            model.row({y: 1, from_here: -1}, None, 0)
+            model.row({y: 1, **dict.fromkeys(ends, -1)}, None, 0)
+            for end in ends:
+                model.row({y: -1, from_here: 1, end: 1}, None, 1)
+
+
+def _arrivals(model: PlacementIntervals) -> None:
+    """(4a) T[m] >= C[u]; S[v] >= T[m] + its ticks for each reader v that needs m."""
+    for message, at, takes in zip(model.messages, model.sent_at.tolist(), model.takes, strict=True):
+        sent = Linear.of(at)
+        model.at_least(sent, model.at(message.producer) + model.lasts(message.producer))
+        arrival = sent + Linear(0, {y: model.ticks(way.seconds) for way, y in takes.items()})
+        for v in message.readers:
+            needed = () if message.target < 0 else model.runs_on(v, message.target).terms
+            if message.target < 0 or needed:
+                model.at_least(model.at(v), arrival, needed)
+
+
+def _no_overlap(model: PlacementIntervals) -> None:
+    """(6) One operator at a time on a device; (8) one message at a time out of it and into it.
+
+    What shares a device or a port also fits between the least head and tail there.
+    """
+    instance, windows = model.instance, model.windows
+    for k, device in enumerate(instance.devices):
+        runs = [v for v in range(instance.operators) if k in model.devices_of(v)]
+        lasts = {v: model.ticks(float(instance.seconds[v, k])) for v in runs}
+        _one_at_a_time(model, [Interval(int(model.starts_at[v]), lasts[v], int(model.place[v, k])) for v in runs])
+        working = [v for v in runs if lasts[v]]
+        if working:
+            busy = model.busy[k] = model.binary("busy", device)
+            for column in {int(model.place[v, k]) for v in working}:
+                model.row({column: 1, busy: -1}, None, 0)
+            outside = model.units(np.stack([windows.head[working, k], windows.tail[working, k]]).min(axis=1)).sum()
+            work = total(model.runs_on(v, k) * lasts[v] for v in working)
+            model.at_least(Linear.of(model.length), work + Linear.of(busy, int(outside)))
+    if model.transfers == "delay":
+        return
+    ports: dict[tuple[str, int], list[Interval]] = {}
+    for at, takes in zip(model.sent_at.tolist(), model.takes, strict=True):
+        for way, y in takes.items():
+            there = Interval(at, model.ticks(way.seconds), y)
+            for port in (("out", way.source), ("in", way.target)):
+                ports.setdefault(port, []).append(there)
+    for sent in ports.values():
+        _one_at_a_time(model, sent)
+        model.at_least(Linear.of(model.length), total(Linear.of(each.present or 0, each.size) for each in sent))
+
+
+def _one_at_a_time(model: PlacementIntervals, group: list[Interval]) -> None:
+    if len(group) > 1:
+        model.apart.append(group)

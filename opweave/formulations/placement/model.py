@@ -1,0 +1,159 @@
+"""What all programs of placement decide, as columns: devices, starts and routes; handles and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.model import Key, LinearModel
+from opweave.formulations.placement.instance import PlacementInstance
+from opweave.formulations.placement.messages import Message, Route
+from opweave.formulations.placement.retime import retimed
+from opweave.formulations.placement.windows import Windows
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.placement.spec import Schedule, TransferModel
+
+ABSENT = -1
+"""In place of a column: the variable is 0 in every schedule."""
+
+NEGLIGIBLE = 1e-9
+"""Units of time that are left out of rows: engines would drop such coefficients, and a schedule is timed again."""
+
+
+@dataclass(eq=False)
+class PlacementModel(LinearModel):
+    """What a model was written from, and its columns; times are in units of ``tick`` seconds.
+
+    Attributes
+    ----------
+    place
+        Column of "operator v runs on device k", or ABSENT; tied operators share columns. Shape (operators, devices).
+    starts_at, sent_at
+        Columns of the starts of operators and messages.
+    takes
+        For every message the column of each of its routes.
+    stored
+        Column of "parameter p is on device k", for parameters that several groups of operators share.
+    used
+        Column of "device k is used", where that is counted.
+    length
+        Column of C_max.
+    """
+
+    instance: PlacementInstance
+    transfers: TransferModel
+    messages: tuple[Message, ...]
+    windows: Windows
+    place: IntArray = field(init=False)
+    starts_at: IntArray = field(init=False)
+    sent_at: IntArray = field(init=False)
+    takes: list[dict[Route, int]] = field(init=False, default_factory=list)
+    stored: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
+    used: dict[int, int] = field(init=False, default_factory=dict)
+    length: int = field(init=False, default=-1)
+
+    rounds: ClassVar[bool] = False
+    """Whether times are whole units, rounded down."""
+
+    def add_places(self, together: BoolArray) -> None:
+        """x[i, k] where group i of tied operators may run on device k; named after the group's first operator."""
+        instance = self.instance
+        first = np.unique(instance.cluster, return_index=True)[1].tolist()
+        keys: list[Key] = [(instance.names[first[i]], instance.devices[k]) for i, k in np.argwhere(together).tolist()]
+        columns = np.full(together.shape, ABSENT, dtype=np.int64)
+        columns[together] = self.binaries("x", keys)
+        self.place = columns[instance.cluster]
+
+    def together(self, fits: BoolArray) -> BoolArray:
+        """Where all operators of a group fit. Shape (groups, devices)."""
+        cluster = self.instance.cluster
+        found = np.ones((int(cluster.max(initial=-1)) + 1, len(self.instance.devices)), dtype=bool)
+        np.logical_and.at(found, cluster, fits)
+        return found
+
+    def units(self, seconds: FloatArray) -> FloatArray | IntArray:
+        """Seconds in units."""
+        return seconds / self.tick
+
+    def add_times(self, least: float) -> None:
+        """S[i], T[m] and C_max within their windows; no schedule takes less than ``least`` seconds."""
+        windows, instance = self.windows, self.instance
+        self.starts_at = self._within("S", instance.names, windows.earliest(), windows.latest_start())
+        ended, due = windows.earliest_end(), windows.latest_end()
+        ready = [float(ended[message.producer]) for message in self.messages]
+        latest = [max(windows.message_due(message), float(due[message.producer])) for message in self.messages]
+        self.sent_at = self._within("T", self.message_keys(), np.asarray(ready), np.asarray(latest))
+        (self.length,) = self._within("C_max", (None,), np.array([least]), np.array([windows.horizon])).tolist()
+
+    def _within(self, name: str, keys: Sequence[Key], low: FloatArray, high: FloatArray) -> IntArray:
+        begin = self.units(low)
+        columns = self.columns(name, keys, begin, np.maximum(begin, self.units(high) + self.rounds), self.rounds)
+        self.timed.update(columns.tolist())
+        return columns
+
+    def message_keys(self) -> list[tuple[str, str]]:
+        """Names of messages: the tensor, and its reader or the device that it goes to."""
+        instance = self.instance
+        return [
+            (instance.tensors[m.tensor], instance.names[m.readers[0]] if m.target < 0 else instance.devices[m.target])
+            for m in self.messages
+        ]
+
+    def at(self, v: int) -> Linear:
+        """Start of operator v, in units."""
+        return Linear.of(int(self.starts_at[v]))
+
+    def runs_on(self, v: int, k: int) -> Linear:
+        """1 when operator v runs on device k."""
+        return Linear() if self.place[v, k] == ABSENT else Linear.of(int(self.place[v, k]))
+
+    def devices_of(self, v: int) -> list[int]:
+        """Devices that operator v may run on."""
+        return np.flatnonzero(self.place[v] != ABSENT).tolist()
+
+    def weighted(self, v: int, seconds: FloatArray) -> Linear:
+        """The entry of ``seconds`` for the device that operator v runs on, in units."""
+        there = self.place[v] != ABSENT
+        units = self.units(seconds[there]).tolist()
+        return Linear(
+            0, {c: w for c, w in zip(self.place[v, there].tolist(), units, strict=True) if abs(w) > NEGLIGIBLE}
+        )
+
+    def lasts(self, v: int) -> Linear:
+        """(4b) Run time of operator v, in units: sum over k of p[v, k] x[v, k]."""
+        return self.weighted(v, self.instance.seconds[v])
+
+    @cached_property
+    def _operator(self) -> dict[str, int]:
+        return {name: v for v, name in enumerate(self.instance.names)}
+
+    def on(self, op: str, device: str) -> Linear:
+        """1 when operator ``op`` runs on ``device``, else 0."""
+        return self.runs_on(self._operator[op], self.instance.devices.index(device))
+
+    def start(self, op: str) -> Linear:
+        """When operator ``op`` starts, in seconds."""
+        return self.at(self._operator[op]) * self.tick
+
+    def end(self, op: str) -> Linear:
+        """When operator ``op`` ends, in seconds."""
+        v = self._operator[op]
+        seconds, dust = self.instance.seconds[v].tolist(), NEGLIGIBLE * self.windows.horizon
+        lasts = {int(self.place[v, k]): seconds[k] for k in self.devices_of(v) if seconds[k] > dust}
+        return self.start(op) + Linear(0.0, lasts)
+
+    def device(self, values: FloatArray) -> list[int]:
+        """Device of every operator, from values by column."""
+        known = np.where(self.place == ABSENT, 0.0, values[self.place])
+        return known.argmax(axis=1).tolist() if len(known) else []
+
+    def schedule(self, values: FloatArray, *, keeps_times: bool) -> Schedule:
+        """Devices and order from the values, and exact times: the earliest, or those not before the values'."""
+        start, sent = values[self.starts_at] * self.tick, values[self.sent_at] * self.tick
+        release = start if keeps_times else None
+        return retimed(self.transfers, self.instance, self.messages, self.device(values), start, sent, release)
