@@ -5,7 +5,7 @@ seconds to compile it, and these seconds must not be taken from a user's time li
 
 * A loop starts uncompiled and counts its work. Once it has done enough, compiled code is loaded from disk, which takes
   milliseconds. Only the first loop of a process needs a library that takes longer to import; this happens beside the
-  solve where time is short (:mod:`~opweave.solvers.compiling.library`).
+  solve where time is short (:class:`~opweave.solvers.compiling.beside.Library`).
 * A loop that is not on disk is compiled by another process beside the solve
   (:mod:`~opweave.solvers.compiling.child`). The solve goes on with the plain version. Each call of :meth:`Kernel.sized`
   checks whether the compiled version has arrived, and then uses it. Both versions give the same result.
@@ -33,9 +33,8 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from opweave.solvers.compiling import store
-from opweave.solvers.compiling.beside import BESIDE
+from opweave.solvers.compiling.beside import BESIDE, LIBRARY
 from opweave.solvers.compiling.fingerprint import fingerprint
-from opweave.solvers.compiling.library import LIBRARY
 from opweave.solvers.run import time_left
 
 logger = logging.getLogger("opweave")

@@ -7,7 +7,7 @@ import subprocess
 import sys
 
 from opweave.solvers.allowance import FIRST_MOST, Allowance
-from opweave.solvers.compiling.library import Library
+from opweave.solvers.compiling.beside import Library
 
 SHORT = """
 import sys, time
@@ -26,7 +26,7 @@ def said(limit: float) -> str:
 
 
 def test_a_solve_that_is_shorter_than_the_import_has_a_plan_without_it() -> None:
-    assert said(0.3).split() == ["True", "False"]
+    assert said(0.7).split() == ["True", "False"]
 
 
 def test_a_longer_solve_imports_it() -> None:

@@ -238,19 +238,19 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
-    """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
-    floor = head_start.floor(problem)
-    if floor is not None:
-        run.proved(floor, "bound before the engine")
+    """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
     if run.extend is not None:
         run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
-        return run.start or head_start.initial(problem)
-    initial = head_start.initial(problem)
-    if initial is not None:
+    initial = run.start if run.extend is not None else None
+    initial = initial or head_start.initial(problem)
+    if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
-    return run.best
+    floor = head_start.floor(problem)
+    if floor is not None:
+        run.proved(floor, "bound before the engine")
+    return run.best if run.extend is None else initial
 
 
 def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
