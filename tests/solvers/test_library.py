@@ -6,8 +6,10 @@ import os
 import subprocess
 import sys
 
+import opweave as ow
 from opweave.solvers.allowance import FIRST_MOST, Allowance
 from opweave.solvers.compiling.beside import Library
+from opweave.solvers.compiling.warm import all_kernels, expected_seconds
 
 SHORT = """
 import sys, time
@@ -48,3 +50,12 @@ def test_a_first_plan_takes_some_seconds_more_and_no_minutes() -> None:
         assert late.until_overdue() < 0.0
         assert early.until_overdue() > 1.0
     assert early.until_overdue() < 0.0
+
+
+def test_the_estimate_for_compiling_everything_is_a_range() -> None:
+    ow.solvers()
+    kernels = all_kernels()
+    least, most = expected_seconds(kernels, 2)
+    assert 0.0 < least < most
+    assert expected_seconds(kernels[:1], 2)[0] > 0.0  # a single loop
+    assert expected_seconds([], 2) == (0.0, 0.0)

@@ -32,7 +32,8 @@ HELPER_OPTIONS: dict[str, Any] = {"no_cfunc_wrapper": True, "no_cpython_wrapper"
 """Options of numba's ``jit`` for the helpers that loops call."""
 
 OPT_LEVEL = 2
-"""LLVM's third level doubles loops at every question that does not change in them: more code, and no faster here."""
+"""LLVM's level. The third takes 10 to 16 % longer for three loops of placement, in processor seconds; their code is no
+larger, annealing is not faster (12.7 for 11.5 ms a call), and insertion, of a tenth of a millisecond, is a little."""
 
 _jit: Any = numba.njit
 _result: Any = compiler.CompileResult
