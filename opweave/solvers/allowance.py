@@ -1,4 +1,4 @@
-"""What a run may take beyond its time limit, and who gets it: the solver to stop, a baseline, the referee."""
+"""The time that a run may take beyond its time limit, and how it is divided: solver, baseline, referee."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
-"""A solve returns within its time limit, this share of it and these seconds."""
+"""A solve returns within its time limit plus this share of it plus these seconds."""
 
 LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
-"""Shares of what is allowed beyond the limit: when a solver stops where the referee takes longer than that leaves, when
-it is interrupted, and when the referee is."""
+"""Three deadlines, as shares of the time allowed beyond the limit: the solver stops, the solver is interrupted, the
+referee is interrupted. The first two come earlier if the referee needs the time."""
 
 MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
-"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+"""Largest share of the time that is kept for the referee, and of the remaining time that is kept for a baseline."""
 
 LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
-"""What a baseline takes: seconds at least, and in looks of the referee."""
+"""Time for a baseline: a least number of seconds, and a multiple of the referee's time for one solution."""
 
 LEAST_RESERVE = 0.02
-"""Seconds that the referee is left at least."""
+"""Least number of seconds kept for the referee."""
 
 FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.4, 200e-6, 2.0, 3.5
 """Seconds of the processor after the limit that a first plan may take: some, some for each operator, some looks of the
@@ -32,7 +32,7 @@ BUSY = 1.4
 """How many times longer this may take on the wall, where other programs use the processor."""
 
 STOP_SECONDS = 1.0
-"""Until a solver is interrupted that was asked to stop and goes on."""
+"""Time after which a solver is interrupted if it was asked to stop and has not."""
 
 
 @dataclass(eq=False)
@@ -44,9 +44,9 @@ class Allowance:
     limit
         The run's time limit; inf without one.
     elapsed
-        Tells how long the run has lasted.
+        Returns the time since the run began.
     reserve
-        What the referee takes for one look.
+        Time that the referee needs to judge one solution.
     """
 
     limit: float
@@ -56,7 +56,7 @@ class Allowance:
     _undisturbed: float = -math.inf
 
     def _end(self, share: float) -> float:
-        """When a share of what is allowed beyond the limit is used up."""
+        """The moment at which a share of the time allowed beyond the limit is used up."""
         return self.limit + share * (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
 
     def _end_less_reserve(self, share: float) -> float:
@@ -64,22 +64,22 @@ class Allowance:
 
     @property
     def last_call(self) -> float:
-        """When the solver has to stop so that the referee ends in time."""
+        """The moment at which the solver has to stop, so that the referee ends in time."""
         return self._end_less_reserve(LAST_CALL)
 
     def until_overdue(self) -> float:
-        """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit."""
+        """Seconds until a solver that has not stopped has to be interrupted; inf without a limit."""
         return max(self._end_less_reserve(OVERDUE) - self.elapsed(), self._still_undisturbed())
 
     def until_baseline(self) -> float:
-        """The same while there is no plan: a baseline has to find one afterwards, if there is time for that."""
+        """As :meth:`until_overdue`, but earlier if there is time for a baseline; used while there is no solution."""
         end = self._end_less_reserve(OVERDUE)
         needed = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
         end -= needed if needed <= MOST_FOR_BASELINE * end else 0.0
         return max(end - self.elapsed(), self._still_undisturbed())
 
     def until_late(self) -> float:
-        """Seconds until the result has to be there; inf without a limit."""
+        """Seconds until the result has to be ready; inf without a limit."""
         return max(self._end(LATE) - self.elapsed(), self._still_undisturbed())
 
     def _still_undisturbed(self) -> float:

@@ -1,4 +1,4 @@
-"""What the integer programs of memory ordering share: units, the peak's range, reasons."""
+"""The common parts of the integer programs of memory ordering: units, the range of the peak, reasons."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
     problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
-        """Units of the model as bytes, rounded so that a lower bound stays one."""
+        """Convert units of the model to bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)
 
     def counts_units(self, problem: MemoryOrdering) -> bool:
-        """Unless footprints are too large for the engines' digits."""
+        """Always, unless footprints are too large for the precision of engines."""
         return scale_of(lower(problem)).whole
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
@@ -40,18 +40,18 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
 
 def scale_of(instance: OrderingInstance) -> Scale:
-    """The unit of an instance: no footprint exceeds all storages and the largest workspace together."""
+    """The unit of an instance. No footprint exceeds all storages and the largest workspace together."""
     workspace = int(instance.workspace.max(initial=0))
     return Scale.of(instance.granularity(), int(instance.size.sum()) + workspace)
 
 
 def instance_of(problem: MemoryOrdering) -> OrderingInstance:
-    """The problem as arrays.
+    """Write the problem as arrays.
 
     Raises
     ------
     InfeasibleError
-        When its order constraints contradict each other.
+        If its order constraints contradict each other.
     """
     try:
         return lower(problem)
@@ -60,12 +60,12 @@ def instance_of(problem: MemoryOrdering) -> OrderingInstance:
 
 
 def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
-    """``floor`` bytes, unless they already exceed the limit; ``when`` they are needed, if it is known.
+    """Return ``floor`` bytes unless they exceed the limit; ``when`` says when they are needed, if that is known.
 
     Raises
     ------
     InfeasibleError
-        When they do.
+        If they do.
     """
     if problem.limit_bytes is not None and floor > problem.limit_bytes:
         raise InfeasibleError(
@@ -76,7 +76,7 @@ def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
 
 
 def peak_column(model: LinearModel, scale: Scale, floor: int, caps: Iterable[int | float | None]) -> None:
-    """The peak in units, from ``floor`` bytes to the least of the caps, each a number of bytes or None."""
+    """Add the peak in units, from ``floor`` bytes to the least of the caps; each cap is a number of bytes or None."""
     most = min((int(cap) for cap in caps if cap is not None), default=None)
     high = np.inf if most is None else scale.units(scale.room(most))
     model.columns("peak", (None,), scale.units(floor), high, scale.whole)
