@@ -153,7 +153,7 @@ def run_engine(
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        program = written(circumstances_of(problem, run, written))
+        program = written(context_of(problem, run, written))
         latest = with_room(program, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
         if run.should_stop() or not too_coarse(run, program):
@@ -238,22 +238,22 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
-    """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
-    lower_bound = head_start.lower_bound(problem)
-    if lower_bound is not None:
-        run.proved(lower_bound, "bound before the engine")
+    """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
     if run.extend is not None:
-        run.candidates.clear()  # a solution counts only after it has been checked against the added rows
-        return run.start or head_start.initial(problem)
-    initial = head_start.initial(problem)
-    if initial is not None:
+        run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
+    initial = run.start if run.extend is not None else None
+    initial = initial or head_start.initial(problem)
+    if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
-    return run.best
+    lower_bound = head_start.lower_bound(problem)
+    if lower_bound is not None:
+        run.proved(lower_bound, "bound before the engine")
+    return run.best if run.extend is None else initial
 
 
-def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
+def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
     """What is known before a model is written, without the known objective if added rows may exclude its solution."""
     extended = run.extend is not None or any(
         not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
