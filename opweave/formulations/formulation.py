@@ -40,8 +40,8 @@ class BuildContext:
 
     Attributes
     ----------
-    floor
-        A proved lower bound of the objective, in the problem's unit. The model's own objective may be lower.
+    lower_bound
+        A proved lower bound of the objective, in the problem's unit. The model's own objective may lie below it.
     ceiling
         Objective of a known solution; worse solutions may be cut off. None if rows may be added that the known solution
         violates.
@@ -56,7 +56,7 @@ class BuildContext:
         Seconds by which added rows may make schedules longer than otherwise necessary.
     """
 
-    floor: int | float | None = None
+    lower_bound: int | float | None = None
     ceiling: int | float | None = None
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS

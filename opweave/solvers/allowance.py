@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
 """A solve returns within its time limit plus this share of it plus these seconds."""
@@ -24,8 +24,12 @@ LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
 LEAST_RESERVE = 0.02
 """Least number of seconds kept for the referee."""
 
-BUSY = 8.0
-"""Work counts as idle once its wall time exceeds its processor time by this factor."""
+FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.4, 200e-6, 2.0, 3.5
+"""Seconds of the processor after the limit that a first plan may take: some, some for each operator, some looks of the
+referee, and never more than the last. It matters for thousands of operators and tiny limits alone."""
+
+BUSY = 1.4
+"""How many times longer this may take on the wall, where other programs use the processor."""
 
 STOP_SECONDS = 1.0
 """Time after which a solver is interrupted if it was asked to stop and has not."""
@@ -48,7 +52,8 @@ class Allowance:
     limit: float
     elapsed: Callable[[], float]
     reserve: float = LEAST_RESERVE
-    _undisturbed: tuple[float, float] = (-math.inf, -math.inf)
+    _began: float = field(default_factory=time.process_time)
+    _undisturbed: float = -math.inf
 
     def _end(self, share: float) -> float:
         """The moment at which a share of the time allowed beyond the limit is used up."""
@@ -78,17 +83,19 @@ class Allowance:
         return max(self._end(LATE) - self.elapsed(), self._still_undisturbed())
 
     def _still_undisturbed(self) -> float:
-        wall, processor = self._undisturbed
-        return min(wall - self.elapsed(), processor - time.process_time())
+        extra = self._undisturbed
+        used = time.process_time() - self._began
+        return min(self.limit + BUSY * extra - self.elapsed(), self.limit + extra - used)
 
     @contextmanager
-    def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Interrupt nothing for a number of seconds of processor time, whatever the limit.
+    def for_first_plan(self, operators: int) -> Iterator[None]:
+        """Interrupt nothing for some seconds after the limit: without a first plan there is no answer.
 
-        Without a first solution there is no answer, and on a busy machine wall time says little about the work done.
+        The seconds are counted from the limit, so that plans that turn out not to hold cannot add them up.
         """
         before = self._undisturbed
-        self._undisturbed = max(before, (self.elapsed() + BUSY * seconds, time.process_time() + seconds))
+        needed = FIRST_SECONDS + FIRST_PER_OPERATOR * operators + FIRST_LOOKS * self.reserve
+        self._undisturbed = min(FIRST_MOST, needed)
         try:
             yield
         finally:

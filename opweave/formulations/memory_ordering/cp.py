@@ -124,7 +124,7 @@ class PairSteps(OrderingProgram):
         limit, ceiling = problem.limit_bytes, self.context.ceiling
         if problem.objective == "peak":
             caps = [cap for cap in (limit, ceiling) if cap is not None]
-            least = -(-model.facts.floor // unit)
+            least = -(-model.facts.lower_bound // unit)
             most = int(min(caps)) // unit if caps else max(least, LARGEST)
             model.least = model.whole(least, max(least, most), "peak")
             for load in loads.values():
@@ -167,7 +167,7 @@ class PairSteps(OrderingProgram):
         known = facts.follow([int(value) for value in pairs.tolist()])
         values[model.excess] = known[facts.counted :]
         footprints = [int(load.at(known)) for load in facts.loads.values()]
-        reached = sum(footprints) if "total" in model.families else max([*footprints, facts.floor])
+        reached = sum(footprints) if "total" in model.families else max([*footprints, facts.lower_bound])
         values[model.least] = -(-reached // model.bytes_of_unit)
         return values
 

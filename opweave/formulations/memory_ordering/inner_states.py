@@ -91,25 +91,25 @@ class InnerStates:
         live_before = self.end - self.made[v] + sum(storage.size for storage in self.reads[v])
         return self.step(self.all & ~(1 << v), live_before, v)[0]
 
-    def holds_at_least(self, floor: int) -> bool:
-        """Whether every state but the first and the last is known to hold ``floor`` bytes or more."""
-        if not self._one_order_holds(floor):
+    def holds_at_least(self, least: int) -> bool:
+        """Whether every state other than the first and the last is known to hold ``least`` bytes or more."""
+        if not self._one_order_holds(least):
             return False
-        answer = self._all_states_hold(floor)
-        return self._cuts_hold(floor) if answer is None else answer
+        answer = self._all_states_hold(least)
+        return self._cuts_hold(least) if answer is None else answer
 
-    def _one_order_holds(self, floor: int) -> bool:
-        """A quick test that may refute the condition: the states of one order."""
+    def _one_order_holds(self, least: int) -> bool:
+        """A quick way to say no."""
         state, live = 0, 0
         for v in range(len(self.before) - 1):
             live = self.step(state, live, v)[1]
             state |= 1 << v
-            if live < floor:
+            if live < least:
                 return False
         return True
 
-    def _all_states_hold(self, floor: int) -> bool | None:
-        """Visit all states; None if there are too many."""
+    def _all_states_hold(self, least: int) -> bool | None:
+        """Visit all states; None when there are too many."""
         seen = {0}
         work = [(0, 0)]
         while work:
@@ -121,20 +121,20 @@ class InnerStates:
                 if len(seen) >= self.most_states:
                     return None
                 after = self.step(state, live, v)[1]
-                if after < floor:
+                if after < least:
                     return False
                 seen.add(child)
                 work.append((child, after))
         return True
 
-    def _cuts_hold(self, floor: int) -> bool:
-        """For every pair of a source and a sink, find the least live state between them by a minimum cut."""
+    def _cuts_hold(self, least: int) -> bool:
+        """Find the emptiest state that has run a source and not a sink, for all pairs of them, by minimum cuts."""
         fed = 0
         for before in self.before:
             fed |= before
         sources = [v for v, before in enumerate(self.before) if before == 0]
         sinks = [v for v in range(len(self.before)) if not fed >> v & 1]
-        return all(self.least_live(v, w) >= floor for v in sources for w in sinks if v != w)
+        return all(self.least_live(v, w) >= least for v in sources for w in sinks if v != w)
 
     def least_live(self, has_run: int, has_not_run: int) -> int:
         """Fewest live bytes of any state after ``has_run`` and before ``has_not_run``, as a minimum closure.

@@ -69,8 +69,8 @@ class PairFacts:
         Footprint in bytes of every operator that has a memory row, over pair numbers, then excesses.
     excesses
         Columns that follow the pairs.
-    floor
-        Least value of the peak, in bytes.
+    lower_bound
+        Least value of the peak, bytes.
     """
 
     instance: OrderingInstance
@@ -81,7 +81,7 @@ class PairFacts:
     loads: dict[int, Linear]
     excesses: list[Excess]
     scale: Scale
-    floor: int
+    lower_bound: int
 
     def follow(self, pairs: Sequence[float]) -> list[float]:
         """Values of the counted pairs, then of all excesses."""
@@ -190,12 +190,12 @@ class Pairwise(OrderingProgram):
         groups = contract(instance, closed) if contracting else single_groups(instance)
         closed = ancestors(groups.after)
         footprints = Footprints.of(instance, groups.operator_closure(closed))
-        floor = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
-        # Operators below a proved floor need no row. The peak itself is raised to it only for users' rows: the search
-        # is faster if the relaxation is still minimised than if many points have the same value.
-        proved = max(floor, int(self.context.floor or 0)) if problem.objective == "peak" else floor
+        lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
+        # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the
+        # search goes faster towards a relaxation that is still minimised than among the many of the same value.
+        proved = max(lower_bound, int(self.context.lower_bound or 0)) if problem.objective == "peak" else lower_bound
         least_peak(problem, proved)
-        shown = proved if self.context.extended else floor
+        shown = proved if self.context.extended else lower_bound
         undecided = footprints.upper > (proved if problem.objective == "peak" else footprints.lower)
         wanted = np.zeros(len(groups.after), dtype=bool)
         wanted[groups.group[undecided]] = True
@@ -219,12 +219,12 @@ class Pairwise(OrderingProgram):
         return int(facts.critical.sum()) + sum(int((mask[heads] & mask[tails]).sum()) for mask in free)
 
     def _columns(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """x[k]: the first group of pair k runs before the second; excess; peak in units, between floor and limit."""
+        """x[k]: first group of pair k before its second; excess; peak in units, lower bound to limit."""
         facts = model.facts
         model.add_pairs(range(facts.counted))
         model.reals("excess", range(len(facts.excesses)), high=[excess.upper for excess in facts.excesses])
         if problem.objective == "peak":
-            peak_column(model, facts.scale, facts.floor, (problem.limit_bytes, self.context.ceiling))
+            peak_column(model, facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
 
     def _memory_rows(self, model: PairModel, problem: MemoryOrdering) -> None:
         """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit."""
@@ -285,7 +285,7 @@ class Pairwise(OrderingProgram):
         values[model.pair_columns] = pairs
         if "peak" in model.families:
             peak = max((load.at(known) for load in facts.loads.values()), default=0.0)
-            values[model.column("peak", None)] = facts.scale.units(max(peak, facts.floor))
+            values[model.column("peak", None)] = facts.scale.units(max(peak, facts.lower_bound))
         return values
 
     def separate(self, model: PairModel, values: FloatArray) -> list[Row]:

@@ -59,24 +59,24 @@ def instance_of(problem: MemoryOrdering) -> OrderingInstance:
         raise InfeasibleError(str(error)) from error
 
 
-def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
-    """Return ``floor`` bytes unless they exceed the limit; ``when`` says when they are needed, if that is known.
+def least_peak(problem: MemoryOrdering, lower_bound: int, when: str = "") -> int:
+    """The lower bound, in bytes; ``when`` says at which step that much is needed, if it is known.
 
     Raises
     ------
     InfeasibleError
-        If they do.
+        When the lower bound exceeds the limit.
     """
-    if problem.limit_bytes is not None and floor > problem.limit_bytes:
+    if problem.limit_bytes is not None and lower_bound > problem.limit_bytes:
         raise InfeasibleError(
-            f"every order needs at least {floor:,} bytes{when and ' ' + when}, {floor - problem.limit_bytes:,} more "
-            f"than the limit of {problem.limit_bytes:,}"
+            f"every order needs at least {lower_bound:,} bytes{when and ' ' + when}, "
+            f"{lower_bound - problem.limit_bytes:,} more than the limit of {problem.limit_bytes:,}"
         )
-    return floor
+    return lower_bound
 
 
-def peak_column(model: LinearModel, scale: Scale, floor: int, caps: Iterable[int | float | None]) -> None:
-    """Add the peak in units, from ``floor`` bytes to the least of the caps; each cap is a number of bytes or None."""
+def peak_column(model: LinearModel, scale: Scale, lower_bound: int, caps: Iterable[int | float | None]) -> None:
+    """The peak in units, from ``lower_bound`` bytes to the least of the caps, each a number of bytes or None."""
     most = min((int(cap) for cap in caps if cap is not None), default=None)
     high = np.inf if most is None else scale.units(scale.room(most))
-    model.columns("peak", (None,), scale.units(floor), high, scale.whole)
+    model.columns("peak", (None,), scale.units(lower_bound), high, scale.whole)

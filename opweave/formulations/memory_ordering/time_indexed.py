@@ -59,7 +59,7 @@ class StepModel(LinearModel):
     runs_at: IntArray
     held_at: IntArray
     scale: Scale
-    floor: int
+    lower_bound: int
     savings: list[tuple[int, int, int, int, list[int], int]] = field(default_factory=list)
     asked: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -124,11 +124,11 @@ class TimeIndexed(OrderingProgram):
 
     def _prepare(self, problem: MemoryOrdering, instance: OrderingInstance) -> StepModel:
         """Number the columns that are not settled, and check the size of the model."""
-        steps, floor = instance.operators, instance.start_bytes()
+        steps, lower_bound = instance.operators, instance.start_bytes()
         check_closure(steps, self.name, self.context.limits)
         if problem.objective == "peak":
-            floor = max(floor, int(self.context.floor or 0))
-        least_peak(problem, floor)
+            lower_bound = max(lower_bound, int(self.context.lower_bound or 0))
+        least_peak(problem, lower_bound)
         first, last = self.windows(instance)
         step = np.arange(steps + 2)
         runs = np.where((step >= first[:, None]) & (step <= last[:, None]), 0, ABSENT)
@@ -140,7 +140,7 @@ class TimeIndexed(OrderingProgram):
         touched = windows[instance.reads.heads()].sum() + windows[instance.writes.heads()].sum()
         arcs = len(instance.before.items)
         check_rows(int(3 * steps + touched + arcs + np.count_nonzero(free)), self.name, self.context.limits)
-        return StepModel(instance, runs, held, scale_of(instance), floor)
+        return StepModel(instance, runs, held, scale_of(instance), lower_bound)
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
         """(7)-(8) First and last step of every operator: anc(i) + 1 and n - des(i)."""
@@ -173,14 +173,14 @@ class TimeIndexed(OrderingProgram):
         return held
 
     def _columns(self, model: StepModel, problem: MemoryOrdering) -> None:
-        """O[i, j] and T[s, j] unless they are settled; saved; peak in units, from the floor to the limit."""
+        """O[i, j] and T[s, j] where they are not settled; saved; peak, units, from the lower bound to the limit."""
         names = model.instance.names
         model.binaries("O", [(names[i], j) for i, j in np.argwhere(model.runs_at >= 0).tolist()])
         model.binaries("T", [(s, j) for s, j in np.argwhere(model.held_at >= 0).tolist()])
         self._number_savings(model)
         model.reals("saved", range(len(model.savings)), high=[most for _, _, _, most, _, _ in model.savings])
         if problem.objective == "peak":
-            peak_column(model, model.scale, model.floor, (problem.limit_bytes, self.context.ceiling))
+            peak_column(model, model.scale, model.lower_bound, (problem.limit_bytes, self.context.ceiling))
 
     def _number_savings(self, model: StepModel) -> None:
         instance, column = model.instance, len(model)
@@ -288,7 +288,7 @@ class TimeIndexed(OrderingProgram):
             values[column] = float(step[names.index(first)] < step[names.index(second)])
         if "peak" in model.families:
             peak = max((footprint.at(values) for footprint in _footprints(model)), default=0)
-            values[model.column("peak", None)] = model.scale.units(max(peak, model.floor))
+            values[model.column("peak", None)] = model.scale.units(max(peak, model.lower_bound))
         return values
 
 

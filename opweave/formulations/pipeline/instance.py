@@ -83,8 +83,12 @@ class PipelineInstance:
 
     @property
     def blur(self) -> float:
-        """Rounding error of differences and sums of ``elapsed`` along a solution, in seconds."""
-        largest = float(self.elapsed.max(initial=0.0)) if self.compute_counts else 0.0
+        """Seconds by which differences and sums of ``elapsed`` along a plan may be off: rounding of the largest.
+
+        Nothing where only transfers count: their seconds come from bytes, without such differences.
+        """
+        counts = self.compute_counts and self.goal != "transfers"
+        largest = float(self.elapsed.max(initial=0.0)) if counts else 0.0
         return 2.0**-52 * 4.0 * (len(self.names) + self.last + 2) * largest
 
     def stages(self, cuts: Iterable[int], devices: Iterable[int]) -> Stages:

@@ -68,7 +68,7 @@ class Intervals(ColumnProgram):
             # added rows may need times that are no sums of durations
             tick = common_tick(instance, windows.horizon) or tick
         self._unit = tick
-        least = self.floor(windows)
+        least = self.lower_bound(windows)
         model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
         self._memory(model, tuple(parameter.id for parameter in problem.graph.parameters))
         self.add_constraints(model, problem)

@@ -146,7 +146,7 @@ class Disjunctive(ColumnProgram):
         model.add_places(model.together(windows.fits))
         self._link_columns(model)
         self._route_columns(model)
-        model.add_times(self.floor(windows))
+        model.add_times(self.lower_bound(windows))
         model.minimise(Linear.of(model.length), model.tick)
         self._one_device(model)
         memory_rows(model, tuple(parameter.id for parameter in problem.graph.parameters))

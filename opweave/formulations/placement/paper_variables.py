@@ -52,7 +52,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
             if (i, k) not in data.p:
                 m.x[i, k].fix(0)
         m.S, m.S_flow = Var(m.OPS, bounds=(0, m.M)), Var(m.FLOWS, bounds=(0, m.M))
-        m.C_max = Var(bounds=(self.floor(data.windows) / data.unit, m.M))
+        m.C_max = Var(bounds=(self.lower_bound(data.windows) / data.unit, m.M))
         m.z, m.u = Var(m.FLOWS, domain=Binary), Var(m.ROUTES, domain=Binary)
         m.PAIRS, m.FLOW_PAIRS = Set(initialize=data.pairs, dimen=2), Set(initialize=data.flow_pairs, dimen=4)
         m.delta, m.delta_flow = Var(m.PAIRS, domain=Binary), Var(m.FLOW_PAIRS, domain=Binary)

@@ -71,9 +71,9 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
             ceiling = single_device_length(instance)
         return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
 
-    def floor(self, windows: Windows) -> float:
+    def lower_bound(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
-        return min(windows.horizon, max(windows.critical_path, float(self.context.floor or 0.0)))
+        return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
 
     def resolution(self) -> float:
         """The tolerances of engines, in seconds."""

@@ -99,16 +99,16 @@ class HeadStart:
     Attributes
     ----------
     initial
-        Computes a solution, or None if none is found quickly. The referee judges it before it is used.
-    floor
-        Computes a proved lower bound of the objective, or None.
+        A solution, or None when none is found quickly. The referee judges it before it is used.
+    lower_bound
+        A proved lower bound of the objective, or None.
     within
         Makes the head start for one run, if computing it takes so long that it needs the remaining time; otherwise
         None.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
-    floor: Callable[[Any], int | float | None] = lambda _: None
+    lower_bound: Callable[[Any], int | float | None] = lambda _: None
     within: Callable[[Run], HeadStart] | None = None
 
 
@@ -153,7 +153,7 @@ def run_engine(
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        program = written(circumstances_of(problem, run, written))
+        program = written(context_of(problem, run, written))
         latest = with_room(program, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
         if run.should_stop() or not too_coarse(run, program):
@@ -238,32 +238,29 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
-    """Record a first bound and return the best known solution.
-
-    If the user adds rows, the solution counts only after it has been checked against them.
-    """
-    floor = head_start.floor(problem)
-    if floor is not None:
-        run.proved(floor, "bound before the engine")
+    """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
     if run.extend is not None:
-        run.candidates.clear()  # a solution counts only after it has been checked against the added rows
-        return run.start or head_start.initial(problem)
-    initial = head_start.initial(problem)
-    if initial is not None:
+        run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
+    initial = run.start if run.extend is not None else None
+    initial = initial or head_start.initial(problem)
+    if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
-    return run.best
+    lower_bound = head_start.lower_bound(problem)
+    if lower_bound is not None:
+        run.proved(lower_bound, "bound before the engine")
+    return run.best if run.extend is None else initial
 
 
-def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
+def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
     """What is known before a model is written, without the known objective if added rows may exclude its solution."""
     extended = run.extend is not None or any(
         not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
     return BuildContext(
-        floor=run.bound,
+        lower_bound=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),

@@ -113,8 +113,8 @@ class Task:
         real = judged.objective if judged.feasible else None
         if self.program.own_objective:
             claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
-            floor = self.formulation.context.floor
-            claim = claim if floor is None else max(claim, floor)
+            lower_bound = self.formulation.context.lower_bound
+            claim = claim if lower_bound is None else max(claim, lower_bound)
             allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
             if real is None or (real > claim + allowance and not self.program.exact):
                 self.run.found(solution, claim)  # the referee will reject it, and the claim does not count

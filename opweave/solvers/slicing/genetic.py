@@ -222,7 +222,7 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     else:
         vectorised = Vectorised(search.instance, search.arrays, memory=False)
     population, generations = sizes(run, len(vectorised.lower))
-    seeds = [vectorised.encode(plan) for plan in _floors(search)] if run.option("seeded", default=True) else []
+    seeds = [vectorised.encode(plan) for plan in _baselines(search)] if run.option("seeded", default=True) else []
     run.enter("generations")
 
     def report(now: Generation) -> None:
@@ -233,9 +233,9 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     return ended(run)
 
 
-def _floors(search: LocalSearch) -> list[Plan]:
+def _baselines(search: LocalSearch) -> list[Plan]:
     """The baselines, reported, and the user's start: what the first population is seeded with."""
-    plans = search.floors()
+    plans = search.baselines()
     return [search.best, *plans] if search.best is not None else plans
 
 
