@@ -25,7 +25,7 @@ Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the device that is fastest alone, legal ones first; operators that it may not run elsewhere."""
+    """Everything on the device that is fastest alone, legal ones first; operators that it cannot run go elsewhere."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
     length = np.take_along_axis(instance.length, mode[:, None], axis=1)
