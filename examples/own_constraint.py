@@ -18,9 +18,9 @@ class AtMost(ow.Constraint):
 
 
 @ow.express(AtMost, "disjunctive")  # the default formulation of placement
-def at_most(formulation, model, constraint):
+def at_most(_formulation, model, constraint):
     names = [op.id for op in model.problem.graph.operators]
-    formulation.add_row(model, sum(model.on(name, constraint.device) for name in names) <= constraint.count)
+    model.add(sum(model.on(name, constraint.device) for name in names) <= constraint.count)
 
 
 chain = ["x", "a", "b", "c", "d"]

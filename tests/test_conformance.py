@@ -20,6 +20,19 @@ from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.pipeline import pipelines
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
+from tests.tiny import PROBLEMS
+
+PLANLESS = {
+    "bound": "proves a bound only",
+    "units": "needs equal modules",
+    "best_device": "the whole batch does not fit",
+    "met_whole": "the whole batch does not fit",
+    "replicated": "the whole batch does not fit",
+}
+"""Solvers that have no plan for the problems of tests.tiny, and why."""
+
+REFUSING = {"mincut", "partition", "chain", "moirai"}
+"""Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
@@ -118,6 +131,17 @@ def test_solvers_agree_with_brute_force(row: ow.SolverInfo, data: st.DataObject)
         expected = ow.Status.INFEASIBLE if optimum is None else ow.Status.OPTIMAL
         assert result.status is expected, result.reason
         assert result.objective == (optimum if optimum is None else pytest.approx(optimum, rel=RELATIVE))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> None:
+    if row.name in REFUSING:
+        with pytest.raises(ow.UnsupportedFeatureError):
+            ow.solve(PROBLEMS[row.problem], solver=row.name)
+        return
+    result = ow.solve(PROBLEMS[row.problem], solver=row.name)
+    assert result.verified == (row.name not in PLANLESS), result.reason
+    assert result.verified or result.reason or result.bound
 
 
 @pytest.mark.parametrize("row", [row for row in PROVERS if row.problem == "memory_ordering"], ids=named)

@@ -1,33 +1,31 @@
-"""How long schedules may have to be because of rows that a user added.
+"""How much longer schedules may have to be because of rows that a user added.
 
-Models with times have a horizon. No best schedule ends after it by the problem's own rules, but added rows may ask
-operators to wait. Where every such row compares two times, or one time with a number, the least times of a choice of
-devices and orders are longest paths: a path passes every row at most once, so that none ends later than the horizon
-and the numbers in all rows added up. Rows of other shapes can ask for any length.
+Models with times have a horizon. By the problem's own rules no optimal schedule ends after it, but added rows may make
+operators wait. If every such row compares two times, or one time with a number, then for given devices and orders the
+least times are longest paths. A path passes every row at most once, so no path ends later than the horizon plus the
+sum of the numbers in all rows. Rows of other forms can require any length.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from opweave.formulations.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
 
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What added rows ask for.
+    """What added rows require of the horizon.
 
     Attributes
     ----------
     seconds
         How much longer than the problem's own horizon a schedule may have to be.
     bounded
-        Whether that is enough for certain.
+        Whether that length is certain to be enough.
     """
 
     seconds: float
@@ -36,53 +34,21 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Coefficients of a row's times, and the most that all the rest can come to."""
+    """The coefficients of a row's times, and the largest value of its other terms."""
 
     times: list[float]
     rest: float
 
 
-def built_of(model: Any) -> Collection[int]:
-    """What a model consists of by now: places of rows, or identities of components with rows."""
-    if isinstance(model, IntervalModel):
-        return range(len(model.rows))
-    from pyomo.environ import Constraint
-
-    return {id(component) for component in model.component_objects(Constraint)}
-
-
-def waits_of(model: Any, built: Collection[int], times: Collection[Any], unit: float) -> Waits | None:
-    """What rows ask for that a model has beside the built ones.
-
-    Parameters
-    ----------
-    times
-        Columns that hold times, or names of components that do.
-    unit
-        Seconds of one unit of those columns.
-
-    Returns
-    -------
-    Waits or None
-        None where no row is about times.
-    """
-    read = _interval_rows if isinstance(model, IntervalModel) else _pyomo_rows
-    rows = [row for row in read(model, built, times) if row.times]
-    if not rows:
-        return None
-    seconds = sum(row.rest / min(map(abs, row.times)) * unit for row in rows)
-    return Waits(seconds, all(_compares(row.times) for row in rows))
-
-
 def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
-    """What added rows of a model ask for; None where none of them is about times.
+    """What added rows of a model require; None if none of them concerns times.
 
     Parameters
     ----------
     rows
-        In natural units; columns behind the model's own are a user's.
+        The rows, in natural units; columns beyond the model's own belong to a user.
     model
-        Knows which columns are times, and all bounds.
+        The model; it knows which columns are times, and all bounds.
     """
     read = [row for row in (_read(row, model) for row in rows) if row.times]
     if not read:
@@ -102,35 +68,3 @@ def _read(row: Row, model: LinearModel) -> _Row:
 
 def _compares(times: list[float]) -> bool:
     return len(times) == 1 or (len(times) == 2 and abs(sum(times)) <= 1e-9 * abs(times[0]))
-
-
-def _interval_rows(model: IntervalModel, built: Collection[int], times: Collection[Any]) -> Iterator[_Row]:
-    for row in model.rows[len(built) :]:
-        terms = list(zip(row.columns, row.coefficients, strict=True))
-        most = [abs(factor) * max(abs(model.low[c]), abs(model.high[c])) for c, factor in terms if c not in times]
-        sides = [abs(side) for side in (row.low, row.high) if side is not None]
-        yield _Row([float(factor) for c, factor in terms if c in times], float(sum(most) + max(sides, default=0)))
-
-
-def _pyomo_rows(model: Any, built: Collection[int], times: Collection[Any]) -> Iterator[_Row]:
-    from pyomo.environ import Constraint, value
-    from pyomo.repn import generate_standard_repn
-
-    for component in model.component_objects(Constraint, active=True):
-        for row in () if id(component) in built else component.values():
-            low, body, high = row.to_bounded_expression()
-            repn = generate_standard_repn(body)
-            terms = list(zip(repn.linear_vars, repn.linear_coefs, strict=True))
-            about = [float(factor) for column, factor in terms if column.parent_component().local_name in times]
-            most = (abs(factor) * _most(column.bounds) for column, factor in terms if _other(column, times))
-            sides = [abs(value(side) - repn.constant) for side in (low, high) if side is not None]
-            yield _Row(about, float(sum(most) + max(sides, default=0.0)))
-
-
-def _other(column: Any, times: Collection[Any]) -> bool:
-    return column.parent_component().local_name not in times
-
-
-def _most(bounds: Iterable[float | None]) -> float:
-    """The largest size within bounds; 1 where there are none."""
-    return max((abs(bound) for bound in bounds if bound is not None), default=1.0)

@@ -18,14 +18,14 @@ from opweave.formulations.batched_mapping.program import BatchedModel, understan
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 
 class Twins(Identities):
     """Identical devices in the order of some measure of their use, the most used first."""
 
     def measure(self, model: BatchedModel, u: int) -> Linear:
-        """What orders them; nothing where the rows are others."""
+        """The measure by which devices are ordered; constant if the rows are of another kind."""
         return Linear()
 
     def _more_rows(self, model: BatchedModel) -> None:
@@ -53,7 +53,7 @@ class Twins(Identities):
         return (-total,)
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        """What a batch adds to the measure."""
+        """The contribution of a batch to the measure."""
         return 0.0
 
 
@@ -101,7 +101,7 @@ class ByBusyTime(Twins):
 
 @register_formulation
 class FirstUse(Twins):
-    """Identical devices by first use: operator i may use one only if its twin in front is used by some k <= i."""
+    """Identical devices by first use: operator i may use one only if some k <= i uses the previous one."""
 
     name: ClassVar[str] = "first_use"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
@@ -121,11 +121,13 @@ class FirstUse(Twins):
 
 def twins_of(model: BatchedModel) -> list[list[int]]:
     """Groups of devices that can be swapped: alike in the cluster, in their costs, and in all side constraints."""
-    if model.problem.constraints or model.extended:
+    problem = model.problem
+    assert isinstance(problem, BatchedMapping)
+    if problem.constraints or model.extended:
         return []
-    index = model.problem.cluster.device_index
+    index = problem.cluster.device_index
     groups = []
-    for names in model.problem.cluster.identical_groups:
+    for names in problem.cluster.identical_groups:
         group: list[list[int]] = []
         for u in (index[name] for name in names):
             for alike in group:

@@ -1,4 +1,4 @@
-"""What the integer programs of memory ordering share: units, the peak's range, reasons."""
+"""The common parts of the integer programs of memory ordering: units, the range of the peak, reasons."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
     problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
-        """Units of the model as bytes, rounded so that a lower bound stays one."""
+        """Convert units of the model to bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)
 
     def counts_units(self, problem: MemoryOrdering) -> bool:
-        """Unless footprints are too large for the engines' digits."""
+        """Always, unless footprints are too large for the precision of engines."""
         return scale_of(lower(problem)).whole
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
@@ -40,18 +40,18 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
 
 def scale_of(instance: OrderingInstance) -> Scale:
-    """The unit of an instance: no footprint exceeds all storages and the largest workspace together."""
+    """The unit of an instance. No footprint exceeds all storages and the largest workspace together."""
     workspace = int(instance.workspace.max(initial=0))
     return Scale.of(instance.granularity(), int(instance.size.sum()) + workspace)
 
 
 def instance_of(problem: MemoryOrdering) -> OrderingInstance:
-    """The problem as arrays.
+    """Write the problem as arrays.
 
     Raises
     ------
     InfeasibleError
-        When its order constraints contradict each other.
+        If its order constraints contradict each other.
     """
     try:
         return lower(problem)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.batched_mapping import milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.cp import BatchIntervals
+from opweave.formulations.batched_mapping import cp, milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
 from opweave.formulations.batched_mapping.cp_counts import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
@@ -53,7 +52,7 @@ def _count(problem: BatchedMapping, run: Run) -> Outcome:
 
 
 register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START_OF)
-register_cp_sat(BatchedMapping, BatchIntervals, "intervals of batches, the device of every input", HEAD_START_OF)
+register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", HEAD_START_OF)
 register(
     Solver(
         name="counts",

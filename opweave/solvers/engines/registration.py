@@ -1,12 +1,11 @@
-"""Registering every engine for a problem: one call, so that all problems offer the same engines on the same terms."""
+"""Registering all engines for a problem with one call, so that every problem offers them on the same terms."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import Any
 
-from opweave.formulations.formulation import Formulation, find_formulation, formulation_names
-from opweave.formulations.modeling.intervals import IntervalModel
+from opweave.formulations.formulation import find_formulation, formulation_names
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
 from opweave.solvers.engines.child_engine import MEMORY_OPTION
@@ -20,7 +19,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
-"""Option of every engine: whether it begins with the head start. True unless it says no."""
+"""Option of every engine: whether to begin with the head start. The default is True."""
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
@@ -37,67 +36,49 @@ ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
 
 
 def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
-    """Register the engines that solve linear programs, for a problem whose formulations are registered by now.
+    """Register the engines for linear programs, for a problem whose formulations are already registered.
 
     Parameters
     ----------
     problem
-        Its class.
+        The problem's class.
     model
-        What they are given, for the list of solvers: "an integer program".
+        What the engines receive, for the list of solvers, such as "an integer program".
     head_start
-        A first solution and bound for any of them.
+        A first solution and bound for each of them.
     """
-    names = formulation_names(problem.kind)
-    supports = {target: None for name in names for target in find_formulation(problem, name).supports}
     for engine, features, about in ENGINES:
-        register(
-            Solver(
-                name=engine.name,
-                problem=problem.kind,
-                kind="engine",
-                run=partial(_solve, engine, head_start),
-                about=f"{about}: {model}",
-                proves="optimum",
-                features=features,
-                supports=tuple(supports),
-                options=frozenset({HEAD_START}) if engine.name == "highs" else frozenset({HEAD_START, MEMORY_OPTION}),
-                missing=engine.missing,
-                version=engine.version,
-            )
-        )
+        options = frozenset({HEAD_START} if engine.name == "highs" else {HEAD_START, MEMORY_OPTION})
+        _register(engine, features, f"{about}: {model}", problem, head_start, options)
 
 
-def register_cp_sat(
-    problem: type[Problem[Any, Any]], formulation: type[Formulation[Any, Any]], model: str, head_start: HeadStart
+def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
+    """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
+    options = frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION})
+    _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
+
+
+def _register(
+    engine: Engine,
+    features: frozenset[Feature],
+    about: str,
+    problem: type[Problem[Any, Any]],
+    head_start: HeadStart,
+    options: frozenset[str],
 ) -> None:
-    """Register CP-SAT for a problem.
-
-    Parameters
-    ----------
-    problem
-        Its class.
-    formulation
-        How it is written as a constraint program.
-    model
-        What that is, for the list of solvers: "optional intervals".
-    head_start
-        A first solution and bound.
-    """
-    engine = CpSat()
+    names = formulation_names(problem.kind, engine.takes)
+    written = [find_formulation(problem, name, engine.takes) for name in names]
     register(
         Solver(
             name=engine.name,
             problem=problem.kind,
             kind="engine",
-            run=partial(_solve, engine, head_start)
-            if issubclass(formulation.model_type, IntervalModel)
-            else partial(_solve_with_intervals, engine, formulation, head_start),
-            about=f"CP-SAT in a child process: {model}",
+            run=partial(_solve, engine, head_start),
+            about=about,
             proves="optimum",
-            features=THREADED,
-            supports=formulation.supports,
-            options=frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION}),
+            features=features,
+            supports=tuple({target: None for formulation in written for target in formulation.supports}),
+            options=options,
             missing=engine.missing,
             version=engine.version,
         )
@@ -106,12 +87,6 @@ def register_cp_sat(
 
 def _solve(engine: Engine, head_start: HeadStart, problem: Problem[Any, Any], run: Run) -> Outcome:
     return run_engine(problem, run, engine, _wanted(head_start, run))
-
-
-def _solve_with_intervals(
-    engine: CpSat, formulation: type[Formulation[Any, Any]], head_start: HeadStart, problem: Problem[Any, Any], run: Run
-) -> Outcome:
-    return engine.run(problem, run, formulation, _wanted(head_start, run))
 
 
 def _wanted(head_start: HeadStart, run: Run) -> HeadStart:

@@ -94,7 +94,7 @@ def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> Orderi
 
 @inlined
 def initial_left(arrays: OrderingArrays, sign: int) -> IntArray:
-    """Pending readers of every storage: all at the front end, none at the back end. Shape (storages,)."""
+    """Readers of every storage that have not run: all at the front end, none at the back end. Shape (storages,)."""
     storages = len(arrays.size)
     left = np.zeros(storages, dtype=np.int64)
     if sign == 1:

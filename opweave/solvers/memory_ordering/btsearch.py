@@ -185,7 +185,7 @@ def state_budget(run: Run, default: int) -> int:
     """
     most = run.option("max_states", default)
     if not isinstance(most, int) or most < 1:
-        raise InvalidInputError(f"option 'max_states' is {most!r}; it takes a whole number from 1")
+        raise InvalidInputError(f"option 'max_states' is {most!r}; it must be a whole number from 1")
     return most
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.memory_ordering import pairwise, time_indexed  # noqa: F401 - they register themselves
-from opweave.formulations.memory_ordering.cp import PairSteps
+from opweave.formulations.memory_ordering import cp, pairwise, time_indexed  # noqa: F401 - they register themselves
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
@@ -57,4 +56,4 @@ HEAD_START_OF = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
 
 register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", HEAD_START_OF)
-register_cp_sat(MemoryOrdering, PairSteps, "which operator runs before which, and in which step", HEAD_START_OF)
+register_cp_sat(MemoryOrdering, "which operator runs before which, and in which step", HEAD_START_OF)

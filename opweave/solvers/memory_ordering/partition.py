@@ -59,7 +59,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
         raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
     parts = run.option("parts", PARTS)
     if not isinstance(parts, int) or parts < 1:
-        raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
+        raise InvalidInputError(f"option 'parts' is {parts!r}; it must be a whole number from 1")
     instance = lower(problem)
     report(problem, instance, rpo(instance), run)  # fusion may make it worse
     with run.share(0.5), reducing(run, "fusion"):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline import flow  # noqa: F401 - it registers itself
-from opweave.formulations.pipeline.circuit import Circuit
+from opweave.formulations.pipeline import circuit, flow  # noqa: F401 - they register themselves
 from opweave.formulations.pipeline.instance import lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.engine import HeadStart
@@ -41,4 +40,4 @@ HEAD_START_OF = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
 
 
 register_engines(Pipeline, "one unit of flow through stages and links", HEAD_START_OF)
-register_cp_sat(Pipeline, Circuit, "a circuit through the devices", HEAD_START_OF)
+register_cp_sat(Pipeline, "a circuit through the devices", HEAD_START_OF)

@@ -14,7 +14,7 @@ from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.rules import NoPlanError
 
-NOT_EVERYWHERE = "some piece of the model does not run or fit on every device, which this method requires"
+NOT_EVERYWHERE = "some piece of the model cannot run on every device or exceeds the smallest memory"
 """Why there are no partitions."""
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from opweave.formulations.placement import milp, milp_paper  # noqa: F401 - they register themselves
-from opweave.formulations.placement.cp import Intervals
+from opweave.formulations.placement import cp, milp, milp_paper  # noqa: F401 - they register themselves
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
@@ -20,7 +19,6 @@ HEAD_START_OF = HeadStart(initial=good_schedule, lower_bound=lower_bound, within
 register_engines(Placement, "a mixed-integer program with constants from the data", HEAD_START_OF)
 register_cp_sat(
     Placement,
-    Intervals,
-    "optional intervals",
+    "intervals that are there or not",
     HeadStart(initial=good_schedule, lower_bound=quick_lower_bound, within=brief_head_start_within),
 )

@@ -45,7 +45,7 @@ def solve_moirai(problem: Placement, run: Run) -> Outcome:
         )
     rules = run.option(RULES, "default")
     if rules not in BACKENDS:
-        raise InvalidInputError(f"option {RULES!r} is {rules!r}; it takes one of {', '.join(map(repr, BACKENDS))}")
+        raise InvalidInputError(f"option {RULES!r} is {rules!r}; it must be one of {', '.join(map(repr, BACKENDS))}")
     lower_unless_short(problem)
     with reducing(run, "coarsening"):
         reduction = coarsen(problem, rules=BACKENDS[str(rules)]).reduction

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.slicing import milp  # noqa: F401 - it registers itself
-from opweave.formulations.slicing.cp import CutCounts
+from opweave.formulations.slicing import cp, milp  # noqa: F401 - they register themselves
 from opweave.formulations.slicing.instance import lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
@@ -49,4 +48,4 @@ HEAD_START_OF = HeadStart(initial=best_baseline, lower_bound=lower_bound)
 
 
 register_engines(Slicing, "an integer program over cuts", HEAD_START_OF)
-register_cp_sat(Slicing, CutCounts, "the program over cuts with times in ticks", HEAD_START_OF)
+register_cp_sat(Slicing, "the program over cuts with times in ticks", HEAD_START_OF)

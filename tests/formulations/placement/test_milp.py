@@ -165,3 +165,22 @@ def test_both_programs_prove_the_same():
 def test_nine_tasks_are_proved():
     result = ow.solve(random_placement(9, 3, 2), solver="highs", time_limit=60)
     assert result.status is ow.Status.OPTIMAL
+
+
+def test_windows_that_just_meet_leave_room_for_the_order():
+    """In units the only order of two operators misses its window by rounding; it must stay."""
+    names = ("o0", "o1", "o2", "o3")
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id=f"t{k}", bytes=2) for k in range(4)],
+        operators=[
+            ow.Operator(id=name, inputs=inputs, outputs=[f"t{k}"])
+            for k, (name, inputs) in enumerate(zip(names, ([], ["t0"], ["t0"], ["t1"]), strict=True))
+        ],
+    )
+    table = {name: {"d": seconds} for name, seconds in zip(names, (2.0, 5.0, 0.5, 1.0), strict=True)}
+    cluster = ow.Cluster(devices=[ow.Device(name="d")])
+    problem = ow.Placement(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
+    schedule = ow.Schedule(device=dict.fromkeys(names, "d"), start={"o0": 0.0, "o1": 2.5, "o2": 2.0, "o3": 7.5})
+    formulation = Disjunctive(EXTENDED)
+    model = formulation.build(problem)
+    assert to_arrays(model).broken(formulation.start(model, schedule)) is None

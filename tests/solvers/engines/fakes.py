@@ -13,7 +13,7 @@ import numpy as np
 
 from opweave.solvers.engines.answers import Answer, News
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import ChildEngine, Work
+from opweave.solvers.engines.child_engine import MatrixEngine, Work
 
 HERE = "tests.solvers.engines.fakes"
 
@@ -93,7 +93,7 @@ def infeasible(work: Work, send: Send) -> Answer:
     return Answer("infeasible")
 
 
-class FakeChild(ChildEngine):
+class FakeChild(MatrixEngine):
     """Runs one of the functions above."""
 
     name: ClassVar[str] = "fake"

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import opweave as ow
+from opweave.formulations.modeling.arrays import MatrixModel
+from opweave.formulations.modeling.rows import Block
 from opweave.problems.errors import EngineError
 from opweave.solvers.engines import highs
 from opweave.solvers.engines.engine import Verdict
 from opweave.solvers.engines.highs import STATUS, Highs
 from opweave.solvers.engines.highs_model import add_block, load_highs
-from opweave.solvers.engines.matrix import Block, MatrixModel
 
 PLAIN = {"head_start": False}
 

@@ -9,8 +9,11 @@ import numpy as np
 import pyomo.environ as pyo
 import pytest
 
+from opweave.formulations.modeling.arrays import TriviallyInfeasibleError
+from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.pyomo import from_pyomo
+from opweave.formulations.modeling.reading import read_arrays
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.solvers.engines.matrix import TriviallyInfeasibleError, compile_model
 from opweave.solvers.engines.mps import write_mps
 
 NOT_A_NUMBER = math.nan
@@ -28,7 +31,7 @@ def model(row=None, objective=None) -> pyo.ConcreteModel:
 
 
 def test_rows_columns_and_constants_arrive():
-    matrix = compile_model(model(lambda m: (1, m.x + 2 * m.y - 1, 3))).matrix
+    matrix = read_arrays(model(lambda m: (1, m.x + 2 * m.y - 1, 3)))[0]
     assert (matrix.columns, len(matrix.rows), matrix.offset) == (3, 2, 3.0)
     assert matrix.cost.tolist() == [1.0, 2.0, 0.0]
     assert matrix.whole.tolist() == [False, True, True]
@@ -49,46 +52,46 @@ def test_rows_columns_and_constants_arrive():
 )
 def test_numbers_that_engines_misread_are_refused(row, words):
     with pytest.raises(InvalidInputError, match=words):
-        compile_model(model(row))
+        read_arrays(model(row))
 
 
 def test_an_objective_that_is_not_finite_is_refused():
     with pytest.raises(InvalidInputError, match="x of the model has an objective coefficient"):
-        compile_model(model(objective=lambda m: math.inf * m.x))
+        read_arrays(model(objective=lambda m: math.inf * m.x))
     with pytest.raises(InvalidInputError, match="constant"):
-        compile_model(model(objective=lambda m: m.x + math.nan))
+        read_arrays(model(objective=lambda m: m.x + math.nan))
 
 
 def test_bounds_that_are_not_numbers_are_refused():
     built = model(lambda m: m.x + m.y <= 1)
     built.x.setub(math.nan)
     with pytest.raises(InvalidInputError, match="x"):
-        compile_model(built)
+        read_arrays(built)
 
 
 def test_bounds_of_whole_variables_are_whole_and_leave_a_value():
     built = model()
     built.n = pyo.Var(domain=pyo.Integers, bounds=(0.5, 8.5))
-    compiled = compile_model(built)
-    column = [variable.name for variable in compiled.variables].index("n")
-    assert (compiled.matrix.lower[column], compiled.matrix.upper[column]) == (1.0, 8.0)
+    matrix, variables = read_arrays(built)
+    column = [variable.name for variable in variables].index("n")
+    assert (matrix.lower[column], matrix.upper[column]) == (1.0, 8.0)
     built.n.setub(0.75)
     with pytest.raises(TriviallyInfeasibleError, match="n has no value left"):
-        compile_model(built)
+        read_arrays(built)
 
 
 def test_only_linear_models_with_one_objective_are_taken():
     with pytest.raises(UnsupportedFeatureError, match="linear"):
-        compile_model(model(lambda m: m.x * m.y <= 1))
+        read_arrays(model(lambda m: m.x * m.y <= 1))
     twice = model()
     twice.second = pyo.Objective(expr=twice.x)
     with pytest.raises(InvalidInputError, match="2 active objectives"):
-        compile_model(twice)
+        read_arrays(twice)
     logical = model()
     logical.b = pyo.BooleanVar()
     logical.c = pyo.LogicalConstraint(expr=logical.b)
     with pytest.raises(UnsupportedFeatureError, match="linear"):
-        compile_model(logical)
+        read_arrays(logical)
 
 
 def test_a_row_that_can_never_hold_is_noticed():
@@ -96,11 +99,11 @@ def test_a_row_that_can_never_hold_is_noticed():
     built.x.fix(1)
     built.row = pyo.Constraint(expr=built.x >= 2)
     with pytest.raises(TriviallyInfeasibleError):
-        compile_model(built)
+        read_arrays(built)
 
 
 def test_broken_rows_bounds_and_fractions_are_named():
-    matrix = compile_model(model(lambda m: m.x + 2 * m.y <= 3)).matrix
+    matrix = read_arrays(model(lambda m: m.x + 2 * m.y <= 3))[0]
     assert matrix.broken(np.array([1.0, 1.0, 0.0])) is None
     assert matrix.broken(np.array([2.0, 1.0, 0.0])) == "values that break row row"
     assert matrix.broken(np.array([-1.0, 1.0, 0.0])) == "x outside its bounds"
@@ -109,22 +112,17 @@ def test_broken_rows_bounds_and_fractions_are_named():
     assert "not finite" in matrix.broken(np.zeros(2))
 
 
-def test_rows_added_later_come_once_and_may_use_unused_variables():
+def test_rows_that_were_left_out_are_read_over_the_columns_of_a_model():
     built = model(lambda m: m.x + m.y <= 1)
-    compiled = compile_model(built)
-    assert len(compiled.new_rows()) == 0
-    built.late = pyo.Constraint(expr=built.unused - built.x >= 2 - 3)
-    block = compiled.new_rows()
-    assert (len(block), block.lower.tolist(), sorted(block.value.tolist())) == (1, [-1.0], [-1.0, 1.0])
-    assert len(compiled.new_rows()) == 0
-    built.z = pyo.Var()
-    built.foreign = pyo.Constraint(expr=built.z <= 1)
-    with pytest.raises(UnsupportedFeatureError, match="foreign"):
-        compiled.new_rows()
+    built.x.fix(0.5)
+    program = from_pyomo(built).program()
+    block = program.block([Row({0: -1.0, 2: 2.0}, -1.0, math.inf)])
+    assert (len(block), block.lower.tolist(), block.value.tolist()) == (1, [-0.5], [2.0])
+    assert program.matrix.names[block.index[0]] == "unused"
 
 
 def test_arrays_travel_without_their_pyomo_model():
-    matrix = compile_model(model(lambda m: m.x + m.y <= 1)).matrix
+    matrix = read_arrays(model(lambda m: m.x + m.y <= 1))[0]
     copy = pickle.loads(pickle.dumps(matrix))
     assert copy.rows.value.tolist() == matrix.rows.value.tolist()
     assert len(copy.names) == 0
@@ -137,7 +135,7 @@ def test_an_mps_file_is_read_back_by_an_engine(tmp_path):
     built.equal = pyo.Constraint(expr=built.x - built.unused == 0.1)
     built.free = pyo.Var()
     built.link = pyo.Constraint(expr=built.free + built.x <= 1e-3)
-    matrix = compile_model(built).matrix
+    matrix = read_arrays(built)[0]
     write_mps(matrix, tmp_path / "model.mps")
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)

@@ -167,8 +167,14 @@ def test_side_constraints_hold() -> None:
 def test_a_tie_over_several_units_is_never_broken() -> None:
     problem = layered_problem(6, 2)
     tied = problem.model_copy(update={"constraints": (Colocate(ops=("l1.h0", "l4.h1")),)})
-    result = ow.solve(tied, solver="units", time_limit=1.0)
-    assert result.solution is None or result.verified
+    for solver in ("units", "auto"):
+        result = ow.solve(tied, solver=solver, time_limit=1.0)
+        assert not result.violations
+        if result.solution is None:
+            assert solver == "units"
+            assert result.reason
+        else:
+            assert result.solution.device["l1.h0"] == result.solution.device["l4.h1"]
 
 
 def test_a_graph_without_equal_modules_gets_no_plan() -> None:

@@ -257,10 +257,10 @@ def test_tiny_problems_are_proved_in_every_reading(fields: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("solver", "options", "words"),
     [
-        ("chain", {"grid": -1}, "takes shares from 1"),
+        ("chain", {"grid": -1}, "must be a number of shares from 1"),
         ("chain", {"grid": 10**6}, "take a smaller one"),
-        ("genetic", {"population": 0}, "it takes 2 to"),
-        ("genetic", {"population": 10**9}, "it takes 2 to"),
+        ("genetic", {"population": 0}, "it must be from 2 to"),
+        ("genetic", {"population": 10**9}, "it must be from 2 to"),
         ("nsga2", {"generations": -1}, "from 0"),
         ("genetic", {"chromosome": "x"}, "'shares' or 'paper'"),
     ],
