@@ -1,4 +1,4 @@
-"""Solvers of pipelines, in the files that all problems have.
+"""Solvers of pipelines, in the same files as those of every problem.
 
-There is no ``bounds``: the bound is the largest objective that the joint search (``exact.py``) has refuted.
+There is no ``bounds`` folder: the bound is the smallest objective that the joint search (``exact.py``) has not refuted.
 """

@@ -1,8 +1,9 @@
-"""The arrays that the hot loops of pipelines work on, and what a threshold leaves of them.
+"""The arrays of the pipelines' hot loops, and the stages and links that a threshold allows.
 
-A *walk* begins stages at points, each on a device, and may use a device again; a *plan* may not. Both are judged at a
-threshold: no stage and no transfer takes longer. Of devices that can be swapped, plans use the first listed first:
-every plan can be rewritten so, and links from a later to an earlier one of them are left out here.
+A *walk* is a sequence of stages that begin at points, each on a device. It may use a device again; a *plan* may not. A
+walk or plan keeps a threshold if no stage and no transfer takes longer. Among interchangeable devices, plans use the
+first listed first. Every plan can be rewritten in this way, so links from a later to an earlier one of them are left
+out here.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ class PipelineArrays(NamedTuple):
     sent, elapsed, reach
         As in the instance.
     rate, latency
-        Links, those against the order of twins left out (rate 0). Shape (devices, devices).
+        Links, without those against the order of twins (rate 0). Shape (devices, devices).
     neighbour
-        Devices by falling speed of the link from each device, one layer for all points, or one for each where unlike
-        latencies make the order depend on the size. Shape (layers, devices, devices).
+        Devices by decreasing speed of the link from each device. There is one layer for all points, or one for each
+        point if different latencies make the order depend on the size. Shape (layers, devices, devices).
     degree
-        How many links leave each device. Shape (devices,).
+        Number of links that leave each device. Shape (devices,).
     twin
         The first device that each one can be swapped with. Shape (devices,).
     least, most
-        How many stages there may be.
+        Smallest and largest number of stages.
     halt
         Ends the loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`). Shape (1,).
     """
@@ -53,15 +54,15 @@ class PipelineArrays(NamedTuple):
 
 
 class Window(NamedTuple):
-    """What a threshold allows.
+    """The stages and transfers that a threshold allows.
 
     Attributes
     ----------
     end
-        Last point where a stage may end, by first point; that point itself where none may begin.
+        Last point at which a stage may end, by first point; the first point itself if no stage may begin there.
         Shape (devices, points).
     links
-        How many of a device's neighbours can be reached in time, by point. Shape (points, devices).
+        Number of a device's neighbours that are reached in time, by point. Shape (points, devices).
     """
 
     end: IntMatrix
@@ -69,7 +70,7 @@ class Window(NamedTuple):
 
 
 def arrays_of(instance: PipelineInstance, halt: IntArray | None = None) -> PipelineArrays:
-    """Flatten an instance, for loops that ``halt`` ends."""
+    """Flatten an instance; ``halt`` ends its loops."""
     twin = twins(instance)
     same = twin[:, None] == twin[None, :]
     against = same & (np.arange(len(twin))[:, None] > np.arange(len(twin))[None, :])
@@ -124,7 +125,7 @@ def twins(instance: PipelineInstance) -> IntArray:
 
 @inlined
 def seconds_between(arrays: PipelineArrays, point: int, source: int, target: int) -> float:
-    """Seconds to send what crosses at a point over a link that exists."""
+    """Seconds to send the data that crosses a point over an existing link."""
     return float(arrays.latency[source, target] + arrays.sent[point] / arrays.rate[source, target])
 
 
@@ -146,7 +147,7 @@ def open_window(
         layer = b if layered else 0
         for v in range(devices):
             low, high = 0, arrays.degree[v]
-            while low < high:  # how many neighbours are fast enough
+            while low < high:  # number of neighbours that are fast enough
                 middle = (low + high) // 2
                 if seconds_between(arrays, b, v, arrays.neighbour[layer, v, middle]) <= link_limit:
                     low = middle + 1
@@ -156,7 +157,7 @@ def open_window(
 
 
 def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> Window:
-    """What limits on stages and on transfers allow."""
+    """The window for limits on stages and on transfers."""
     devices, points = arrays.reach.shape
     window = Window(np.zeros((devices, points), dtype=np.int64), np.zeros((points, devices), dtype=np.int64))
     open_window.sized(8 * devices * points)(arrays, stage_limit, link_limit, window.end, window.links)
@@ -167,9 +168,9 @@ def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> 
 def next_value(
     arrays: PipelineArrays, low: float, strict: bool, with_compute: bool, with_links: bool, down: bool
 ) -> float:
-    """The smallest possible time of a stage or transfer above ``low`` (or from it on, unless strict); inf for none.
+    """The smallest possible time of a stage or transfer above ``low`` (or equal to it, unless strict); inf for none.
 
-    With ``down`` the largest below; -1 for none.
+    With ``down``, the largest time below it; -1 for none.
     """
     devices, points = arrays.reach.shape
     best = -1.0 if down else np.inf

@@ -1,7 +1,7 @@
-"""The default plan for pipelines: do not split, the simple splits, then the joint optimum.
+"""The default solver of pipelines: a single device, the simple splits, then the joint optimum.
 
-It contains every rule, so it is never worse than any of them (at the same seed), unless a time limit cuts the paper's
-method short; the proof comes from the joint search.
+It runs every rule, so with the same seed it is never worse than any of them, unless a time limit cuts the paper's
+method short. The proof comes from the joint search.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ ENGINE = "highs"
 
 MOST_SEARCHES = 6
 SHARP = 1e-7
-"""How often a search begins anew at most, and what sums may be off by, relative to the best plan."""
+"""Most restarts of a search, and the rounding error of sums, relative to the best plan, that does not call for one."""
 
 SIMPLE_RULES: tuple[Rule, ...] = (joint_greedy, random_split, by_memory, sorting)
-"""Tried when the joint search has not proved its plan: a proved one cannot be beaten."""
+"""Rules tried when the joint search has not proved its plan optimal; an optimal plan cannot be beaten."""
 
 GRACE_SECONDS = 0.5
-"""The paper's method, tried after them, gets so long even if the search has taken all the time."""
+"""Seconds that the paper's method, tried after them, gets even if the search has used all the time."""
 
 
 def solve_exact(problem: Pipeline, run: Run) -> Outcome:
-    """The joint search alone, with "do not split" as its first plan."""
+    """Run the joint search alone, from the plan on one device."""
     instance = lower_unless_short(problem)
     return _searched(problem, instance, run, Best(instance, run), BottleneckSearch)
 
 
 def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = BottleneckSearch) -> Outcome:
-    """Put the solvers of pipelines together; ``joint`` is the search for the bottleneck."""
+    """Run the solvers of pipelines in turn; ``joint`` is the search for the bottleneck."""
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     instance = lower_unless_short(problem)
@@ -58,7 +58,7 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
 def _searched(
     problem: Pipeline, instance: PipelineInstance, run: Run, best: Best, joint: type[BottleneckSearch]
 ) -> Outcome:
-    """One device first, then the search that suits the objective."""
+    """Try one device first, then the search that suits the objective."""
     if not instance.names:
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
@@ -71,10 +71,10 @@ def _searched(
 
 
 def _sharpened(problem: Pipeline, instance: PipelineInstance, best: Best, joint: type[BottleneckSearch]) -> Outcome:
-    """Search; again without what the best plan beats, where times of that drown those of the plan.
+    """Search, and search again without the options that the best plan beats if their times swamp the plan's times.
 
-    Searches take differences of sums over all operators, so hours on some device cost the digits of microseconds on
-    it. Bounds are right all the same (:attr:`PipelineInstance.blur`), and again as sharp as they can be.
+    Searches take differences of sums over all operators, so hours on some device lose the digits of microseconds on it.
+    Bounds stay valid all the same (:attr:`PipelineInstance.blur`); the second search makes them sharp again.
     """
     run = best.run
     for _ in range(MOST_SEARCHES):
@@ -98,7 +98,7 @@ def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: ty
 
 
 def _within_grace(run: Run) -> Rule:
-    """The paper's method until time is up, but for a moment at least."""
+    """The paper's method until time is up, but at least for a moment."""
     graced = run.elapsed() + GRACE_SECONDS
     return lambda instance, seed: kpath(instance, seed, lambda: run.elapsed() > graced and run.should_stop())
 

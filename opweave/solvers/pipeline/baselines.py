@@ -1,7 +1,7 @@
-"""Do not split, and simple ways to split: at random, greedily, and in proportion to memory.
+"""Baselines: a single device, and simple splits at random, greedily, and in proportion to memory.
 
-Sources: Parthasarathy and Krishnamachari (2022), section IV, for random and greedy; by memory is what runtimes
-that split models do by themselves.
+Sources: Parthasarathy and Krishnamachari (2022), section IV, for random and greedy; ``by_memory`` is the default of
+runtimes that split models.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def one_device(instance: PipelineInstance, _seed: int) -> Plan:
 
 
 def random_split(instance: PipelineInstance, seed: int) -> Plan:
-    """A random device, a random partition that fits on it, and so on; the first of 50 attempts that ends."""
+    """A random device, a random part that fits on it, and so on; the first of 50 attempts that succeeds."""
     random = np.random.default_rng(seed)
     for _ in range(TRIES):
         point, cuts, devices = 0, [], []
@@ -45,13 +45,13 @@ def random_split(instance: PipelineInstance, seed: int) -> Plan:
         plan = Plan(tuple(cuts[:-1]), tuple(devices))
         if cuts and point == instance.last and is_valid(instance, plan):
             return plan
-    raise NoPlanError(f"none of {TRIES} random splits came to an end within the devices' memory and links")
+    raise NoPlanError(f"none of {TRIES} random splits succeeded within the devices' memory and links")
 
 
 def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
-    """From every device in turn: always the smallest transfer that fits, over the fastest link; the best of them.
+    """Start from every device in turn, take the smallest transfer that fits over the fastest link; keep the best plan.
 
-    Of equal transfers the latest is taken. As in the paper every device counts as the smallest.
+    The latest of equal transfers is taken. As in the paper, every device counts as the smallest.
     """
     ends = smallest_reach(instance)
     cuts, point = [], 0
@@ -68,7 +68,7 @@ def joint_greedy(instance: PipelineInstance, _seed: int) -> Plan:
 
 
 def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> Plan | None:
-    """Always on to the unused device over the fastest link."""
+    """Follow the fastest link to an unused device at every step."""
     devices, free = [first], np.ones(len(instance.devices), dtype=bool)
     free[first] = False
     for _ in cuts:
@@ -83,7 +83,7 @@ def _follow(instance: PipelineInstance, cuts: tuple[int, ...], first: int) -> Pl
 
 
 def by_memory(instance: PipelineInstance, _seed: int) -> Plan:
-    """The devices in the order given, each a share of the model in proportion to its memory.
+    """The devices in the given order, each with a share of the model in proportion to its memory.
 
     Devices that cannot take their share are skipped, and the shares of the others grow.
     """
@@ -115,9 +115,9 @@ def _shared_out(instance: PipelineInstance, used: list[int], shares: list[float]
 
 
 for _name, _rule, _about in (
-    ("one_device", one_device, "does not split: everything on the fastest device that holds it"),
+    ("one_device", one_device, "no split: everything on the fastest device that holds it"),
     ("random", random_split, "a random device and a random part that fits, until all is placed"),
-    ("greedy", joint_greedy, "smallest transfers that fit, fastest links onwards; the best first device"),
+    ("greedy", joint_greedy, "smallest transfers that fit, over the fastest links; from the best first device"),
     ("by_memory", by_memory, "shares in proportion to memory, devices in the order given"),
 ):
     register_rule(Pipeline, _name, partial(carry_out, _rule), _about, supports=SUPPORTS, baseline=True)

@@ -1,9 +1,10 @@
 """Paths with a given number of vertices by colour coding.
 
 Source: Alon, Yuster and Zwick, "Color-Coding", Journal of the ACM 42(4), 1995, doi:10.1145/210332.210337. Every vertex
-gets one of k random colours; a path whose colours all differ is found by dynamic programming over sets of colours, and
-repeats no vertex. A path on k vertices is colourful with a chance of k!/k^k, so some e^k trials find it almost surely.
-There are 2^k sets of colours: of long paths a trial keeps only as many beginnings as its share of the work allows.
+gets one of k random colours. A path whose colours all differ repeats no vertex; dynamic programming over sets of
+colours finds it. A path on k vertices has different colours with probability k!/k^k, so about e^k trials find it almost
+surely. There are 2^k sets of colours, so for long paths a trial keeps only as many partial paths as its share of the
+work allows.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from opweave.problems.arrays import BoolArray
 MOST_TRIALS = 400
 
 MOST_STEPS = 500_000
-"""Arcs that one trial looks at, and about as many as all trials together that follow the first."""
+"""Arcs that one trial examines, and about the arcs that all trials after the first examine together."""
 
 
 def find_path(
     joined: BoolArray, length: int, begin: int | None, end: int | None, random: Generator
 ) -> tuple[int, ...] | None:
-    """A path on ``length`` vertices that begins and ends where asked; None when no trial finds one.
+    """A path on ``length`` vertices with the given ends; None when no trial finds one.
 
     Parameters
     ----------
@@ -37,7 +38,7 @@ def find_path(
     begin, end
         Vertices, or None for any.
     random
-        Where colours come from.
+        Source of the random colours.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def find_path(
     while trials > 0 and left > 0:
         trials -= 1
         colour = random.integers(0, length, size=len(joined))
-        # the ends are on the path anyway: let them not clash
+        # the ends are on every path, so they get different colours
         if begin is not None:
             colour[begin] = 0
         if end is not None:
@@ -78,7 +79,7 @@ def _colourful(
 ) -> tuple[tuple[int, ...] | None, int]:
     """Grow sets of colours by one vertex at a time; keep one way to reach each set and vertex.
 
-    From each layer at most ``room`` sets and vertices are grown. Returns the path, and how many arcs were looked at.
+    At most ``room`` sets and vertices of each layer are grown. Returns the path and the number of arcs examined.
     """
     starts = range(len(following)) if begin is None else (begin,)
     layers: list[dict[tuple[int, int], int]] = [{(1 << colour[v], v): -1 for v in starts}]

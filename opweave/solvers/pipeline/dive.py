@@ -1,4 +1,4 @@
-"""Dives: plans built stage by stage along the completions of a table, with a little luck."""
+"""Dives: plans built stage by stage along the completions of a table, with some randomness."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LUCK = 0.9
 def dive(
     arrays: PipelineArrays, window: Window, table: Table, tries: int, seed: int, stages: IntArray, ends: IntArray
 ) -> int:
-    """From every stage go on to the unused device with the cheapest completion, plus luck; stages of a plan, or 0."""
+    """From every stage, go to the unused device with the cheapest completion plus noise; return the stages, or 0."""
     devices, points = arrays.reach.shape
     layered = len(arrays.neighbour) > 1
     used = np.zeros(devices, dtype=np.bool_)

@@ -32,12 +32,12 @@ def best_simple_split(problem: Pipeline) -> Stages | None:
 
 
 def lower_bound(_problem: Pipeline) -> float:
-    """Nothing takes less than no time."""
+    """The trivial lower bound 0: no time is negative."""
     return 0.0
 
 
 HEAD_START_OF = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
 
 
-register_engines(Pipeline, "one unit that flows through stages and links", HEAD_START_OF)
+register_engines(Pipeline, "one unit of flow through stages and links", HEAD_START_OF)
 register_cp_sat(Pipeline, "a circuit through the devices", HEAD_START_OF)

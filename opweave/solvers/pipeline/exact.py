@@ -1,8 +1,8 @@
-"""The joint optimum of the bottleneck: cuts and devices chosen together, threshold by threshold.
+"""The joint optimum of the bottleneck: cuts and devices are chosen together, threshold by threshold.
 
-Between the largest threshold that is refuted and the best plan's, thresholds are tested that are the time of some
-stage or transfer: first with the cheap test of :class:`~opweave.solvers.pipeline.threshold.Thresholds`, then with
-prices, then with exact labels just below the best plan, where the proof is usually found.
+The search tests thresholds between the largest refuted one and the best plan's bottleneck. Each is the time of some
+stage or transfer. It first uses the cheap test of :class:`~opweave.solvers.pipeline.threshold.Thresholds`, then prices,
+then exact labels just below the best plan, where the proof is usually found.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Outcome, Run
 
 FIRST_WORK = 400_000
-"""Steps of the first exact test of a threshold; later ones get four times as many each."""
+"""Steps of the first exact test of a threshold; each later test gets four times as many as the one before."""
 
 MOST_WORK = 2**36
 
 CLOSE = 0.001
-"""Thresholds that differ by less than this share are not told apart while bounds or plans are only improved."""
+"""Relative difference below which thresholds count as equal while bounds or plans are only improved."""
 
 STEPS_PER_SECOND = 2_000_000
-"""Of a compiled search, at least: what is begun should end within the time limit."""
+"""Assumed least speed of a compiled search, so that it ends within the time limit."""
 
 MOST_WIDTH = 64
 
 UNTIMED_SECONDS = 20.0
-"""Without a time limit the search stops after so many seconds."""
+"""Seconds after which the search stops when there is no time limit."""
 
 
 @dataclass(eq=False)
@@ -45,7 +45,7 @@ class BottleneckSearch:
     best
         The best plan known.
     refuted
-        The largest threshold known to be kept by no plan; -1 when none is.
+        The largest threshold that is proved to be kept by no plan; -1 when there is none.
     """
 
     problem: Pipeline
@@ -75,7 +75,7 @@ class BottleneckSearch:
 
     @property
     def proved(self) -> bool:
-        """Whether nothing lies between the refuted threshold and the best plan."""
+        """Whether no threshold lies between the refuted one and the best plan's."""
         return self.lower_bound() >= self.best.value
 
     def lower_bound(self) -> float:
@@ -110,7 +110,7 @@ class BottleneckSearch:
         return min(max(self._below(math.nextafter(middle, math.inf)), first), last)
 
     def _narrow(self) -> None:
-        """Bisect with the cheap tests; what they leave open counts as too low for now."""
+        """Bisect with the cheap tests; thresholds that they leave open count as too low for now."""
         self.run.enter("bisection")
         low = self.refuted
         while not self.run.should_stop():
@@ -127,7 +127,7 @@ class BottleneckSearch:
                 low = max(limit, self.refuted)
 
     def _close(self) -> None:
-        """Exact tests just below the best plan; then raise the bound, then wider beams, and again with more work."""
+        """Test exactly just below the best plan, raise the bound, use wider beams; repeat with more work."""
         self.run.enter("exact labels")
         width, work = 4, FIRST_WORK
         while not (self.proved or self._over()):
@@ -141,7 +141,7 @@ class BottleneckSearch:
             width, work = min(2 * width, MOST_WIDTH), 4 * work
 
     def _raise(self, work: int) -> None:
-        """Bisect from below: what stays open counts as too high for now."""
+        """Bisect from below; thresholds that stay open count as too high for now."""
         high = self.best.value
         while not self._over():
             limit = self._middle(self.refuted, high)
@@ -153,7 +153,7 @@ class BottleneckSearch:
                 high = limit
 
     def _improve(self, width: int, work: int) -> None:
-        """Bisect from above with wide beams: what stays open counts as too low for now."""
+        """Bisect from above with wide beams; thresholds that stay open count as too low for now."""
         low = self.refuted
         while not self._over():
             limit = self._middle(low, self.best.value)
@@ -177,7 +177,7 @@ def neighbouring(arrays: PipelineArrays, value: float, *, compute: bool, links: 
 
 
 def affordable(run: Run, work: int) -> int:
-    """So many steps of a search, or what the time that is left is enough for."""
+    """The steps ``work`` of a search, or the steps that fit into the time left if these are fewer."""
     left = run.remaining()
     return work if left is None else min(work, max(FIRST_WORK // 4, int(left * STEPS_PER_SECOND)))
 
@@ -202,7 +202,7 @@ def find_any(problem: Pipeline, instance: PipelineInstance, tester: Thresholds, 
 
 
 def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
-    """Say that no plan exists, and what memory would do."""
+    """A sentence that says that no plan exists, and how much memory would suffice."""
     rules = " and all side constraints obeyed" if problem.constraints else ""
     ordered = " and in device_order" if problem.device_order is not None else ""
     reason = (
@@ -213,4 +213,4 @@ def nothing_fits(problem: Pipeline, instance: PipelineInstance) -> str:
     limits = [problem.memory_limits[device] for device in problem.usable_devices]
     if enough is None or all(limit is None or limit >= enough for limit in limits):
         return reason
-    return f"{reason}; {enough:,} bytes on every device would do, as far as memory goes"
+    return f"{reason}; {enough:,} bytes on every device would be enough memory"

@@ -1,10 +1,10 @@
 """The paper's placement: partitions matched to devices class by class, along paths found by colour coding.
 
-Source: Parthasarathy and Krishnamachari (2022), Algorithms 2 and 3. Transfer sizes are sorted into classes; from the
-highest class down and from the longest run of that class down, a path of devices is found that joins what is fixed on
-both sides, over links as fast as possible (a binary search on the slowest link). Where that fails, it is tried again
-with fewer classes, as the paper suggests. The text leaves two things open: links are classed by that threshold alone,
-and devices are removed from the graph once they are used, but for the two ends of a gap.
+Source: Parthasarathy and Krishnamachari (2022), Algorithms 2 and 3. Transfer sizes are sorted into classes; For each
+class from the highest down, and for each run of that class from the longest down, a path of devices is found that joins
+the fixed devices on both sides over links as fast as possible (a binary search on the slowest link). If that fails, it
+is tried again with fewer classes, as the paper suggests. The paper leaves two points open. Here links are classed by
+that threshold alone, and used devices are removed from the graph, except the two ends of a gap.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ CLASSES = (20, 17, 14, 11, 8, 5, 2)
 """The numbers of classes of the paper's evaluation."""
 
 CLASSES_OPTION = "classes"
-"""Option: how many classes transfers are sorted into. The best of :data:`CLASSES` unless it says one number."""
+"""Option: number of classes of transfers. Without it, the best of :data:`CLASSES` counts."""
 
 Over = Callable[[], bool]
-"""Whether time is up."""
+"""A function that tells whether time is up."""
 
 
 def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
-    """The best plan over the paper's numbers of classes; of those tried before time is ``over``."""
+    """The best plan over the paper's numbers of classes, as far as these are tried before time is ``over``."""
     plans, reason = [], "there was no time to look for paths of devices"
     for classes in CLASSES:
         if over():
@@ -52,7 +52,7 @@ def kpath(instance: PipelineInstance, seed: int, over: Over) -> Plan:
 
 
 def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) -> Plan:
-    """One run with a number of classes, and with ever fewer where it fails, until time is ``over``.
+    """Run with a number of classes, and after each failure with fewer, until time is ``over``.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) 
 
 
 def _matched(instance: PipelineInstance, kinds: Sequence[int], random: Generator, over: Over) -> tuple[int, ...] | None:
-    """Algorithm 3: devices for the stages, class of transfers by class."""
+    """Algorithm 3: devices for the stages, one class of transfers after the other."""
     runs = []
     for kind, members in groupby(range(len(kinds)), key=kinds.__getitem__):
         where = list(members)
@@ -116,7 +116,7 @@ def _join(instance: PipelineInstance, chosen: IntArray, first: int, length: int,
 
 
 def _carry_out(problem: Pipeline, run: Run) -> None:
-    """Report the plan of one number of classes, where the option says one, else of the best."""
+    """Report the plan for the number of classes in the option, else the best plan over all numbers."""
     build: Callable[[PipelineInstance, int, Over], Plan] = kpath
     if CLASSES_OPTION in run.options:
         classes = run.option(CLASSES_OPTION, default=CLASSES[0])

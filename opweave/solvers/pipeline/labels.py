@@ -1,10 +1,10 @@
-"""Labels along the pipeline: a beam that finds plans, and an exact search that remembers only the devices that matter.
+"""Labels along the pipeline: a beam search for plans, and an exact search that remembers only the relevant devices.
 
-A label is a way to begin a stage at a point on a device, with the set of devices used before. Labels that cannot be
-completed within the budget (by the completions of priced walks) are dropped, and so are those that another label at
-the same place beats: cheaper, and with fewer devices used. Each device w forgets, on arrival, what it need not know:
-the set becomes (set & memory of w) | {w}. With every memory full the search is exact but long; with small ones it
-searches a relaxation (ng-routes, Baldacci, Mingozzi and Roberti 2011), and finding nothing there is a proof.
+A label is a way to begin a stage at a point on a device, with the set of devices used before. A label is dropped when
+it cannot be completed within the budget (by the completions of priced walks), or when another label at the same point
+and device dominates it: it costs no more and uses a subset of the devices. On arrival at device w, the set is reduced
+to (set & memory of w) | {w}. With full memories the search is exact but long. With small memories it searches a
+relaxation (ng-routes, Baldacci, Mingozzi and Roberti 2011), and if it finds nothing there, that is a proof.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LOOKS = 2
 
 
 class Labels(NamedTuple):
-    """Room for labels; ``links`` chain those at one place, newest first, -1 at the end.
+    """Storage for labels; ``links`` chain the labels at one place, newest first, -1 at the end.
 
     Attributes
     ----------
-    point, device, count, parent, links
-        Shape (labels,). ``number`` is that of stages, the one that begins here included.
+    point, device, number, parent, links
+        Shape (labels,). ``number`` counts the stages, including the one that begins here.
     cost
-        Of everything before the stage. Shape (labels,).
+        Cost of everything before the stage. Shape (labels,).
     used
         Set of devices, 64 to a word. Shape (labels, words).
     head
@@ -58,28 +58,28 @@ class Labels(NamedTuple):
 
 
 class Hunt(NamedTuple):
-    """What a search looks for, and how.
+    """The goal and the parameters of a search.
 
     Attributes
     ----------
     price
-        Of a visit, by device.
+        Price of a visit, by device.
     stage_weight, link_weight
-        What a second of computing or sending costs.
+        Cost of a second of computing or sending.
     budget
-        Most that a walk may cost.
+        Largest cost of a walk.
     enough
         A walk of this cost ends the search; else the cheapest is found.
     memory
-        What each device remembers; sets of devices. Shape (devices, words).
+        Sets of devices that each device remembers. Shape (devices, words).
     barrier
         Devices that must not come before each one. Shape (devices, words).
     width
-        Most labels at one place; 0 for no limit.
+        Most labels at one place (point and device); 0 for no limit.
     noise
         Random share added to costs, so that full beams do not all keep the same.
     seed
-        Of the noise.
+        Seed of the noise.
     work
         Most steps.
     """
@@ -108,7 +108,7 @@ def new_labels(size: int, points: int, devices: int) -> Labels:
 
 
 def small_memories(devices: int) -> Words:
-    """Every device remembers itself only."""
+    """Memories in which every device remembers only itself."""
     memory = np.zeros((devices, (devices + WORD - 1) // WORD), dtype=np.uint64)
     for v in range(devices):
         memory[v, v // WORD] |= np.uint64(1) << np.uint64(v % WORD)
@@ -116,12 +116,12 @@ def small_memories(devices: int) -> Words:
 
 
 def full_memories(devices: int) -> Words:
-    """Every device remembers all."""
+    """Memories in which every device remembers all devices."""
     return np.full((devices, (devices + WORD - 1) // WORD), ~np.uint64(0), dtype=np.uint64)
 
 
 def barriers(twin: IntArray) -> Words:
-    """For each device those that may not come before it: itself and its later twins."""
+    """For each device, the devices that may not come before it: itself and its later twins."""
     barrier = small_memories(len(twin))
     for v in range(len(twin)):
         for u in range(v + 1, len(twin)):
@@ -134,15 +134,15 @@ def barriers(twin: IntArray) -> Words:
 def counts_stages(arrays: PipelineArrays) -> bool:
     """Whether labels obey the largest number of stages.
 
-    Where every device may have one, plans obey it by themselves; a walk that repeats devices may have more stages and
-    still beat the beginning of a plan, so it has to be found (and made impossible) before anything is proved.
+    If every device may have a stage, every plan obeys the limit. A walk that repeats devices may have more stages and
+    still dominate the beginning of a plan, so it has to be found and excluded before a proof.
     """
     return bool(arrays.most < len(arrays.twin))
 
 
 @inlined
 def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
-    """Whether label i is at least as good as label j in every way."""
+    """Whether label i is at least as good as label j in every respect."""
     if labels.cost[i] > labels.cost[j] + 1e-12 * abs(labels.cost[j]):
         return False
     if counts_stages(arrays) and labels.number[i] > labels.number[j]:
@@ -157,7 +157,7 @@ def beats(labels: Labels, i: int, j: int, arrays: PipelineArrays) -> bool:
 
 @inlined
 def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: IntArray) -> int:
-    """Put a label at its place: 1 for in, 0 for beaten, 2 for in instead of another of a full beam, -1 for dropped."""
+    """Insert a label: 1 if inserted, 0 if dominated, 2 if it replaces another of a full beam, -1 if dropped."""
     b, w = labels.point[new], labels.device[new]
     size, worst, before = 0, -1, -1
     looks = 0
@@ -193,7 +193,7 @@ def insert(labels: Labels, new: int, arrays: PipelineArrays, width: int, tally: 
 
 @inlined
 def _begin(labels: Labels, table: Table, budget: float, tally: IntArray) -> None:
-    """One label for each device that may begin."""
+    """Create one label for each device that may begin."""
     labels.head[:] = -1
     for v in range(len(labels.head[0])):
         if table.cost[0, 0, v] <= budget:
@@ -227,7 +227,7 @@ def _grow(
     e: int,
     here: float,
 ) -> bool:
-    """Let the stage of label i end at a point and go on to every device; False when there is no more room."""
+    """Let the stage of label i end at a point and continue on every device; False when the storage is full."""
     v = labels.device[i]
     layer = e if len(arrays.neighbour) > 1 else 0
     tally[WORK] += window.links[e, v]
@@ -269,8 +269,8 @@ def search_labels(
     Returns
     -------
     tuple
-        What happened (``NOTHING`` is a proof unless labels were dropped), the number of stages found, the walk's cost,
-        and how many labels a full beam dropped.
+        The answer (``NOTHING`` is a proof unless labels were dropped), the number of stages found, the walk's cost, and
+        the number of labels that a full beam dropped.
     """
     devices, points = arrays.reach.shape
     tally = np.zeros(4, dtype=np.int64)
@@ -308,7 +308,7 @@ def search_labels(
 
 @inlined
 def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntArray) -> int:
-    """Write down the walk that leads to a last stage; returns how many stages it has."""
+    """Write the walk that leads to a last stage; return its number of stages."""
     end, count = points - 1, labels.number[label]
     for i in range(count - 1, -1, -1):
         stages[i], ends[i] = labels.device[label], end
@@ -319,7 +319,7 @@ def _trace(labels: Labels, label: int, points: int, stages: IntArray, ends: IntA
 
 @kernel
 def remember_repeats(arrays: PipelineArrays, memory: WordMatrix, stages: IntArray, count: int) -> bool:
-    """Let the devices between two visits know of the first, for each repetition of a walk; False for a plan."""
+    """For each repetition in a walk, make the devices between both visits remember it; return False for a plan."""
     if is_simple(arrays, stages, count):
         return False
     repeated = False

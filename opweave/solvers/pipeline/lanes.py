@@ -1,4 +1,4 @@
-"""What runs side by side for pipelines: the joint search from above, the joint search from below, the simple rules."""
+"""Parallel lanes for pipelines: the joint search from above, the joint search from below, the simple rules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from opweave.solvers.side_by_side.lane import Lane
 HOME = "opweave.solvers.pipeline"
 
 NEAR = 0.01
-"""Thresholds that differ by less than this share are not told apart by the cheapest tests."""
+"""Relative difference below which the cheapest tests treat thresholds as equal."""
 
 
 @dataclass(eq=False)
 class SharedSearch(BottleneckSearch):
-    """A joint search that knows what its lanes beside it have found and refuted."""
+    """A joint search that uses the plans and refuted thresholds of the other lanes."""
 
     def catch_up(self) -> None:
-        """Take in the best plan and bound of all lanes."""
+        """Take over the best plan and bound of all lanes."""
         self.run.take_in()
         best, known = self.run.best, self.run.objective
         if isinstance(best, Stages) and known is not None and known < self.best.value:
@@ -40,14 +40,14 @@ class SharedSearch(BottleneckSearch):
 
 
 class FromAbove(SharedSearch):
-    """Looks for better plans, and for the proof just below the best one."""
+    """Searches for better plans, and for the proof just below the best one."""
 
     def _raise(self, work: int) -> None:
         """Leave the bound to the other lane."""
 
 
 class FromBelow(SharedSearch):
-    """Lifts the bound, and looks for the proof just below the best plan with more and more work."""
+    """Raises the bound, and searches for the proof just below the best plan with more and more work."""
 
     def _narrow(self) -> None:
         """Bisect from below with the cheapest tests; the other lane does so from above."""
@@ -82,12 +82,12 @@ def lanes(problem: Pipeline, _run: Run) -> tuple[Lane, ...]:
 
 
 def from_above(problem: Pipeline, run: Run) -> Outcome:
-    """All that ``auto`` does, but for the bound."""
+    """Everything that ``auto`` does, except raising the bound."""
     return solve_auto(problem, run, FromAbove)
 
 
 def from_below(problem: Pipeline, run: Run) -> Outcome:
-    """All that ``auto`` does, the bound first."""
+    """Everything that ``auto`` does, with the bound first."""
     return solve_auto(problem, run, FromBelow)
 
 

@@ -1,8 +1,8 @@
-"""Local search for sums: the sequence of devices is changed step by step, its cuts are always the best ones.
+"""Local search for sums: it changes the sequence of devices step by step; the cuts are always optimal for it.
 
-For a fixed sequence the best cuts come from a dynamic program over the points. Its table from the front (what the
-stages up to some device cost, by the point where they end) and the one from the back price a new device at any place in
-one go, for all devices at once. When no single change helps, a few random ones are made and the descent begins again.
+For a fixed sequence the best cuts come from a dynamic program over the points. Its forward table (cost of the stages up
+to some device, by the point where they end) and its backward table together price a new device at any position, for all
+devices at once. When no single change helps, a few random changes are made and the descent begins again.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.pipeline.plans import Best, Plan, is_valid
 
 BETTER = 1e-9
-"""A smaller gain, relative, is rounding."""
+"""Relative gain below which a change counts as rounding."""
 
 KICKS = 3
-"""Random changes before a new descent, at most."""
+"""Most random changes before a new descent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,7 +33,8 @@ class Sums:
     computing
         Seconds of the operators before each point. Shape (devices, points).
     first, last
-        Where a stage that ends, or begins, at each point may begin, or end, at the other side. Shape (devices, points).
+        First point where a stage that ends at each point may begin, and last point where one that begins there may end.
+        Shape (devices, points).
     """
 
     instance: PipelineInstance
@@ -45,7 +46,7 @@ class Sums:
 
     @classmethod
     def of(cls, instance: PipelineInstance, stage_weight: float, link_weight: float) -> Sums:
-        """Read the windows off the instance."""
+        """Take the windows from the instance."""
         points = np.arange(instance.last + 1)
         begins = instance.reach > points
         farthest = np.maximum.accumulate(np.where(begins, instance.reach, 0), axis=1)
@@ -56,13 +57,13 @@ class Sums:
         return cls(instance, link_weight, stage_weight * instance.elapsed, first, instance.reach, blocked)
 
     def sending(self, source: int | None, targets: IntArray) -> FloatArray:
-        """Seconds from a device to others, by point; from nowhere (None) nothing is sent. Shape (targets, points)."""
+        """Seconds from a device to others, by point; from None nothing is sent. Shape (targets, points)."""
         if source is None:
             return np.zeros((len(targets), self.instance.last + 1))
         return self._seconds(self.instance.rate[source, targets], self.instance.latency[source, targets])
 
     def receiving(self, sources: IntArray, target: int | None) -> FloatArray:
-        """Seconds from devices to one, by point; to nowhere (None) nothing is sent. Shape (sources, points)."""
+        """Seconds from devices to one, by point; to None nothing is sent. Shape (sources, points)."""
         if target is None:
             return np.zeros((len(sources), self.instance.last + 1))
         return self._seconds(self.instance.rate[sources, target], self.instance.latency[sources, target])
@@ -85,7 +86,7 @@ class Sums:
         return ended - self.computing[devices]
 
     def cuts(self, devices: list[int]) -> Plan | None:
-        """The best cuts for a sequence of devices; None where there are none."""
+        """The best cuts for a sequence of devices; None if there are none."""
         if not devices:
             return None
         tables, point = [self._behind()], self.instance.last
@@ -104,7 +105,7 @@ class Sums:
         return Plan(tuple(reversed(ends)), tuple(devices))
 
     def _behind(self) -> FloatArray:
-        """Sums before the first stage: only the first point is free."""
+        """Sums before the first stage: 0 at the first point, infinite elsewhere."""
         start = np.full((1, self.instance.last + 1), np.inf)
         start[0, 0] = 0.0
         return start
@@ -127,7 +128,7 @@ class Sums:
 
 
 def least_in(values: FloatArray, low: IntArray, high: IntArray) -> FloatArray:
-    """The least value between two columns, both included, in every row; infinite where there is none.
+    """The least value between two columns, both included, in every row; infinite if there are none.
 
     Parameters
     ----------
@@ -157,14 +158,14 @@ def least_in(values: FloatArray, low: IntArray, high: IntArray) -> FloatArray:
 
 @dataclass(eq=False)
 class Descent:
-    """Ever cheaper sequences of devices, until the run stops it."""
+    """Search for cheaper and cheaper sequences of devices until the run stops it."""
 
     sums: Sums
     best: Best
     should_stop: Callable[[], bool]
 
     def run(self, start: list[int], rounds: int | None, seed: int) -> None:
-        """Descend from a sequence, then again and again from random changes of the best one."""
+        """Descend from a sequence, then repeatedly from random changes of the best one."""
         rng = np.random.default_rng(seed)
         kept, value = self._descended(start)
         done = 0
@@ -197,13 +198,13 @@ class Descent:
         return max(1, self.sums.instance.least) <= stages <= self.sums.instance.most
 
     def _single(self, devices: list[int]) -> Iterator[tuple[float, list[int]]]:
-        """The best device in place of each one and in each gap, and each one left out."""
+        """Sequences with the best replacement for each device, the best device in each gap, or one device left out."""
         fronts, backs = self.sums.fronts(devices), self.sums.backs(devices)
         unused = np.asarray([v for v in range(len(self.sums.instance.devices)) if v not in set(devices)], dtype=int)
         count = len(devices)
         for j in range(count + 1):
             source = devices[j - 1] if j else None
-            for skipped in (0, 1):  # put a device in before the j-th one, or in its place
+            for skipped in (0, 1):  # insert a device before the j-th one, or in its place
                 rest = j + skipped
                 if rest > count or not self._counted(count + 1 - skipped) or not len(unused):
                     continue
@@ -221,7 +222,7 @@ class Descent:
                 yield float((fronts[j] + way + backs[j + 1]).min()), [*devices[:j], *devices[j + 1 :]]
 
     def _moved(self, devices: list[int]) -> Iterator[tuple[float, list[int]]]:
-        """Two devices change places, or one goes elsewhere."""
+        """Sequences in which two devices swap positions, or one moves."""
         for i in range(len(devices)):
             for j in range(i + 1, len(devices)):
                 if self.should_stop():
@@ -234,7 +235,7 @@ class Descent:
                     yield self._value(moved), moved
 
     def _kicked(self, devices: list[int], rng: np.random.Generator) -> list[int]:
-        """A sequence with a few random devices put in, left out or exchanged."""
+        """A sequence with a few random devices inserted, left out or exchanged."""
         changed = devices.copy()
         for _ in range(int(rng.integers(1, KICKS + 1))):
             unused = [v for v in range(len(self.sums.instance.devices)) if v not in set(changed)]

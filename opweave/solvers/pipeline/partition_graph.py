@@ -1,9 +1,9 @@
 """The paper's partitions: cuts with the smallest sum of transfers, for devices of the smallest memory.
 
-Source: Parthasarathy and Krishnamachari (2022), Algorithm 1. There every run of candidate points that fits is a vertex
-and runs that follow each other are joined by the size of what is sent (or its class). The shortest path through that
-graph is the same as one through the cut points, joined where a run fits; it is found backwards, point by point. As in
-the paper, the smallest memory counts as everybody's.
+Source: Parthasarathy and Krishnamachari (2022), Algorithm 1. In the paper, every run of candidate points that fits is a
+vertex, and consecutive runs are joined by an arc with the size of the transfer (or its class). The shortest path in
+that graph equals one through the cut points, which are joined when the run between them fits; it is found backwards,
+point by point. As in the paper, every device counts with the smallest memory.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.rules import NoPlanError
 
-NOT_EVERYWHERE = "some piece of the model cannot run on every device, and here what one cannot run or hold, none may"
+NOT_EVERYWHERE = "some piece of the model cannot run on every device or exceeds the smallest memory"
 """Why there are no partitions."""
 
 
 def smallest_reach(instance: PipelineInstance) -> list[int]:
-    """Where a stage may end on whichever device."""
+    """Last point where a stage may end on every device, by first point."""
     return instance.reach.min(axis=0).astype(int).tolist() if instance.devices else []
 
 
 def smallest_sum_cuts(instance: PipelineInstance) -> tuple[int, ...]:
-    """Inner cut points of the partitions with the smallest sum of transfers, the fewest stages among them.
+    """Inner cut points of the partitions with the smallest sum of transfers, with the fewest stages among these.
 
     Raises
     ------
@@ -33,7 +33,7 @@ def smallest_sum_cuts(instance: PipelineInstance) -> tuple[int, ...]:
     """
     reach, last = smallest_reach(instance), instance.last
     hair = 1e-9 * max(1.0, float(instance.sent.max(initial=0.0))) / (last + 1)
-    costs = np.full(last + 1, np.inf)  # bytes that are sent at a point and behind it
+    costs = np.full(last + 1, np.inf)  # bytes that are sent at a point and after it
     costs[last] = 0.0
     following = [last] * (last + 1)
     for begin in range(last - 1, -1, -1):

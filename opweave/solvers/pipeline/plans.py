@@ -1,4 +1,4 @@
-"""Plans of pipelines: cut points and devices, what they cost, and the solution in the problem's words."""
+"""Plans of pipelines: cut points and devices, their costs, and the matching solution."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Plan:
     Attributes
     ----------
     cuts
-        One less than stages.
+        Inner cut points, one fewer than stages.
     devices
         Positions in the instance.
     """
@@ -31,12 +31,12 @@ class Plan:
 
 
 def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
-    """The plan that a walk without repetitions is."""
+    """The plan of a walk without repetitions."""
     return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
 
 
 def exact_value(instance: PipelineInstance, plan: Plan) -> float:
-    """The objective of a plan, stages added up by themselves: what the referee says, but for the last digits."""
+    """The objective of a plan, every stage summed separately; it equals the referee's except for the last digits."""
     position = instance.position
     begins, ends = [0, *plan.cuts], [*plan.cuts, instance.last]
     stages = zip(plan.devices, begins, ends, strict=True)
@@ -61,13 +61,13 @@ def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
 
 
 def transfer_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:
-    """Seconds of every transfer; infinite where no link leads."""
+    """Seconds of every transfer; infinite without a link."""
     pairs = zip(plan.cuts, plan.devices[:-1], plan.devices[1:], strict=True)
     return [instance.send_seconds(b, v, w) for b, v, w in pairs]
 
 
 def value_of(instance: PipelineInstance, plan: Plan) -> float:
-    """The objective of a plan by differences of ``elapsed``, as searches count; infinite where no link leads."""
+    """The objective of a plan by differences of ``elapsed``, as in searches; infinite without a link."""
     return _objective(instance, stage_seconds(instance, plan), plan)
 
 
@@ -101,7 +101,7 @@ class Best:
     value: float = math.inf
 
     def consider(self, plan: Plan) -> bool:
-        """Take note of a valid plan; whether it is the best."""
+        """Consider a valid plan; return whether it is the best."""
         value = value_of(self.instance, plan)
         if value >= self.value:
             return False
@@ -110,7 +110,7 @@ class Best:
         return True
 
     def proved(self, bound: float, source: str) -> None:
-        """Report a lower bound, less what the sums that it comes from may be off by."""
+        """Report a lower bound, reduced by the rounding error of its sums."""
         safe, known = max(0.0, bound - self.instance.blur), self.run.objective
         if known is not None and known * (1.0 - SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only
@@ -127,7 +127,7 @@ def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> Plan:
     Raises
     ------
     NoPlanError
-        When it finds none, or one that does not fit.
+        When the rule finds no plan, or one that does not fit.
     """
     plan = rule(instance, seed)
     if not is_valid(instance, plan):
@@ -136,7 +136,7 @@ def attempt(rule: Rule, instance: PipelineInstance, seed: int) -> Plan:
 
 
 def carry_out(rule: Rule, problem: Pipeline, run: Run) -> None:
-    """Report the plan that a rule builds."""
+    """Build a rule's plan and report it."""
     instance = lower_unless_short(problem)
     plan = attempt(rule, instance, run.seed) if instance.names else Plan((), ())
     run.found(instance.stages(plan.cuts, plan.devices), exact_value(instance, plan) if instance.names else 0.0)

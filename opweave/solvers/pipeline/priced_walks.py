@@ -1,10 +1,10 @@
-"""Priced walks without a straight way back: the bound of the joint optimum, and often already the plan.
+"""Priced walks without an immediate return: the bound of the joint optimum, and often the plan itself.
 
-Let every visit of device v cost a price. A plan visits each device at most once, so it costs no more than the sum of
-all prices; and it is a walk that never goes v, w, v. If the cheapest such walk at a threshold costs more than all
-prices together, no plan keeps the threshold. Prices come from subgradients: a device that the walk visits often
-becomes dear. With a limit on the number of stages every visit costs one more price, and all stages together as many
-times that as there may be.
+Give every visit of device v a price. A plan visits each device at most once, so it costs no more than the sum of all
+prices, and it is a walk that never goes v, w, v. If the cheapest such walk at a threshold costs more than the sum of
+all prices, no plan keeps the threshold. Subgradients adapt the prices: a device that the walk visits often becomes more
+expensive. With a limit on the number of stages, every visit costs an additional price, and this price times the limit
+is added to the sum.
 
 The same walk with seconds as costs bounds sums of times.
 """
@@ -20,7 +20,7 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.pipeline.arrays import PipelineArrays, Window, seconds_between
 
 END = -1
-"""In place of a next device: the walk ends with this stage."""
+"""Stands for the next device when the walk ends with this stage."""
 
 NOWHERE = -2
 
@@ -29,10 +29,10 @@ UNDECIDED, REFUTED, SIMPLE = 0, 1, 2
 ROUNDING = 1e-9
 
 PATIENCE = 8
-"""Steps without a better bound before steps get shorter."""
+"""Steps without a better bound before the step length is reduced."""
 
 SURELY = 1e-6
-"""Prices add up to the number of devices; a bound above this refutes."""
+"""Allowance for rounding: prices sum to the number of devices, and an excess of the walk above this refutes."""
 
 
 class Table(NamedTuple):
@@ -41,15 +41,15 @@ class Table(NamedTuple):
     Attributes
     ----------
     cost
-        Of the cheapest completion, and of the cheapest with another next device; inf where there is none.
+        Cost of the cheapest completion, and of the cheapest with another next device; inf if there is none.
         Shape (2, points, devices).
     device, point
-        What comes next: a device or ``END``, and where the stage ends. Shape (2, points, devices).
+        The next device or ``END``, and the point where the stage ends. Shape (2, points, devices).
     onward
-        From the end of a stage on a device: the cheapest two ways to go on, with different next devices.
+        Costs of the two cheapest continuations from the end of a stage on a device, with different next devices.
         Shape (2, points, devices).
     onward_device
-        Those devices. Shape (2, points, devices).
+        The next devices of these continuations. Shape (2, points, devices).
     """
 
     cost: FloatCube
@@ -72,7 +72,7 @@ def new_table(points: int, devices: int) -> Table:
 
 
 def table_work(arrays: PipelineArrays) -> int:
-    """About how many elementary steps :func:`fill_table` takes."""
+    """Approximate number of elementary steps of :func:`fill_table`."""
     devices, points = arrays.reach.shape
     windows = int((arrays.reach - np.arange(points)).sum())
     links = int(arrays.degree.sum()) + int(devices)
@@ -83,7 +83,7 @@ def table_work(arrays: PipelineArrays) -> int:
 def fill_table(
     arrays: PipelineArrays, window: Window, price: FloatArray, stage_weight: float, link_weight: float, table: Table
 ) -> bool:
-    """Compute the cheapest completions from the last point to the first; False when halted, and then none counts."""
+    """Compute the cheapest completions from the last point to the first; False when halted, with an invalid table."""
     devices, points = arrays.reach.shape
     layered = len(arrays.neighbour) > 1
     cost, following, ending = table.cost, table.device, table.point
@@ -124,7 +124,7 @@ def fill_table(
             best_next = second_next = NOWHERE
             for j in range(window.links[b, v]):
                 if second <= lowest:
-                    break  # nothing can be cheaper
+                    break  # no later entry can be cheaper
                 w = arrays.neighbour[b if layered else 0, v, j]
                 value = cost[0, b, w] if following[0, b, w] != v else cost[1, b, w]
                 if value < second:
@@ -142,7 +142,7 @@ def fill_table(
 
 @inlined
 def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
-    """Write down the cheapest walk's devices and where its stages end; returns how many stages, 0 for no walk."""
+    """Write the cheapest walk's devices and the ends of its stages; return the number of stages, 0 for no walk."""
     points = table.cost.shape[1]
     v = int(np.argmin(table.cost[0, 0]))
     if table.cost[0, 0, v] == np.inf:
@@ -161,7 +161,7 @@ def read_walk(table: Table, stages: IntArray, ends: IntArray) -> int:
 
 @inlined
 def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
-    """Whether the walk becomes a plan when each visit takes the next unused twin of its device; if so it is changed."""
+    """Whether a walk becomes a plan when each visit takes the next unused twin of its device; if so, it is changed."""
     settled = np.full(count, -1, dtype=np.int64)
     for i in range(count):
         earlier = 0
@@ -200,9 +200,9 @@ def count_stages(
 def _move(
     arrays: PipelineArrays, price: FloatArray, direction: FloatArray, stages: IntArray, count: int, length: float
 ) -> bool:
-    """Make dearer what the walk visits more than once, cheaper what it does not visit; False when all is even.
+    """Raise the prices of devices visited more than once, lower those of unvisited ones; False if nothing changes.
 
-    Nothing but the ratios of prices matters, so they are scaled to add up to the number of devices.
+    Only the ratios of prices matter, so the prices are scaled to sum to the number of devices.
     """
     devices = len(price) - 1
     for v in range(devices + 1):
@@ -239,19 +239,19 @@ def price_walks(
     stages: IntArray,
     ends: IntArray,
 ) -> tuple[int, int]:
-    """Move prices along subgradients until the walk costs more than all of them, or is a plan.
+    """Move prices along subgradients until the walk costs more than their sum, or is a plan.
 
     Parameters
     ----------
     price
-        Price of every device, and last the price of any stage; changed to the best ones.
+        Price of every device, and finally the price of any stage; changed to the best prices.
     rounds
         Most steps.
 
     Returns
     -------
     tuple
-        What was found, and the length of the walk that shows it.
+        The answer, and the length of the walk that proves it.
     """
     devices = arrays.reach.shape[0]
     direction = np.zeros(devices + 1)
@@ -299,9 +299,9 @@ def best_walk(
     stages: IntArray,
     ends: IntArray,
 ) -> tuple[int, bool]:
-    """Fill the table at given prices of visits; the length of the cheapest walk, and whether it is a plan.
+    """Fill the table at given prices of visits; return the length of the cheapest walk, and whether it is a plan.
 
-    Halted, it returns -1: the table is not to be used.
+    When halted it returns -1, and the table must not be used.
     """
     if not fill_table(arrays, window, price, stage_weight, link_weight, table):
         return -1, False

@@ -1,8 +1,8 @@
-"""Placement by sorting, where every device has one rate for all its links (a router between them).
+"""Placement by sorting, for clusters in which every device has one rate for all its links (through a router).
 
-A transfer is as slow as the slower of its two ends. So at given cuts a stage asks for a rate that suits the larger of
-what it receives and what it sends, and the k-th most demanding stage gets the k-th fastest device: no plan of these
-cuts has a smaller largest transfer, if all devices hold the stages. Memory and times are looked at by taking the
+A transfer is as slow as the slower of its two ends. At given cuts, the demand of a stage is the larger of the data that
+it receives and sends, and the stage with the k-th largest demand gets the k-th fastest device. If every device holds
+every stage, no plan with these cuts has a smaller largest transfer. Memory and times are respected by taking the
 fastest unused device that may run the stage.
 """
 
@@ -35,18 +35,18 @@ def device_rates(instance: PipelineInstance) -> FloatArray | None:
 
 
 def sorting(instance: PipelineInstance, _seed: int) -> Plan:
-    """Sort devices by rate and stages by what they exchange, at the cuts with the smallest sum of transfers."""
+    """Sort devices by rate and stages by demand, at the cuts with the smallest sum of transfers."""
     rates = device_rates(instance)
     if rates is None:
-        raise NoPlanError("the links do not follow from one rate for each device")
+        raise NoPlanError("the links are not given by one rate for each device")
     plan = assign_by_rate(instance, smallest_sum_cuts(instance), rates)
     if plan is None:
-        raise NoPlanError("the devices by rate do not hold the stages by size")
+        raise NoPlanError("the devices sorted by rate do not hold the stages sorted by demand")
     return plan
 
 
 def assign_by_rate(instance: PipelineInstance, cuts: tuple[int, ...], rates: FloatArray) -> Plan | None:
-    """The devices for given cuts; None when they do not hold the stages so."""
+    """The devices for given cuts; None when they do not hold the stages."""
     ends = [0, *cuts, instance.last]
     needs = [max(float(instance.sent[a]), float(instance.sent[b])) for a, b in itertools.pairwise(ends)]
     free = sorted(range(len(rates)), key=lambda v: -rates[v])

@@ -1,10 +1,9 @@
-"""The joint optimum of sums: all transfers added up, the latency of one input, or a channel that all transfers share.
+"""The joint optimum of sums: the sum of transfers, the latency of one input, or a channel shared by all transfers.
 
-Local search finds plans (see :mod:`.local`). A cheapest walk that never goes straight back bounds the sum, the better
-for prices that visits pay; labels that remember ever more devices turn it into a plan
-or raise the bound (dynamic ng-routes), see :mod:`.labels`. On a shared channel with computing the bottleneck is the
-longest stage or the sum of all transfers: at a limit for stages the least sum is such a problem, and the limit is
-bisected.
+Local search finds plans (see :mod:`.local`). A cheapest walk without an immediate return bounds the sum, and prices of
+visits strengthen the bound. Labels that remember more and more devices turn the walk into a plan or raise the bound
+(dynamic ng-routes, see :mod:`.labels`). With computing and a shared channel, the bottleneck is the longest stage or the
+sum of all transfers. For a given limit on stages, the least sum is a problem of this kind, and the limit is bisected.
 """
 
 from __future__ import annotations
@@ -40,23 +39,23 @@ from opweave.solvers.pipeline.threshold import FIRST_LABELS, MOST_LABELS, Thresh
 from opweave.solvers.run import Outcome, Run
 
 WIDTH = 8
-"""Labels at one place of the beam that looks for a first good plan."""
+"""Labels at one place of the beam that searches for a first good plan."""
 
 WORK = 2_000_000
-"""Steps of one search between two looks at the clock."""
+"""Steps of one search between two checks of the time."""
 
 PRICINGS, PATIENCE = 60, 8
-"""Steps of the prices of visits, and those without a better bound before they get shorter."""
+"""Steps of the prices of visits, and steps without a better bound before the step length is reduced."""
 
 DESCENTS, DESCENT_SHARE, DESCENT_SECONDS = 20, 0.15, 5.0
-"""Of the local search before: descents, and the share of the time; seconds where there is no limit."""
+"""Limits of the local search before: descents, share of the time, and seconds when there is no time limit."""
 
 HAIR = 1e-12
-"""A sum this much smaller, relative, is no better: that much is rounding."""
+"""Relative difference below which a smaller sum counts as rounding."""
 
 
 class Least(NamedTuple):
-    """What is known of the least sum below a ceiling: a plan or None, a lower bound, and whether that is all."""
+    """Knowledge of the least sum below a ceiling: a plan or None, a lower bound, and whether it is settled."""
 
     plan: Plan | None
     bound: float
@@ -113,7 +112,7 @@ class SumSearch:
         return Outcome(Termination.BUDGET)
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
-        """The least sum with stages within a limit, if it is below a ceiling."""
+        """Search the least sum with stages within a limit, if it is below a ceiling."""
         window = window_at(self.arrays, stage_limit, math.inf)
         self._price[:] = 0.0
         count, simple, bound = self._walked(window)
@@ -131,9 +130,9 @@ class SumSearch:
         return self._exactly(window, Least(plan, bound, settled=False), ceiling)
 
     def _priced(self, window: Window, ceiling: float) -> float:
-        """Move the prices of visits so that the cheapest walk bounds the sum as well as it can; returns the bound.
+        """Move the prices of visits so that the cheapest walk gives the best bound of the sum; return the bound.
 
-        A plan pays every price once at most, so that it costs no less than the cheapest walk less all prices.
+        A plan pays every price at most once, so its sum is at least the cost of the cheapest walk minus all prices.
         """
         best, kept, factor, stale = -math.inf, self._price.copy(), 1.0, 0
         for _ in range(PRICINGS):
@@ -154,7 +153,7 @@ class SumSearch:
         return best
 
     def _exactly(self, window: Window, known: Least, ceiling: float) -> Least:
-        """Labels that remember ever more, until the best walk is the best plan."""
+        """Let labels remember more and more, until the best walk is the best plan."""
         plan, bound, work = known.plan, known.bound, WORK
         while not (self.run.should_stop() or self._too_long()):
             happened, count, cost = self._labelled(window, ceiling, self._memory, 0, affordable(self.run, work))
@@ -177,13 +176,13 @@ class SumSearch:
         return Least(plan, min(bound, ceiling), settled=False)
 
     def _below(self, cost: float) -> float:
-        """What no plan can cost less than, when no walk costs less than so much with prices."""
+        """The lower bound of every plan's sum, given that no walk costs less than ``cost`` with prices."""
         return cost - float(self._price.sum()) - HAIR * abs(cost)
 
     def _forgive(self, window: Window, plan: Plan) -> bool:
-        """Drop the prices of the devices that the cheapest plan does not visit; False when there are none.
+        """Drop the prices of devices that the cheapest plan does not visit; return False when there are none.
 
-        Without them it is the cheapest plan by its own sum, too.
+        Without these prices, it is also the cheapest plan by its own sum.
         """
         unvisited = np.ones(len(self._price), dtype=bool)
         unvisited[list(plan.devices)] = False
@@ -199,19 +198,19 @@ class SumSearch:
         return self.stage_weight * math.fsum(stages) + self.link_weight * math.fsum(links)
 
     def _walked(self, window: Window) -> tuple[int, bool, float]:
-        """Fill the table: stages of the cheapest walk, whether it is a plan, and what it costs, which is a bound."""
+        """Fill the table; return the cheapest walk's stages, whether it is a plan, and its cost, which is a bound."""
         walking = best_walk.sized(self._work)
         count, simple = walking(
             self.arrays, window, self._price, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
         )
-        if count < 0:  # halted: all that is known is that no time is negative
+        if count < 0:  # halted: only the trivial bound 0 is known
             return 0, False, 0.0
         return count, simple, float(self._table.cost[0, 0].min()) if count else math.inf
 
     def _labelled(
         self, window: Window, ceiling: float, memory: Words, width: int, work: int = WORK
     ) -> tuple[int, int, float]:
-        """Search labels below a ceiling, strictly."""
+        """Search labels strictly below a ceiling."""
         prices = float(self._price.sum())
         budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
         budget += prices * (1 + HAIR)
@@ -235,7 +234,7 @@ class SumSearch:
         return happened, count, cost
 
     def _is_open(self) -> bool:
-        """Whether the cheapest walks leave a gap for local search to narrow; their bound, and plan, count at once."""
+        """Whether the cheapest walks leave a gap for local search; their bound and plan are reported at once."""
         self._price[:] = 0.0
         window = window_at(self.arrays, math.inf, math.inf)
         count, simple, bound = self._walked(window)
@@ -248,7 +247,7 @@ class SumSearch:
         return bound < self.best.value * (1 - HAIR) and not self.run.should_stop()
 
     def _descend(self) -> None:
-        """Local search for a while, so that labels have less to look at."""
+        """Run local search for a while, so that labels have less to search."""
         if self.best.plan is None:
             return
         self.run.enter("sequences of devices")
@@ -279,7 +278,7 @@ class SumSearch:
                 self.best.proved(min(low, self.best.value), "bisection")
 
     def _bound_by_walks(self) -> None:
-        """Find the largest limit for stages at which already the cheapest walk sends longer: no plan is shorter."""
+        """Find the largest limit for stages that even the cheapest walk's sending exceeds: no plan is shorter."""
         low, high = -1.0, self.best.value
         while not (self.run.should_stop() or self._too_long()):
             limit = self._between(low, high)

@@ -1,4 +1,4 @@
-"""Is there a plan whose stages and transfers all take at most so long? Bounds, beams and labels give the answer."""
+"""Tests whether some plan keeps all stages and transfers within a threshold, by bounds, beams and labels."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ CHUNKS = (10, 20, 50)
 """Steps of the subgradient method for one threshold, between dives."""
 
 EXACT_ROUNDS = 30
-"""The same before an exact search."""
+"""Steps of the subgradient method before an exact search."""
 
 FIRST_LABELS = 4_000
 MOST_LABELS = 1_200_000
@@ -55,13 +55,13 @@ FIRST_BEAM = 400_000
 """Steps of the first beams."""
 
 NOISE = 0.05
-"""Random share on the costs of wide beams, so that they do not all look alike."""
+"""Random relative addition to the costs of wide beams, which makes the beams differ."""
 
 NOISY_WIDTH = 8
 
 
 class Answer(Enum):
-    """What is known of a threshold."""
+    """The answer for a threshold."""
 
     KEPT = "kept"
     REFUTED = "refuted"
@@ -77,9 +77,9 @@ class Thresholds:
     plan
         The last plan found.
     price
-        Prices that last refuted something or came close; the last entry is the price of any stage.
+        Prices that last refuted a threshold or came close; the last entry is the price of any stage.
     memory
-        What each device remembers in the exact search. It only grows, and is valid at every threshold.
+        Devices that each device remembers in the exact search. It only grows, and is valid at every threshold.
     """
 
     arrays: PipelineArrays
@@ -135,7 +135,7 @@ class Thresholds:
         return self._beam(full, budget, width, min(most_work, width * BEAM_WORK))
 
     def exact(self, limit: float, work: int) -> Answer:
-        """Labels that remember ever more, until they prove that there is no plan or are one."""
+        """Let labels remember more and more, until they prove that there is no plan or form one."""
         self._open(limit)
         price = self.price.copy()
         pricing = price_walks.sized(EXACT_ROUNDS * self._work)
@@ -185,7 +185,7 @@ class Thresholds:
         self._labels = new_labels(4 * len(self._labels.point), *self._labels.head.shape)
 
     def _settle(self, price: FloatArray) -> tuple[FloatArray, float] | None:
-        """Fill the table at some prices; returns the price of a visit by device, and what all plans cost at most.
+        """Fill the table at some prices; return the price of a visit by device, and the largest cost of any plan.
 
         None when the run was halted meanwhile.
         """

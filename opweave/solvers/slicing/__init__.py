@@ -1,4 +1,5 @@
-"""Solvers of slicing, in the files that all problems have.
+"""Solvers of slicing, in the same files as those of every problem.
 
-There is no ``exact.py``: ``chain.py`` and ``enumeration.py`` are exact on chains and on tiny problems, engines else.
+There is no ``exact.py``: ``chain.py`` is exact on a grid for chains, ``enumeration.py`` on tiny problems, and engines
+on others.
 """

@@ -1,8 +1,8 @@
-"""Simulated annealing over cuts, compiled; only operators that a move touches are timed again.
+"""Simulated annealing over cuts, compiled; only operators affected by a move are timed again.
 
-A move takes a run of operators and shifts one of their cuts, copies the shares of an operator before them, takes a
-device out, gives all to one device, shares among some devices by speed, or flips the dimension. The threshold of
-acceptance is drawn before a move is judged.
+A move takes a run of operators and shifts one of their cuts, copies the shares of an earlier operator, removes a
+device, gives all work to one device, divides it among some devices by speed, or flips the dimension. The acceptance
+threshold is drawn before a move is judged.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays, excess_of, operator_seconds
 
 DRAWS = 7
-"""Random numbers that a move takes."""
+"""Random numbers drawn for each move."""
 
 
 class Span(NamedTuple):
-    """Which operators may be moved: first to last - 1."""
+    """The operators that may be moved: first to last - 1."""
 
     first: int
     last: int
@@ -29,7 +29,7 @@ class Span(NamedTuple):
 
 @inlined
 def _recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
-    """Cut operator v by weights along a mode, or the one it has; a whole one goes to the heaviest."""
+    """Cut operator v by weights along a mode, or its only one; a whole operator goes to the largest weight."""
     total, heaviest = 0.0, 0
     for k in range(len(weights)):
         total += weights[k]
@@ -51,7 +51,7 @@ def _recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArr
 
 @inlined
 def _shift(ops: IntArray, v: int, k: int, delta: int, cuts: IntArray) -> None:
-    """Move the cut in front of device k (1 or more) as far as its neighbours let it."""
+    """Move the cut before device k (1 or more) as far as its neighbours allow."""
     if ops[v, WHOLE] == 1:
         for i in range(cuts.shape[1] - 1):
             cuts[v, i + 1] = 1 if i >= (k if delta > 0 else k - 1) else 0
@@ -67,7 +67,7 @@ def _parts(v: int, cuts: IntArray, weights: FloatArray) -> None:
 
 @inlined
 def _by_speed(times: FloatArray, v: int, mode_v: int, length: int, chosen: int, weights: FloatArray) -> None:
-    """Weights by speed among the devices whose bits are set in ``chosen``; among all where none of them may."""
+    """Weights by speed among the devices with bits set in ``chosen``; among all if none of these may take part."""
     for attempt in range(2):
         total = 0.0
         for k in range(len(weights)):
@@ -144,7 +144,7 @@ def anneal(
     span
         Operators that may be moved.
     penalty
-        Seconds that a byte over memory costs; negative when nothing is limited.
+        Penalty in seconds for a byte over memory; negative when nothing is limited.
     draws, heat
         Random numbers in [0, 1), shape (moves, DRAWS), and the temperature of every move in seconds.
     halt
@@ -153,7 +153,7 @@ def anneal(
     Returns
     -------
     float
-        Latency of the best legal plan; inf when there was none, and then the arrays are left alone.
+        Latency of the best legal plan; inf when there is none, and then the arrays do not change.
     """
     count, devices = len(mode), cuts.shape[1] - 1
     ops, flows, times, links, reading = arrays.ops, arrays.flows, arrays.times, arrays.links, arrays.reading

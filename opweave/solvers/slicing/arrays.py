@@ -1,10 +1,10 @@
-"""The evaluator that every search of slicing shares: times and memory of plans, on arrays, compiled where it pays.
+"""The evaluator that all searches of slicing share: times and memory of plans, on arrays, mostly compiled.
 
 A plan is a mode for every operator, shape (operators,), and its cuts, shape (operators, devices + 1); see
-:mod:`opweave.formulations.slicing.instance`. Populations have one more dimension in front.
+:mod:`opweave.formulations.slicing.instance`. Populations have an additional first dimension.
 
-Compiled functions pay for every array that they are handed, so an instance is packed into few: the columns of ``ops``
-and ``flows`` are named by the constants below.
+Every array argument of a compiled function costs time, so an instance is packed into few arrays. The constants below
+name the columns of ``ops`` and ``flows``.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ PRODUCER, STRIDE, PADDING, REACH, WIDE, DEEP, OFFSET, ALL_CHANNELS, ALL_ROWS, CE
 """Columns of ``SlicingArrays.flows``: as in the instance, then the extent and cell of the flow's tensor."""
 
 SHARED, PRINTED, RESIDENT = 1, 2, 4
-"""Bits of ``SlicingArrays.reading``: one channel for all, the paper's transfers, weights that stay."""
+"""Bits of ``SlicingArrays.reading``: one channel for all devices, the paper's transfers, weights that stay in
+memory."""
 
 
 class SlicingArrays(NamedTuple):
-    """What kernels need of an instance.
+    """An instance as the kernels need it.
 
     Attributes
     ----------
@@ -39,15 +40,15 @@ class SlicingArrays(NamedTuple):
     links
         Seconds per byte and latency. Shape (2, devices).
     reading
-        Bits that tell how the problem is read.
+        Bits that select the variant of the problem.
     made
-        Rows, channels and cell of every tensor that is made, by maker.
+        Rows, channels and cell of every produced tensor, by producer.
     ends
-        Maker, rows, channels and cell of every tensor, by the operator after which it is dropped.
+        Producer, rows, channels and cell of every tensor, by the operator after which it is freed.
     capacity
         Shape (devices,).
     consumers_start, consumers
-        Operators that read what each operator makes.
+        Operators that read each operator's output.
     """
 
     ops: IntMatrix
@@ -145,10 +146,10 @@ def _flow_seconds(
     cuts: IntArray,
     ends: FloatArray,
 ) -> float:
-    """Add every device's wait for a flow to ``ends``, or return the router's airtime where it is shared.
+    """Add every device's wait for a flow to ``ends``, or return the router's airtime if the channel is shared.
 
-    The need of a part and what is missing of it are those of :func:`need_of` and :func:`missing_cells`, written out
-    so that what does not depend on the device is looked up once.
+    It repeats the formulas of :func:`need_of` and :func:`missing_cells`, so that values independent of the device are
+    looked up once.
     """
     j, by_rows, cell = flows[e, PRODUCER], mode[v] == ROWS, flows[e, CELL]
     if j < 0:
@@ -203,9 +204,9 @@ def operator_seconds(
     cuts: IntArray,
     ends: FloatArray,
 ) -> float:
-    """Time of one operator: its slowest device, transfers included; inf where a device may not take part.
+    """Time of one operator: its slowest device, transfers included; inf when a device takes part that may not.
 
-    ``ends``, shape (devices,), receives when every device ends; 0 where it has no part.
+    ``ends``, shape (devices,), receives the end of every device; 0 if it has no part.
     """
     for k in range(links.shape[1]):
         part = cuts[v, k + 1] - cuts[v, k]
@@ -230,7 +231,7 @@ def _weight(ops: IntArray, v: int, mode: IntArray, cuts: IntArray, k: int) -> in
 
 @inlined
 def _held(ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntArray, cuts: IntArray, k: int) -> int:
-    """Bytes of a tensor that device k has made itself."""
+    """Bytes of a tensor that device k has produced itself."""
     part = cuts[j, k + 1] - cuts[j, k]
     if mode[j] == CHANNELS:
         return int(part * rows * cell)
@@ -239,9 +240,9 @@ def _held(ops: IntArray, rows: int, channels: int, cell: int, j: int, mode: IntA
 
 @inlined
 def excess_of(arrays: SlicingArrays, mode: IntArray, cuts: IntArray, peak: IntArray) -> float:
-    """cv6 and cv7: bytes over the devices' memory, and parts too many; 0 for a legal plan.
+    """cv6 and cv7: bytes over the devices' memory, and surplus parts; 0 for a legal plan.
 
-    Writes the most bytes that every device holds at a time into ``peak``, shape (devices,).
+    Writes the peak memory of every device to ``peak``, shape (devices,).
     """
     ops, flows, made, ends = arrays.ops, arrays.flows, arrays.made, arrays.ends
     resident = arrays.reading & RESIDENT != 0
@@ -289,7 +290,7 @@ def latencies(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, seconds: F
 
 @kernel
 def excesses(arrays: SlicingArrays, modes: IntMatrix, cuts: IntCube, excess: FloatArray, peaks: IntMatrix) -> None:
-    """What every plan of a population breaks, and its peaks, shape (plans, devices)."""
+    """Excess of every plan of a population, and its peaks, shape (plans, devices)."""
     for p in range(len(modes)):
         excess[p] = excess_of(arrays, modes[p], cuts[p], peaks[p])
 
@@ -310,7 +311,7 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
     modes, cuts
         Shapes (plans, operators) and (plans, operators, devices + 1).
     memory
-        Whether excess and peaks are wanted; else they are 0.
+        Whether to compute excess and peaks; else they are 0.
     """
     count, devices = len(modes), arrays.links.shape[1]
     judged = Judged(np.zeros(count), np.zeros(count), np.zeros((count, devices), dtype=np.int64))
@@ -322,5 +323,5 @@ def judge(arrays: SlicingArrays, modes: IntArray, cuts: IntArray, *, memory: boo
 
 
 def is_limited(arrays: SlicingArrays) -> bool:
-    """Whether anything beside the time can rule a plan out."""
+    """Whether a plan can be illegal, by memory or parts."""
     return bool((arrays.capacity < NO_LIMIT).any() or (arrays.ops[:, MOST] < arrays.links.shape[1]).any())

@@ -1,6 +1,6 @@
-"""The default plan for slicing: floors, bounds, annealing, and the integer program where it is small.
+"""The default solver of slicing: baselines, bounds, annealing, and the integer program if it is small.
 
-It contains every floor, so it is never worse than any of them. Of tiny problems all plans are looked at instead.
+It tries every baseline, so it is never worse than any of them. For tiny problems it judges all plans instead.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from opweave.solvers.slicing.local import UNTIMED_ROUNDS, LocalSearch, ended, lo
 
 ENGINE = "highs"
 ENGINE_CUTS = 24
-"""Problems of up to so many cuts are given to the integer program when nothing else has closed the gap."""
+"""Most cuts of a problem that is given to the integer program when nothing else has closed the gap."""
 
 CP_CUTS = 8
-"""Up to so many CP-SAT is the faster engine, where it is installed."""
+"""Number of cuts up to which CP-SAT, if installed, is the faster engine."""
 
 ENGINE_SECONDS = 20.0
 WHOLE_SHARE = 0.5
-"""Of the time left, for the integer program where no operator can be cut. It is a mere assignment then, which it proves
-sooner than bounds and search do."""
+"""Share of the time left for the integer program if no operator can be cut. The problem is then a mere assignment,
+which the program proves sooner than bounds and search do."""
 
 INSTANT_PLANS = 2_000
-"""So many plans are judged before an engine has started."""
+"""Number of plans that are judged in the time that an engine takes to start."""
 
 SEARCH_SHARE, MOST_SLICES = 0.1, 6
-"""Of the time limit, for a slice of the first search, which gets another one while it gains: bounds of large networks
-may take all the time that they are given."""
+"""Share of the time limit for one slice of the first search, which gets further slices while it improves. Bounds of
+large networks may use up all the time that is left to them."""
 
 GAIN = 0.001
-"""A slice that lowers the latency by less has gained nothing."""
+"""Relative improvement of the latency below which a slice counts as without gain."""
 
 GENETIC_SHARE = 0.25
-"""Of the time left, for generations where memory is limited: they cross what annealing does not."""
+"""Share of the time left for generations if memory is limited: they cross regions that annealing does not."""
 
 BOUND_SHARE, BOUND_SECONDS = 0.6, 60.0
-"""For the bounds: of the time limit, and without one."""
+"""For the bounds: share of the time limit, and seconds without one."""
 
 
 def solve_auto(problem: Slicing, run: Run) -> Outcome:
-    """Put the solvers of slicing together."""
+    """Run the solvers of slicing in turn."""
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
@@ -55,7 +55,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if _stays_whole(search.instance) and count_of(search.instance) > INSTANT_PLANS and not run.should_stop():
         outcome = _by_program(problem, run, ENGINE, WHOLE_SHARE)
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
-            return outcome  # rounding may part plan and bound
+            return outcome  # rounding may separate plan and bound
         if run.should_stop():
             return ended(run)
         search.adopt()
@@ -78,7 +78,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
 
 
 def _by_program(problem: Slicing, run: Run, engine: str, share: float) -> Outcome | None:
-    """Give an engine a share of the time left for the integer program; None where the problem cannot be written so."""
+    """Run an engine on the integer program for a share of the time left; None if the problem has no such program."""
     with run.share(share, ENGINE_SECONDS):
         try:
             return find_solver(problem, engine).run(problem, run)
@@ -92,12 +92,12 @@ def _stays_whole(instance: SlicingInstance) -> bool:
 
 
 def _engine(problem: Slicing, cuts: int) -> str:
-    """The engine that is faster for so many cuts, of those that can run here."""
+    """The fastest engine for this number of cuts, among the available ones."""
     return "cp-sat" if cuts <= CP_CUTS and is_available(problem, "cp-sat") else ENGINE
 
 
 def _first_search(problem: Slicing, search: LocalSearch, run: Run) -> None:
-    """Annealing in slices for as long as they gain, and generations where memory is limited."""
+    """Anneal in slices while they improve the plan, and run generations if memory is limited."""
     assert run.time_limit is not None
     for _ in range(MOST_SLICES):
         known = run.objective

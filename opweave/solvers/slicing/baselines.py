@@ -1,7 +1,7 @@
-"""Plans without any search: one device, even parts, parts by speed, all rows, parts by memory.
+"""Baselines without search: one device, even parts, parts by speed, all rows or channels, parts by memory.
 
-"Even" and "proportional" cut along the dimension that the paper's rule says; ``all_rows`` cuts along the rows whatever
-can be cut so, ``all_channels`` along the channels.
+``uniform`` and ``proportional`` cut along the dimension of the paper's rule; ``all_rows`` cuts along the rows wherever
+possible, ``all_channels`` along the channels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 
 
 def one_device(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Everything on the one device that is fastest alone, legal ones first; the rest where it is fastest."""
+    """Everything on the device that is fastest alone, legal ones first; operators that it cannot run go elsewhere."""
     del problem
     mode = np.where(instance.length[:, ROWS] > 0, ROWS, CHANNELS)
     length = np.take_along_axis(instance.length, mode[:, None], axis=1)
@@ -74,7 +74,7 @@ def all_channels(problem: Slicing, instance: SlicingInstance, arrays: SlicingArr
 
 
 def by_memory(problem: Slicing, instance: SlicingInstance, arrays: SlicingArrays) -> Plan:
-    """Parts in proportion to the devices' memory, along the channels: what fits when little else does."""
+    """Parts in proportion to the devices' memory, along the channels: this often fits when other plans do not."""
     del problem
     room = np.maximum(instance.capacity.astype(np.float64), 1.0)
     shares: FloatArray = np.broadcast_to(room, (instance.operators, len(room))).copy()
@@ -89,26 +89,26 @@ RULES: dict[str, tuple[Rule, str]] = {
     "all_channels": (all_channels, "parts by speed along the channels"),
     "by_memory": (by_memory, "parts by memory along the channels"),
 }
-"""The plans without any search, by name."""
+"""The baselines by name."""
 
 BASELINES = ("one_device", "uniform", "proportional", "all_rows")
-"""Those that every answer is compared with."""
+"""Baselines that every result is compared with."""
 
 
 def carry_out(rule: Rule, problem: Slicing, run: Run) -> None:
-    """Report the plan that a rule builds.
+    """Build a rule's plan and report it.
 
     Raises
     ------
     NoPlanError
-        When it may not be carried out.
+        When the plan is illegal.
     """
     instance = lower_unless_short(problem, running_order(problem, run))
     plan = rule(problem, instance, arrays_of(instance))
     if not np.isfinite(plan.seconds):
         raise NoPlanError("the rule would use a device that may not run an operator")
     if plan.excess:
-        raise NoPlanError(f"the plan is over memory or parts by {plan.excess:,.0f} bytes")
+        raise NoPlanError(f"the plan exceeds memory or the number of parts by {plan.excess:,.0f} bytes")
     report(instance, plan, run)
 
 

@@ -1,8 +1,8 @@
 """Dynamic programming over a grid of shares, for models without branches.
 
-The state is how the operator before is cut: every way to hand out ``grid`` equal shares to the devices, along each
-dimension. On such a grid, and in one order, the best plan of a chain is found exactly; branched models are refused.
-Memory is not part of the state: plans that break it are not reported.
+The state is the cut of the preceding operator: every way to give ``grid`` equal shares to the devices, along each
+dimension. On such a grid, and in one order, the best plan of a chain is found exactly; models with branches are
+refused. Memory is not part of the state: plans that break it are not reported.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import judged, report, rounded
 
 MOST_STATES = 800
-"""The default grid is the finest with no more ways than this to cut along one dimension."""
+"""Most ways to cut along one dimension for the default grid, which is the finest within this number."""
 
 MOST_ASKED = 3_000
-"""A grid of more ways than this is refused: each step looks at all pairs of them."""
+"""Most ways that a grid may have; finer ones are refused, because each step examines all pairs of ways."""
 
 CUT_SHORT = "the time was up before the last operator was cut"
 
@@ -73,7 +73,7 @@ def _step(
 
 
 def states_of(instance: SlicingInstance, v: int, grid: int) -> tuple[IntArray, IntArray]:
-    """Modes and cuts that an operator may have on a grid, each once."""
+    """Modes and cuts that an operator may have on a grid, each listed once."""
     devices = len(instance.devices)
     found: dict[tuple[int, tuple[int, ...]], None] = {}
     for mode in (0, 1):
@@ -127,7 +127,7 @@ def solve_chain(problem: Slicing, run: Run) -> Outcome:
 
 
 def _grid(run: Run, devices: int) -> int:
-    """The grid that was asked for, or the finest by default."""
+    """The requested grid, or the finest default grid."""
     asked = run.option("grid", 0)
     assert isinstance(asked, int)
     if asked < 0:

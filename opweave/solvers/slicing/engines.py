@@ -1,4 +1,4 @@
-"""Engines that run the program over cuts, with the best floor and the instant bound as a head start."""
+"""Engines that run the program over cuts, with the best baseline and the instant bound as a head start."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opweave.solvers.slicing.bounds.instant import instant
 
 
 def best_baseline(problem: Slicing) -> Slices | None:
-    """The best of the plans without search that obeys the whole problem; None when none does."""
+    """The best baseline that obeys the whole problem; None when none does."""
     try:
         instance = lower(problem)
     except ContradictionError:

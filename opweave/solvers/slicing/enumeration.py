@@ -1,7 +1,7 @@
-"""Every plan of a tiny problem, judged, in every order that can matter: the best one in any reading, with a proof.
+"""Every plan of a tiny problem is judged in every relevant order, which gives the best plan with a proof.
 
-Only operators' own cuts are enumerated. Where the order is open and decides what fits, all orders are, too; where those
-are too many, the best plan found is one of a single order, and nothing is proved.
+The cuts of operators are enumerated. If the order is open and decides which plans fit, all orders are enumerated, too.
+If there are too many orders, the best plan of a single order is found, and nothing is proved.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from opweave.solvers.slicing.local import LocalSearch
 from opweave.solvers.slicing.plans import Plan
 
 MOST_PLANS = 100_000
-"""In all orders together."""
+"""Most plans in all orders together."""
 
 MOST_STEPS = 500_000
-"""Plans times operators: beyond, bounds and the integer program are faster."""
+"""Largest plans times operators; beyond it, bounds and the integer program are faster."""
 
 BATCH = 2_000
-"""Plans that are judged at a time, between which the clock is looked at."""
+"""Plans judged between two checks of the time."""
 
 
 def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | None:
-    """Judge all plans of a tiny problem; None where there are too many, or where they prove nothing."""
+    """Judge all plans of a tiny problem; None if there are too many, or if they prove nothing."""
     instance = search.instance
     plans = count_of(instance)
     if plans > MOST_PLANS or plans * instance.operators > MOST_STEPS:
@@ -58,13 +58,13 @@ def every_plan(problem: Slicing, search: LocalSearch, run: Run) -> Outcome | Non
 
 
 def _in_order(problem: Slicing, search: LocalSearch, order: tuple[str, ...]) -> LocalSearch:
-    """The same search for another order, with a best plan of its own."""
+    """The same search for another order, with its own best plan."""
     instance = lower(problem, order)
     return replace(search, instance=instance, arrays=arrays_of(instance), best=None, nearest=None)
 
 
 def _judge_all(search: LocalSearch, run: Run) -> bool:
-    """Look at all plans in one order; whether there was time to."""
+    """Judge all plans in one order; return whether there was time for all."""
     instance = search.instance
     ways = [_allowed_ways(instance, v) for v in range(instance.first, instance.first + len(instance.names))]
     count = prod(len(modes) for modes, _ in ways)
@@ -99,7 +99,7 @@ def legal_orders(problem: Slicing) -> Iterator[tuple[str, ...]]:
 
 
 def count_of(instance: SlicingInstance) -> float:
-    """At most so many plans; a float, as it may be endless."""
+    """Upper bound of the number of plans; a float, because it may be infinite."""
     inner = len(instance.devices) - 1
     plans = 1.0
     for v in range(instance.first, instance.first + len(instance.names)):

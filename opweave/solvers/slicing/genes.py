@@ -1,8 +1,8 @@
-"""Chromosomes of the genetic search that cannot break the cut-point constraints, and back.
+"""Chromosomes of the genetic search, which cannot break the cut-point constraints: encoding and decoding.
 
 Every operator has a gene for each device and one for its dimension, all in [0, 1]. A device's gene above ``IDLE`` is
-its share before scaling, below it the device idles; a dimension gene of 0.5 or more means channels. Whatever the genes,
-cuts begin at 0, end at the length and never run backwards: (8) to (10) of "MemoriaNova" hold by construction.
+its share before scaling; up to ``IDLE`` the device idles. A dimension gene of 0.5 or more means channels. Whatever the
+genes, cuts begin at 0, end at the length and never run backwards: (8) to (10) of "MemoriaNova" hold by construction.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from opweave.solvers.compiled import kernel
 from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays
 
 IDLE = 0.15
-"""Genes up to this mean that the device takes no part."""
+"""Largest gene of a device that takes no part."""
 
 
 def gene_count(instance: SlicingInstance) -> int:
-    """Genes of a chromosome."""
+    """Number of genes of a chromosome."""
     return len(instance.names) * (len(instance.devices) + 1)
 
 
@@ -67,7 +67,7 @@ def decode(arrays: SlicingArrays, first: int, genes: FloatMatrix, modes: IntMatr
 
 
 def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatArray:
-    """Genes of a plan; decoding them gives it back."""
+    """Genes of a plan; decoding them returns the plan."""
     rows = []
     for v in range(instance.first, instance.first + len(instance.names)):
         parts = np.diff(cuts[v]).astype(np.float64)

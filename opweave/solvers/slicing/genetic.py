@@ -1,12 +1,12 @@
-"""GenEFlow's genetic search, with pymoo's operators in a generation loop of its own.
+"""GenEFlow's genetic search, with pymoo's operators in its own generation loop.
 
-Source: "MemoriaNova", section 3.3.4: elitist, constraint violations first, latency as fitness. Ours are chromosomes
-that cannot break the cut-point constraints (:mod:`.genes`), a first population that holds the baselines (``seeded``;
-without them the search ends behind a plan without search), and a loop over arrays: a generation is crossed by pymoo's
+Source: "MemoriaNova", section 3.3.4: elitist, constraint violations first, latency as fitness. Added here: chromosomes
+that cannot break the cut-point constraints (:mod:`.genes`); a first population that contains the baselines (``seeded``;
+without them the search ends worse than a baseline); and a loop over arrays. A generation is crossed by pymoo's
 ``cross_sbx``, mutated by its ``mut_pm`` and judged as one array, without an object for each individual.
 
-The variant ``"paper"`` has the paper's literal chromosome: integer cut points that may break (8) to (10), whose
-violations are added up (cv1 to cv5), then those of parts and memory (cv6, cv7). Only chromosomes without any are plans.
+The variant ``"paper"`` has the paper's literal chromosome: integer cut points that may break (8) to (10). It adds up
+these violations (cv1 to cv5) and those of parts and memory (cv6, cv7). Only chromosomes without violations are plans.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ from opweave.solvers.slicing.plans import Plan
 
 POPULATION = 100
 GENERATIONS = 200
-"""Defaults of the options; the number of generations counts without a time limit."""
+"""Defaults of the options; the number of generations applies without a time limit."""
 
 MOST_GENES = 20_000_000
-"""Of a population, all individuals together."""
+"""Memory limit of a population, over all individuals."""
 
 CHROMOSOMES = ("shares", "paper")
 DISTRIBUTION = 15.0
-"""How near to their parents children of simulated binary crossover are (eta), and mutants to themselves."""
+"""Distribution indices (eta) of simulated binary crossover and of mutation: larger values keep children closer to their
+parents."""
 
 
 class Generation(NamedTuple):
@@ -74,14 +75,14 @@ class Generation(NamedTuple):
 
 
 class Vectorised:
-    """The problem as whole populations: genes in, violations and objectives out.
+    """The problem for whole populations: it maps genes to violations and objectives.
 
     Attributes
     ----------
     instance, arrays
         The problem as arrays.
     memory
-        Whether excess and peaks are worked out: where they are limited, or an objective.
+        Whether to compute excess and peaks: if they are limited, or an objective.
     """
 
     def __init__(self, instance: SlicingInstance, arrays: SlicingArrays, *, memory: bool) -> None:
@@ -122,13 +123,13 @@ class Literal(Vectorised):
         self.whole_numbers = True
 
     def encode(self, plan: Plan) -> FloatArray:
-        """Cut points, along the rule's dimension whatever the plan's."""
+        """Cut points along the rule's dimension, regardless of the plan's."""
         length = np.maximum(plan.cuts[self._movable, -1:], 1)
         scaled = np.rint(plan.cuts[self._movable] / length * self._length[:, None])
         return np.asarray(scaled.ravel(), dtype=np.float64)
 
     def judge(self, genes: FloatArray) -> Generation:
-        """Judge cut points as they stand; broken ones are repaired only to have a latency."""
+        """Judge cut points as given; invalid ones are repaired only to compute a latency."""
         count, devices = len(genes), len(self.instance.devices)
         points = np.rint(genes).reshape(count, len(self._length), devices + 1)
         broken = np.abs(points[:, :, 0]).sum(axis=1) + np.abs(points[:, :, -1] - self._length).sum(axis=1)
@@ -150,12 +151,12 @@ Ranking = Callable[[Generation], IntArray]
 
 
 def by_latency(generation: Generation) -> IntArray:
-    """Legal ones by latency, then the others by violation."""
+    """Legal individuals by latency, then the others by violation."""
     return np.lexsort((generation.seconds, generation.violation)).astype(np.int64)
 
 
 def children(problem: Vectorised, parents: FloatArray, rng: np.random.Generator) -> FloatArray:
-    """As many children as parents: simulated binary crossover, then polynomial mutation; pymoo's."""
+    """As many children as parents, by pymoo's simulated binary crossover and polynomial mutation."""
     from pymoo.operators.crossover.sbx import cross_sbx
     from pymoo.operators.mutation.pm import mut_pm
 
@@ -182,16 +183,16 @@ def evolve(
     generations: int | None,
     report: Callable[[Generation], None],
 ) -> Generation:
-    """Run generations until the time is up, so many have passed, or the run is closed.
+    """Run generations until time is up, their number is reached, or the run is closed.
 
     Parameters
     ----------
     seeds
-        Genes that the first population holds beside random ones.
+        Genes in the first population in addition to random ones.
     rank
         Orders parents and children together; the best half survives.
     report
-        Told every generation.
+        Receives every generation.
     """
     rng = np.random.default_rng(run.seed)
     random = problem.lower + rng.random((population, len(problem.lower))) * (problem.upper - problem.lower)
@@ -210,7 +211,7 @@ def evolve(
 
 
 def solve_genetic(problem: Slicing, run: Run) -> Outcome:
-    """One objective, the latency; solver "genetic"."""
+    """Minimise the latency; solver "genetic"."""
     search = local_search(problem, run)
     chromosome = run.option("chromosome", "shares")
     if chromosome not in CHROMOSOMES:
@@ -234,13 +235,13 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
 
 
 def _baselines(search: LocalSearch) -> list[Plan]:
-    """The baselines, reported, and the user's start: what the first population is seeded with."""
+    """Report the baselines; return them and the user's start, the seeds of the first population."""
     plans = search.baselines()
     return [search.best, *plans] if search.best is not None else plans
 
 
 def sizes(run: Run, genes: int) -> tuple[int, int | None]:
-    """Population, an even number, and generations; None for as many as the time allows.
+    """Population, an even number, and generations; None for as many as time allows.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What runs side by side for slicing: annealing, bounds, and the integer program where it is small."""
+"""Parallel lanes for slicing: annealing, bounds, and the integer program if it is small."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ HOME = "opweave.solvers.slicing"
 
 ENGINE = "highs"
 ENGINE_CUTS, ENGINE_SECONDS = 24, 20.0
-"""Problems of up to so many cuts are given to the integer program; seconds without a time limit."""
+"""Most cuts of a problem that is given to the integer program, and its seconds without a time limit."""
 
 BOUND_SECONDS = 60.0
-"""For the bounds without a time limit."""
+"""Seconds for the bounds without a time limit."""
 
 
 def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
@@ -32,11 +32,11 @@ def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
 
 
 def search(problem: Slicing, run: Run) -> Outcome:
-    """All plans of tiny problems; else annealing until the end."""
+    """Judge all plans of a tiny problem; else anneal until the end."""
     search = local_search(problem, run)
     search.baselines()
     with run.share(0.0, 0.0):
-        prove(bounding(problem, search.instance), run, 0)  # by speeds alone
+        prove(bounding(problem, search.instance), run, 0)  # the bound by speeds alone
     proof = every_plan(problem, search, run)
     if proof is not None:
         return proof
@@ -45,7 +45,7 @@ def search(problem: Slicing, run: Run) -> Outcome:
 
 
 def bound(problem: Slicing, run: Run) -> Outcome:
-    """Bounds, the integer program where it is small, then annealing."""
+    """Compute bounds, run the integer program if it is small, then anneal."""
     instance = lower_unless_short(problem, running_order(problem, run))
     with run.share(1.0, BOUND_SECONDS):
         prove(bounding(problem, instance), run, cell_steps(run))

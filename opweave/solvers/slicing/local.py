@@ -1,8 +1,8 @@
-"""Local search over cuts: annealing in rounds from the floors and from the best plan so far.
+"""Local search over cuts: annealing in rounds from the baselines and from the best plan so far.
 
-A round cools down from a share of the latency. The number of moves in a round depends on the size of the problem alone,
-so that the same seed gives the same plan unless the time limit cuts it short; a round that would not end in time cools
-faster.
+The initial temperature of a round is a share of the latency. The number of moves in a round depends only on the size of
+the problem, so the same seed gives the same plan unless the time limit cuts it short. A round that would not end in
+time cools faster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opweave.solvers.slicing.order import running_order
 from opweave.solvers.slicing.plans import Plan, judged, report
 
 CHUNKS = 8
-"""Parts of a round, between which the clock is looked at."""
+"""Chunks of a round, between which the time is checked."""
 
 MOVES_PER_OPERATOR = 3_000
 MOST_MOVES = 400_000
@@ -34,30 +34,30 @@ LEAST_MOVES = 2_000
 """Moves of a round."""
 
 PACE = 3e-8
-"""Seconds of a move for each operator, before the first chunk is measured."""
+"""Assumed seconds of a move per operator, before the first chunk is measured."""
 
 FIRST_HEAT = (0.004, 0.001, 0.0003)
-"""Temperature at the beginning of a round as a share of the latency divided by ten; rounds take turns."""
+"""Initial temperatures of successive rounds, as shares of a tenth of the latency."""
 
 UNTIMED_ROUNDS = 6
 SEARCH_ROUNDS = 30
-"""Rounds without a time limit; the second while no plan fits."""
+"""Rounds without a time limit; the second number applies while no plan fits."""
 
 SCATTERED = 100
-"""Random plans, of which one is a round's origin while none fits."""
+"""Number of random plans; the best of them is a round's origin while no plan fits."""
 
 SCATTERED_EVERY = 5
-"""And in every fifth round where memory is limited: what fits may be far from the best plan so far."""
+"""If memory is limited, also every fifth round starts there: better plans may be far from the best plan so far."""
 
 STALE_ROUNDS = 60
-"""Rounds without a gain after which small problems are left alone."""
+"""Rounds without improvement after which the search of a small problem ends."""
 
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it.
+    """The best plan of one instance and the moves that improve it.
 
-    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that a move took lately.
+    ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that a move took recently.
     """
 
     problem: Slicing
@@ -71,7 +71,7 @@ class LocalSearch:
     pace: float = 0.0
 
     def consider(self, plan: Plan) -> bool:
-        """Keep a plan if it is the best so far; remember the one that is nearest to being legal."""
+        """Keep a plan if it is the best so far; remember the plan closest to being legal."""
         far = self.nearest is None or (plan.excess, plan.seconds) < (self.nearest.excess, self.nearest.seconds)
         if math.isfinite(plan.seconds) and far:
             self.nearest = plan
@@ -82,19 +82,19 @@ class LocalSearch:
         return True
 
     def catch_up(self) -> None:
-        """Take in the best plan of the lanes beside this one."""
+        """Take over the best plan of the other lanes."""
         if self.run.exchange is not None and self.run.best is not self.caught:
             self.caught = self.run.best
             self.adopt()
 
     def adopt(self) -> None:
-        """Take in what others have reported to the run, as far as it runs in this order."""
+        """Take over plans that others have reported to the run, if they use this order."""
         best = self.run.best
         if isinstance(best, Slices) and best.order == self.instance.names:
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
     def baselines(self) -> list[Plan]:
-        """Judge every plan that needs no search."""
+        """Judge every baseline."""
         plans = []
         for rule, _ in RULES.values():
             plan = rule(self.problem, self.instance, self.arrays)
@@ -103,7 +103,7 @@ class LocalSearch:
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
 
     def anneal_round(self, origin: Plan, number: int) -> bool:
-        """One round of annealing from a plan; returns whether the best plan got better."""
+        """Run one annealing round from a plan; return whether the best plan improved."""
         self.run.enter("annealing")
         rng = np.random.default_rng((self.run.seed, number))
         movable = len(self.instance.names)
@@ -139,14 +139,14 @@ class LocalSearch:
         return improved
 
     def _moves_within(self, moves: int) -> int:
-        """Moves of a chunk: fewer where there is no time for all chunks, for a plan that is still hot is of no use."""
+        """Moves of a chunk: fewer if time is short for all chunks, because a round must still cool down."""
         left = self.run.remaining()
         pace = self.pace or PACE * len(self.instance.names)
         most = moves if left is None else int(left / (pace * CHUNKS))
         return max(1, min(moves, most))
 
     def scatter(self, number: int) -> Plan:
-        """Of random plans the one that is nearest to being legal."""
+        """The random plan closest to being legal."""
         rng = np.random.default_rng((self.run.seed, number, SCATTERED))
         modes, cuts = scattered(self.instance, self.arrays, rng, SCATTERED)
         found = judge(self.arrays, modes, cuts, memory=True)
@@ -156,7 +156,7 @@ class LocalSearch:
         return plan
 
     def _penalty(self, origin: Plan) -> float:
-        """Seconds that a byte over memory costs: the worst excess in sight costs ten times the latency."""
+        """Penalty in seconds of a byte over memory: the worst known excess costs ten times the latency."""
         if not is_limited(self.arrays):
             return -1.0
         worst = self.nearest.excess if self.nearest is not None else 0.0
@@ -164,13 +164,13 @@ class LocalSearch:
         return 10.0 * max(origin.seconds, 1e-9) / scale
 
     def rounds(self, count: int | None) -> None:
-        """So many rounds, from the best plan mostly; None: until stopped or small and stale.
+        """Run ``count`` rounds, mostly from the best plan; None: until stopped or a small problem stops improving.
 
-        Called again it goes on with other random numbers.
+        A second call continues with other random numbers.
         """
         starts = self.baselines()
         if not self.instance.names:
-            return  # there is nothing that a move could take
+            return  # no operator can be moved
         done = stale = 0
         small = len(self.instance.names) * len(self.instance.devices) <= 40
         while (
@@ -190,7 +190,7 @@ class LocalSearch:
 
 
 def local_search(problem: Slicing, run: Run) -> LocalSearch:
-    """A local search that knows the user's start."""
+    """A local search that starts from the user's start."""
     instance = lower_unless_short(problem, _order(problem, run))
     search = LocalSearch(problem, instance, arrays_of(instance), run)
     if isinstance(run.start, Slices):
@@ -199,12 +199,12 @@ def local_search(problem: Slicing, run: Run) -> LocalSearch:
 
 
 def _order(problem: Slicing, run: Run) -> tuple[str, ...]:
-    """The start's order where there is one: its memory is known to fit in that."""
+    """The start's order if there is a start, because its memory fits in that order."""
     return run.start.order if isinstance(run.start, Slices) else running_order(problem, run)
 
 
 def ended(run: Run) -> Outcome:
-    """How a search without a proof of its own ends."""
+    """The outcome of a search without a proof."""
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory fits, and no proof that there is none")
     if run.time_limit is None and not run.closed():
@@ -213,7 +213,7 @@ def ended(run: Run) -> Outcome:
 
 
 def solve_local(problem: Slicing, run: Run) -> Outcome:
-    """Annealing from the floors and the start; solver "local"."""
+    """Anneal from the baselines and the start; solver "local"."""
     search = local_search(problem, run)
     search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     return ended(run)

@@ -1,7 +1,7 @@
-"""In which order the operators run: the problem's, or the one that needs the least memory.
+"""The order in which operators run: the problem's order, or one that needs the least memory.
 
-The latency does not depend on the order. Where memory is limited, the order is that of the smallest peak of the graph
-uncut (the paper takes BTSearch's for the total; the peak is what decides whether a plan fits).
+The latency does not depend on the order. If memory is limited, the order has the smallest peak of the uncut graph. The
+paper takes BTSearch's order for the total; but the peak decides whether a plan fits.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from opweave.solvers.run import Run
 
 MOST_SECONDS = 5.0
 SHARE = 0.2
-"""Of the time limit, at most, for the order."""
+"""Largest share of the time limit for the order."""
 
 
 def running_order(problem: Slicing, run: Run) -> tuple[str, ...]:
-    """The order that solvers cut for.
+    """The order for which solvers cut.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Latency against peak memory: NSGA-II's ranking on whole populations.
 
 Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Trans. Evolutionary Computation
-6(2), 2002, doi:10.1109/4235.996017. Peak memory is the most that any device holds.
+6(2), 2002, doi:10.1109/4235.996017. Peak memory is the largest number of bytes that any device holds at a time.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from opweave.solvers.slicing.local import LocalSearch, ended, local_search
 from opweave.solvers.slicing.plans import Plan
 
 ANNEALING_SHARE, ANNEALING_SECONDS = 0.2, 20.0
-"""Of the time limit: a plan near the fast end, to begin from."""
+"""Share of the time limit for a plan near the fast end of the front to begin from."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compromise:
-    """A plan that no other known one beats in both: its latency in seconds, the largest peak of a device in bytes."""
+    """A plan that no other known plan dominates: its latency in seconds, and the largest peak of a device in bytes."""
 
     seconds: float
     peak_bytes: int
@@ -46,11 +46,11 @@ def pareto_front(
     Parameters
     ----------
     problem
-        What to cut; memory limits hold for all plans.
+        The problem; memory limits hold for all plans.
     time_limit
         Seconds; None for a fixed number of generations.
     population, generations
-        Individuals, and generations at most (0: as many as the time allows, 200 without a limit).
+        Individuals, and most generations (0: as many as time allows, 200 without a limit).
     seed
         The same seed gives the same front, unless the time limit cuts it short.
 
@@ -64,9 +64,9 @@ def pareto_front(
     InvalidInputError
         For a time limit, population, number of generations or seed out of range.
     ContradictionError
-        When it is easy to see that there is no plan.
+        When it is evident that there is no plan.
     UnsupportedConstraintError
-        For side constraints that searches over cuts do not know.
+        For side constraints that searches over cuts do not support.
 
     Examples
     --------
@@ -110,7 +110,7 @@ def _undominated(search: LocalSearch, front: Generation) -> tuple[Compromise, ..
 
 
 def by_fronts(generation: Generation) -> IntArray:
-    """Legal ones by front and crowding distance, then the others by violation."""
+    """Legal individuals by front and crowding distance, then the others by violation."""
     from pymoo.operators.survival.rank_and_crowding.metrics import calc_crowding_distance
     from pymoo.util.nds.non_dominated_sorting import NonDominatedSorting
 

@@ -1,4 +1,4 @@
-"""Plans of slicing as arrays: from shares to cuts, reported in the problem's own words."""
+"""Plans of slicing as arrays: from shares to cuts and to solutions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opweave.solvers.slicing.arrays import SlicingArrays, is_limited, judge, ope
 
 
 class Plan(NamedTuple):
-    """Mode and cuts of every operator, the latency, and bytes (and parts) over what is allowed."""
+    """Mode and cuts of every operator, the latency, and the excess of bytes (and parts) over the limits."""
 
     mode: IntArray
     cuts: IntArray
@@ -22,18 +22,18 @@ class Plan(NamedTuple):
 
     @property
     def legal(self) -> bool:
-        """Whether it may be carried out."""
+        """Whether the plan breaks no limit."""
         return bool(np.isfinite(self.seconds)) and self.excess == 0
 
 
 def judged(arrays: SlicingArrays, mode: IntArray, cuts: IntArray) -> Plan:
-    """A plan with what the evaluator says of it."""
+    """A plan with its latency and excess from the evaluator."""
     found = judge(arrays, mode[None], cuts[None], memory=is_limited(arrays))
     return Plan(mode, cuts, float(found.seconds[0]), float(found.excess[0]))
 
 
 def report(instance: SlicingInstance, plan: Plan, run: Run) -> bool:
-    """Report a plan if it is legal; returns whether it is the best so far."""
+    """Report a plan if it is legal; return whether it is the best so far."""
     if not plan.legal or (run.objective is not None and plan.seconds >= run.objective):
         return False
     return run.found(instance.solution(plan.mode, plan.cuts), plan.seconds)
@@ -50,14 +50,14 @@ def rounded(shares: FloatArray, length: int) -> IntArray:
 
 
 def build(instance: SlicingInstance, arrays: SlicingArrays, mode: IntArray, shares: FloatArray) -> Plan:
-    """A plan of given modes and shares; whole operators go where they end soonest.
+    """A plan with given modes and shares; whole operators go where they end soonest.
 
     Parameters
     ----------
     mode
-        Wanted mode of every operator; the other one where it has not got it.
+        Preferred mode of every operator; the other mode if the operator does not have it.
     shares
-        Wanted share of every device in every operator, shape (operators, devices); where no wanted device may take
+        Preferred share of every device in every operator, shape (operators, devices). If no preferred device may take
         part, the fastest does.
     """
     count, devices = shares.shape
@@ -93,6 +93,6 @@ def _settle(arrays: SlicingArrays, v: int, mode: IntArray, cuts: IntArray, allow
 
 
 def speeds(instance: SlicingInstance) -> FloatArray:
-    """Share of every device in each operator by its speed, 0 where it may not take part."""
+    """Share of every device in each operator by its speed, 0 if it may not take part."""
     whole = instance.intercept + instance.slope
     return np.where(np.isfinite(whole), 1.0 / np.maximum(whole, 1e-30), 0.0)

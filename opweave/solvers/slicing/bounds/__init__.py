@@ -1,1 +1,1 @@
-"""Lower bounds on the latency of slicing, each with its proof; :mod:`.best` takes the largest."""
+"""Lower bounds of the latency of slicing, each with its proof; :mod:`.best` takes the largest."""

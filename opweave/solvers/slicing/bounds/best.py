@@ -1,11 +1,11 @@
-"""The largest of all lower bounds on the latency, cheapest first, reported as they come.
+"""The largest of all lower bounds of the latency, computed cheapest first and reported as they improve.
 
-Measured on four unlike boards with 100 and 800 Mbit/s, latency / bound - 1: Inception-v3 16 % with 600 cells for each
-operator (2 s), 12 % with 1,000 (11 s), and 3 % on fast links; the linear program alone leaves 30 % and 5 % there,
-because a pool that is cut along its channels, or kept on one device, seems to need nothing from others. ResNet50 6 %
-and 1.5 %, VGG16 3 % and 0.3 %. MobileNetV2 is left with 36 % and 12 %. The linear program is the better bound where
-layers have many rows and halos are small; both are tried. Where an operator has several inputs, cells count the mean
-of what its devices wait for, not the most.
+Measured on four different boards with 100 and 800 Mbit/s, latency / bound - 1: Inception-v3 16 % with 600 cells for
+each operator (2 s), 12 % with 1,000 (11 s), and 3 % on fast links. The linear program alone leaves 30 % and 5 % there,
+because in it a pool that is cut along its channels, or kept on one device, needs nothing from other devices. ResNet50
+has 6 % and 1.5 %, VGG16 3 % and 0.3 %, MobileNetV2 36 % and 12 %. The linear program is the better bound when layers
+have many rows and halos are small; both are tried. If an operator has several inputs, cells count the mean wait of its
+devices, not the largest.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from opweave.solvers.slicing.bounds.program import relax
 from opweave.solvers.slicing.order import running_order
 
 MOST_DEVICES = 6
-"""Up to this many devices all their sets are looked at; beyond, a bound by speeds alone is all there is."""
+"""Number of devices up to which all their sets are examined; beyond it, there is only a bound by speeds."""
 
 MOST_COLUMNS = 400_000
 """Largest linear program."""
 
 CELLS = (100, 200, 300, 450, 675, 1_000, 1_500, 2_250, 3_400)
-"""Cells of an operator, step by step."""
+"""Cells of an operator in successive steps."""
 
 FIRST_STEPS = 5
-"""So many steps come before a linear program of more than ``FEW_COLUMNS``; the others only if there is a time limit."""
+"""Number of steps before a linear program of more than ``FEW_COLUMNS``; the other steps run only with a time limit."""
 
 FEW_COLUMNS = 10_000
 LEAST_SECONDS = 2.0
-"""Cells are left alone where less time is left: loading their loops alone takes about one."""
+"""Seconds that must be left for cells: loading their loops alone takes about one."""
 
 GROWTH = 4.0
-"""A step takes up to so many times as long as the one before."""
+"""Largest ratio of the times of successive steps."""
 
 logger = logging.getLogger("opweave")
 
 
 def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
-    """The instance to prove bounds on: where the rule depends on an open order, that of all dimensions.
+    """The instance for bounds; if the rule depends on an open order, it allows all dimensions.
 
-    With every device's memory limited, the rule counts what is free at each step, so another order may allow cuts that
-    this one does not.
+    With every device's memory limited, the rule counts the free memory at each step, so another order may allow cuts
+    that this one does not.
     """
     if problem.dimension == "free" or not instance.order_matters(problem):
         return instance
@@ -62,7 +62,7 @@ def bounding(problem: Slicing, instance: SlicingInstance) -> SlicingInstance:
 
 
 def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
-    """Report all bounds as far as the time allows; cells in so many steps at most."""
+    """Report all bounds as far as time allows; cells in at most ``steps`` steps."""
     blocks = blocks_of(instance)
     run.enter("bounds")
     _report(run, _by_speed(blocks), SUMMATION, "speeds")
@@ -77,12 +77,12 @@ def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
 
 
 def _columns(blocks: Blocks) -> int:
-    """About how many columns the linear program has."""
+    """Approximate number of columns of the linear program."""
     return int(2**blocks.devices * (2 + 2 * blocks.devices) * (blocks.operators + len(blocks.producer)) // 2)
 
 
 def _by_program(blocks: Blocks, run: Run) -> None:
-    """The linear program, where it is not too large."""
+    """Report the bound of the linear program, if it is not too large."""
     if _columns(blocks) > MOST_COLUMNS or run.should_stop():
         return
     run.enter("linear program")
@@ -92,12 +92,12 @@ def _by_program(blocks: Blocks, run: Run) -> None:
 
 
 def cell_steps(run: Run) -> int:
-    """How fine cells may get: without a time limit, as fine as seconds allow on networks of a hundred operators."""
+    """Number of cell steps; without a time limit, as many as take seconds on networks of a hundred operators."""
     return FIRST_STEPS if run.time_limit is None else len(CELLS)
 
 
 def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tuple[int, ...]) -> None:
-    """Finer and finer cells, while the next step has a chance to end in time."""
+    """Report bounds by finer and finer cells while the next step may end in time."""
     left = run.remaining()
     if left is not None and left < LEAST_SECONDS:
         return
@@ -130,14 +130,14 @@ def _report(run: Run, value: float, allowance: float, source: str) -> None:
 
 
 def _by_speed(blocks: Blocks) -> float:
-    """All devices together, nothing sent, no intercepts: 1 / sum of 1 / seconds, or the fastest device's seconds."""
+    """All devices together, no transfers or intercepts: 1 / sum of 1 / seconds, or the fastest device's seconds."""
     speed = np.where(blocks.most > 0.0, 1.0 / np.maximum(blocks.slope, 1e-30), 0.0).sum(axis=1)
     instant_device = ((blocks.slope <= 0.0) & (blocks.most > 0.0)).any(axis=1)
     return float(np.where(instant_device | (speed <= 0.0), 0.0, 1.0 / np.maximum(speed, 1e-30)).sum())
 
 
 def solve_bound(problem: Slicing, run: Run) -> Outcome:
-    """Bounds only; solver "bound"."""
+    """Compute bounds only; solver "bound"."""
     instance = lower_unless_short(problem, running_order(problem, run))
     prove(bounding(problem, instance), run, cell_steps(run))
     return Outcome(run.termination())

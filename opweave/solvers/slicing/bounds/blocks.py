@@ -1,18 +1,19 @@
-"""One operator at a time, relaxed to shares: what every bound of slicing is made of.
+"""One operator at a time, relaxed to shares: the basis of every bound of slicing.
 
 Let u be the shares of an operator (their sum is 1) and y_e those in which the producer of flow e holds its tensor of
-``size`` bytes. For every device k with a part, and whichever dimensions operator and producer are cut along, what k
-receives of e is at least ``per_share u_k + extra_k - size y_ek`` bytes (0 where that is less). Proof:
+``size`` bytes. Whichever dimensions operator and producer are cut along, every device k with a part receives at least
+``per_share u_k + extra_k - size y_ek`` bytes of e (0 if that is negative). Proof:
 
 * The need. A part of the rows needs, beyond ``stride`` input rows for each of its own, the halo above it unless it is
-  the first and below it unless it is the last: ``extra`` takes the least over all positions of the cut, from the need
-  itself, so that every stride and padding is right. A part of the channels needs all of the input, which is no less,
-  or where channels read their own, its share, without a halo: each constant is then the smaller.
-* What is missing. Cut along the same dimension, need less overlap is at least need less hold. Along different ones it
-  is f - f y for a need of the fraction f, and f <= 1.
+  the first and below it unless it is the last: ``extra`` is the least over all positions of the cut, computed from the
+  need itself, so that it is valid for every stride and padding. A part of the channels needs all of the input, which is
+  no less; if each channel reads only its own, it needs its share without a halo, and each constant is then the smaller
+  of the two.
+* The missing bytes. Along the same dimension, need minus overlap is at least need minus held bytes. Along different
+  dimensions it is f - f y for a need of the fraction f, and f <= 1.
 
 So an operator takes at least the largest over its devices of ``intercept + slope u_k + sum of those bytes / rate``.
-With one channel for all the airtime is no less than any device's wait, so the same holds.
+With one shared channel the airtime is no less than any device's wait, so the same holds.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ class Blocks:
     first_flow
         Flows of operator v: first_flow[v] to first_flow[v + 1].
     producer, size, per_share
-        Of every flow: operator, bytes of the tensor, bytes needed per share.
+        For every flow: producer, bytes of the tensor, bytes needed per share.
     above, below, end
-        Bytes of the halo above a part that is not the first and below one that is not the last; what the last part
-        needs beyond its share (negative where the input's last rows are not read).
+        Bytes of the halo above a part that is not the first and below one that is not the last; and the bytes that the
+        last part needs beyond its share (negative where the input's last rows are not read).
     intercept, slope
         Seconds; inf where the device may not take part. Shape (operators, devices).
     least, most
@@ -46,12 +47,12 @@ class Blocks:
     rate
         Bytes per second into every device (1 for a single device, which receives nothing).
     joined
-        Operators for which the needs hold for the sum of their flows only: those that join channels.
+        Operators whose needs hold only for the sum of their flows: those that join channels.
     rows
         Number of rows of operators for which the needs are those of rows alone, because a part of the channels needs
         all of every input; 0 for others.
     channels
-        Number of channels that these may be cut into instead; 0 where they may not.
+        Number of channels into which these may be cut instead; 0 if they may not.
     """
 
     first_flow: IntArray
@@ -89,12 +90,12 @@ class Blocks:
 
 
 def subsets(devices: int) -> list[tuple[int, ...]]:
-    """All sets of devices but the empty one, small ones first."""
+    """All non-empty sets of devices, small ones first."""
     return [chosen for size in range(1, devices + 1) for chosen in combinations(range(devices), size)]
 
 
 def blocks_of(instance: SlicingInstance) -> Blocks:
-    """Work the constants out."""
+    """Compute the constants."""
     kept = np.flatnonzero(instance.producer >= 0)
     reader = np.repeat(np.arange(instance.operators), np.diff(instance.flow_start))[kept]
     first = np.zeros(instance.operators + 1, dtype=np.int64)
@@ -130,7 +131,7 @@ def _flow(instance: SlicingInstance, e: int, v: int) -> Constants:
     """The smaller need of the dimensions that the operator can be cut along."""
     t = instance.tensor[e]
     size = float(instance.cell[t] * instance.channels[t] * instance.rows[t])
-    everything = (size, 0.0, 0.0, size, size)  # each part needs all of it, be it the first, the last or between
+    everything = (size, 0.0, 0.0, size, size)  # each part needs all of it, whether first, last or between
     windowed = not instance.whole[v] and instance.length[v, ROWS] > 0 and instance.stride[e] > 0
     by_rows = _windows(instance, e, v) if windowed else everything
     channels = int(instance.length[v, CHANNELS])
@@ -166,7 +167,7 @@ def _joined_share(instance: SlicingInstance, e: int, v: int) -> float:
 
 
 def _windows(instance: SlicingInstance, e: int, v: int) -> Constants:
-    """By enumeration of all cuts along the rows."""
+    """Constants of a flow, by enumeration of all cuts along the rows."""
     t, length = instance.tensor[e], int(instance.length[v, ROWS])
     row, rows = float(instance.cell[t] * instance.channels[t]), int(instance.rows[t])
     stride, padding, reach = int(instance.stride[e]), int(instance.padding[e]), int(instance.reach[e])

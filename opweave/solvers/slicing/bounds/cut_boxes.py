@@ -1,13 +1,13 @@
 """Cells: boxes of cuts, and the least time of an operator for every pair of its cell and its producer's.
 
-The shares of :mod:`.program` know neither where a part lies nor along which dimension its producer is cut, and the mean
-of many plans that keep to one device each looks like one well-shared plan. Cells know all three: the ways to cut an
-operator are split, along each of its dimensions, into boxes that leave every cut an interval. Intervals are narrow near
-the cuts by speed and wide elsewhere. Between a cell of the reader and one of the producer, every end of every part
-is taken at its best, each by itself; where the intervals are single cuts the time is exact.
+The shares of :mod:`.program` show neither the position of a part nor the dimension of its producer's cut, and the mean
+of many plans on one device each looks like one well-shared plan. Cells avoid all three weaknesses: along each
+dimension, the ways to cut an operator are divided into boxes in which every cut has an interval. Intervals are narrow
+near the cuts by speed and wide elsewhere. For a cell of the reader and one of the producer, every end of every part is
+taken separately at its best. If the intervals are single cuts, the time is exact.
 
-A bound for one operator from several: a maximum over devices is at least their mean by any weights. Weights inverse to
-the slopes make the time to compute the same for all cuts, and the inputs of an operator add up.
+Several inputs are joined into one bound: a maximum over devices is at least their mean with any weights. With weights
+inverse to the slopes, the compute time is the same for all cuts, and the inputs of an operator add up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ HALVINGS = 40
 TINY = 1e-30
 NEAREST = 16.0
 GROWTHS = tuple(0.1 * 1.15**i for i in range(36))
-"""An interval is as wide as this times its distance from the cut by speed, and this times length / NEAREST at least."""
+"""The width of an interval is a factor times its distance from the cut by speed, and at least that factor times length
+/ NEAREST."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +52,9 @@ class Cells:
     mode
         Dimension of every cell.
     low, high
-        First and last place of every cut, those at both ends included. Shape (cells, devices + 1).
+        First and last position of every cut, the cuts at both ends included. Shape (cells, devices + 1).
     seconds
-        Least time to compute in every cell.
+        Least compute time in every cell.
     """
 
     mode: IntArray
@@ -79,7 +80,7 @@ def cells_of(instance: SlicingInstance, v: int, most: int) -> Cells:
 
 
 def _boxes(instance: SlicingInstance, v: int, mode: int, most: int) -> tuple[IntArray, IntArray]:
-    """The finest boxes of at most ``most``; one box of everything where even the coarsest are more."""
+    """The finest boxes, at most ``most``; one box of everything if even the coarsest are more."""
     whole = instance.intercept[v] + instance.slope[v]
     speed = np.where(np.isfinite(whole), 1.0 / np.maximum(whole, TINY), 0.0)
     length = int(instance.length[v, mode])
@@ -89,7 +90,7 @@ def _boxes(instance: SlicingInstance, v: int, mode: int, most: int) -> tuple[Int
 
 @lru_cache(maxsize=256)
 def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray, IntArray]:
-    """By bisection over how fast intervals grow."""
+    """The finest grid of at most ``most`` boxes, by bisection over the growth of intervals."""
     few, many = len(GROWTHS), -1
     best = (np.asarray([[0] * (len(centres) + 1) + [length]]), np.asarray([[0] + [length] * (len(centres) + 1)]))
     while few - many > 1:
@@ -103,7 +104,7 @@ def _finest(length: int, centres: tuple[int, ...], most: int) -> tuple[IntArray,
 
 
 def _grid(length: int, centres: tuple[int, ...], growth: float, most: int) -> tuple[IntArray, IntArray] | None:
-    """All boxes that hold cuts in ascending order, each as small as the order makes it; None if more than ``most``."""
+    """All boxes with cuts in ascending order, each as small as the order allows; None if more than ``most``."""
     low = high = np.zeros((1, 1), dtype=np.int64)
     for centre in centres:
         intervals = np.asarray(_intervals(centre, length, growth), dtype=np.int64)
@@ -119,7 +120,7 @@ def _grid(length: int, centres: tuple[int, ...], growth: float, most: int) -> tu
 
 
 def _intervals(centre: int, length: int, growth: float) -> list[tuple[int, int]]:
-    """Intervals of places 0 to length: both ends alone, wider further from the centre."""
+    """Intervals of positions 0 to length: both ends are single, and intervals widen away from the centre."""
     found, width = [(0, 0), (length, length)], max(1, int(growth * length / NEAREST))
     at = start = max(1, min(centre, length - 1) - width // 2)
     while at < length:
@@ -135,7 +136,7 @@ def _intervals(centre: int, length: int, growth: float) -> list[tuple[int, int]]
 
 
 def _least_seconds(instance: SlicingInstance, v: int, mode: IntArray, low: IntArray, high: IntArray) -> FloatArray:
-    """Least time to compute in every cell, by bisection: whole places only; inf where nobody may."""
+    """Least compute time in every cell, by bisection over whole positions; inf if no device may take part."""
     length = instance.length[v][mode].astype(np.float64)[:, None]
     least, most = np.maximum(0, low[:, 1:] - high[:, :-1]), high[:, 1:] - low[:, :-1]
     allowed = np.isfinite(instance.intercept[v])[None, :]
@@ -161,9 +162,9 @@ def _least_seconds(instance: SlicingInstance, v: int, mode: IntArray, low: IntAr
 
 
 def weights_of(instance: SlicingInstance, v: int, cells: Cells) -> tuple[FloatArray, FloatArray]:
-    """Weights of the devices in every cell, their sums 1, and the weighted time to compute, whatever the cuts.
+    """Weights of the devices in every cell, which sum to 1, and the weighted compute time, equal for all cuts.
 
-    The weights are inverse to the slopes; all on one device where a cell gives it everything.
+    The weights are inverse to the slopes; if a cell gives everything to one device, it has all the weight.
     """
     allowed = np.isfinite(instance.intercept[v])
     slope = np.where(allowed, instance.slope[v], 1.0)
@@ -189,8 +190,8 @@ def pair_seconds(
 ) -> None:
     """Least seconds of operator v for flow e, for every pair of its cells and the producer's.
 
-    Written into ``found``, shape (2, cells of v, cells of the producer): the weighted mean over the devices of the
-    seconds to receive the flow, and those of the slowest device, which computes as well.
+    They are written to ``found``, shape (2, cells of v, cells of the producer): the weighted mean over the devices of
+    the seconds to receive the flow, and those of the slowest device, which computes as well.
     """
     modes, low, high = reader
     held_modes, held_low, held_high = producer
@@ -207,7 +208,7 @@ def pair_seconds(
             a, b = high[s, k], low[s, k + 1]
             needs[k, 0], needs[k, 1], done[k] = 0.0, 0.0, 0.0
             if a >= b:
-                continue  # maybe no part at all
+                continue  # the part may be empty
             if by_rows:
                 needs[k, 0] = max(0, a * stride - padding)
                 needs[k, 1] = min(most, (b - 1) * stride - padding + reach)

@@ -1,8 +1,9 @@
 """Exact minimum of a sum of functions of one and of two variables, by eliminating variables one by one.
 
-A variable that meets one other becomes a function of that one, and one that meets two a function of both (a min-plus
-product). Chains, and branches that part and join again, nested as they may be, need no more (series-parallel graphs).
-Where all variables meet three others or more, a function is replaced by the smallest values of its rows: a lower bound.
+A variable with one neighbour becomes a function of that neighbour; a variable with two neighbours becomes a function of
+both (a min-plus product). This suffices for chains and for nested branches that join again (series-parallel graphs). If
+all variables have three or more neighbours, one function is replaced by the smallest values of its rows, which gives a
+lower bound.
 
 Source: Bertele and Brioschi, Nonserial Dynamic Programming (Academic Press, 1972).
 """
@@ -54,7 +55,7 @@ class Elimination:
                 return None
             i = min(left, key=lambda i: (len(self.pairs[i]), len(self.single[i]), i))
             others = sorted(self.pairs[i])
-            for j in others[2:]:  # one function the less: its smallest values
+            for j in others[2:]:  # replace one function by its smallest values
                 self.single[i] += self.pairs[i][j].min(axis=1)
                 self._forget(i, j)
             functions = [self.pairs[i][j] for j in others[:2]]

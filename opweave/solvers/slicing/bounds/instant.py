@@ -1,10 +1,10 @@
-"""The instant bound: every operator alone, whatever its producers hold.
+"""The instant bound: every operator alone, for any distribution of its inputs over the devices.
 
-At time t, device k can compute the share u_k if the bytes that it then still lacks are held there already; all that can
-be held is all there is. So t is possible for a set of devices only if shares that sum to 1 need no more held bytes than
-the operator's inputs have. The smallest possible t, over all sets, bounds the operator's time, and the sum of these the
-latency. Merging the inputs of an operator is allowed: the sum of positive parts is at least the positive part of the
-sum.
+By time t, device k can have computed the share u_k only if it already held the bytes that it cannot receive in time.
+The devices together hold no more bytes than the operator's inputs have. So t is possible for a set of devices only if
+shares that sum to 1 need no more held bytes than that. The smallest possible t, over all sets, bounds the operator's
+time; the sum over the operators bounds the latency. Merging the inputs of an operator is allowed: the sum of positive
+parts is at least the positive part of the sum.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
 HALVINGS = 50
 
 LOST = 1e-12
-"""Share of all bytes, and of a whole operator, that differences may be off by."""
+"""Rounding error allowed in differences, as a share of all bytes and of a whole operator."""
 
 
 def instant(blocks: Blocks, should_stop: Callable[[], bool] = lambda: False) -> FloatArray:
-    """A lower bound of every operator's seconds, 0 for those that are left when stopped. Shape (operators,)."""
+    """A lower bound of every operator's seconds, 0 for operators left over when stopped. Shape (operators,)."""
     best = np.full(blocks.operators, np.inf)
     for v in range(blocks.operators):
         if should_stop():

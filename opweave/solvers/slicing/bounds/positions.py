@@ -24,16 +24,16 @@ def by_position(
     should_stop: Callable[[], bool],
     halt: IntArray | None = None,
 ) -> float | None:
-    """A lower bound of the latency; None when stopped before.
+    """A lower bound of the latency; None when stopped early.
 
     Parameters
     ----------
     cells
-        Of every operator, so that they hold every way to cut it (:func:`.cells.cells_of`).
+        Cells of every operator, which contain every way to cut it (:func:`.cells.cells_of`).
     lower_bounds
         A known lower bound of every operator's seconds.
     should_stop, halt
-        Asked now and then, and what ends long products.
+        Asked now and then; ``halt`` ends long products.
     """
     arrays = arrays_of(instance)
     if not all(len(each.mode) for each in cells):
@@ -47,7 +47,7 @@ def by_position(
         weights, common = weights_of(instance, v, cells[v])
         if not read:
             sums.single[v] += least
-        elif len(read) > 1:  # means only: they add up, maxima do not
+        elif len(read) > 1:  # only means, because they add up and maxima do not
             sums.single[v] += common
         for e in read:
             found = _pairs(instance, arrays, cells, v, e, weights)

@@ -1,17 +1,17 @@
 """The disjunctive linear program over dimension and device subset of every operator.
 
-For every operator v and set P of devices there is a weight z, copies of the shares u (summing to z) and of what the
-producers hold, y_e (each summing to z), bytes received c and a time t:
+For every operator v and set P of devices there are a weight z, copies of the shares u (which sum to z) and of the
+shares that the producers hold, y_e (each sums to z), received bytes c and a time t:
 
 * t >= intercept_k z + slope_k u_k + sum over e of c_ek / rate_k, for k in P
 * c_ek >= per_share_e u_k + extra_ek z - size_e y_ek, for k in P (summed over e for operators that join channels)
 * least z <= u_k <= most_k z, and where rows are few, u and t are mixtures of whole rows (:mod:`.whole_rows`); such
-  operators have options along the channels of their own, where every part needs all of every input
+  operators have separate options along the channels, where every part needs all of every input
 * the weights of an operator sum to 1, and for every flow and device the y of all sets of the reader sum to the u of all
   sets of the producer.
 
-Minimised: the sum of all t. Every plan is a point: z = 1 for the set that takes part (:mod:`.blocks` has the proof of
-the rows), so the least value is a lower bound.
+The objective is the sum of all t, minimised. Every plan is a feasible point with z = 1 for the set that takes part
+(:mod:`.blocks` proves the rows), so the least value is a lower bound.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 SCALE = 1000.0
-"""The program's units for the seconds of the slowest devices, transfers included."""
+"""Units of the program in the seconds of the slowest devices, transfers included."""
 
 
 @dataclass(eq=False)
 class _Program:
     """Columns and rows under construction: minimise cost x, low <= A x <= high, 0 <= x.
 
-    ``most`` is what no column needs to exceed: some least solution keeps to it.
+    ``most`` holds upper bounds of the columns that some optimal solution keeps.
     """
 
     cost: list[float] = field(default_factory=list)
@@ -72,7 +72,7 @@ class _Program:
 def relax(blocks: Blocks, seconds: float | None = None) -> float | None:
     """Lower bound of the latency, in seconds, by the program; None when the time is up or the engine fails.
 
-    The engine's prices of the rows are right up to its tolerances only; what they prove is exact, see
+    The engine's prices of the rows are accurate only up to its tolerances, but the bound that they prove is exact; see
     :func:`~opweave.solvers.linear.proved_value`.
     """
     unit = _unit(blocks) / SCALE
@@ -127,7 +127,7 @@ def _write_set(
 ) -> tuple[int, int, list[int]]:
     """One operator's columns and rows for one set of devices; returns the columns z, t and u.
 
-    Not by rows means along channels of which each reads everything.
+    If not by rows, it is cut along channels, each of which reads everything.
     """
     (z,) = program.add_columns(1)
     longest = float((blocks.intercept[v, list(members)] + blocks.slope[v, list(members)]).max()) / unit
@@ -195,7 +195,7 @@ def _write_whole_rows(program: _Program, found: Compositions, written: tuple[int
         program.put(time, weight, float(seconds) / unit)
         for i, part in enumerate(share.tolist()):
             program.put(shares[i], weight, part)
-    for i, column in enumerate(rest):  # the shares of all other compositions together
+    for i, column in enumerate(rest):  # the shares of all other compositions
         program.put(total, column, 1.0)
         program.put(time, column, float(found.others or 0.0) / unit)
         program.put(shares[i], column, 1.0)
@@ -209,12 +209,12 @@ def _matrix(program: _Program) -> csr_matrix:
 
 
 def _prices(program: _Program, matrix: csr_matrix, seconds: float | None) -> FloatArray | None:
-    """About the best prices of the rows, by an interior-point method without crossover."""
+    """Nearly optimal prices of the rows, by an interior-point method without crossover."""
     return with_highs(_priced, (program, matrix, seconds), seconds)
 
 
 def _priced(task: tuple[_Program, csr_matrix, float | None], _: Callable[[], bool]) -> FloatArray | None:
-    """Let HiGHS find the prices; None where it does not."""
+    """Let HiGHS find the prices; None if it fails."""
     import highspy
 
     program, matrix, seconds = task

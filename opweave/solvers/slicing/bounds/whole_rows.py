@@ -1,10 +1,9 @@
-"""Rows are whole: what that costs an operator, for every way to hand out its rows.
+"""Rows are whole: the least time of an operator for every way to distribute its rows.
 
-Few rows on unlike devices leave some device with too many: 7 rows on devices of speeds 12, 8, 5 and 3 take a third
-longer than the shares 12/28, 8/28, ... would. For each composition of the rows there is a least time: that of
-computing, and that at which the bytes which must be held already are no more than there are (:mod:`.instant`). In the
-linear program the shares of a set of devices are a mixture of compositions, and its time is at least the same mixture
-of their times.
+With few rows on different devices, some device gets too many: 7 rows on devices of speeds 12, 8, 5 and 3 take a third
+longer than the shares 12/28, 8/28, ... would. Each composition of the rows has a least time, at which all parts are
+computed and the bytes that must be held already are no more than there are (:mod:`.instant`). In the linear program the
+shares of a set of devices are a mixture of compositions, and its time is at least the same mixture of their times.
 """
 
 from __future__ import annotations
@@ -19,20 +18,20 @@ from opweave.problems.arrays import FloatArray
 from opweave.solvers.slicing.bounds.blocks import Blocks
 
 MOST_COMPOSITIONS = 5_000
-"""Operators with more ways to hand out their rows are left to the shares: rounding costs them little."""
+"""Most ways to distribute an operator's rows; others keep their shares, because rounding costs them little."""
 
 KEPT = 150
-"""Of each operator's compositions the fastest are told apart; for the others the time of the next one holds."""
+"""Number of an operator's fastest compositions that are kept apart; all others get the time of the next one."""
 
 HALVINGS = 40
 
 LOST = 1e-12
-"""Share of all bytes that their differences may be off by."""
+"""Rounding error allowed in differences of bytes, as a share of all bytes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compositions:
-    """The fastest ways to hand out rows to one set of devices.
+    """The fastest ways to distribute rows over one set of devices.
 
     Attributes
     ----------
@@ -41,7 +40,7 @@ class Compositions:
     seconds
         Least time of each.
     others
-        Least time of all further ones; None where there are none.
+        Least time of all other compositions; None if there are none.
     """
 
     shares: FloatArray
@@ -83,7 +82,7 @@ def _timed(blocks: Blocks, v: int, members: tuple[int, ...]) -> tuple[FloatArray
     low = done.max(axis=1)
     high = (done + np.maximum(0.0, need) / blocks.rate[chosen]).max(axis=1)
 
-    # over a slow link, what a difference of many bytes loses by rounding may take long to send
+    # over a slow link, the rounding error of a difference of many bytes may take long to send
     enough_held = held + LOST * (held + float(np.abs(need).max(initial=0.0)))
 
     def lacking(t: FloatArray) -> FloatArray:
