@@ -98,7 +98,7 @@ class Run:
 
     A solver calls :meth:`found` and :meth:`proved` during its work, so that nothing is lost by a time limit, Ctrl-C or
     a crash. With an ``exchange``, the run also learns what other lanes find and prove, whenever it is asked whether to
-    stop.
+    stop. ``kept`` holds what solvers keep between their turns in this run, by their names.
     """
 
     time_limit: float | None = None
@@ -124,6 +124,7 @@ class Run:
     engine_version: str | None = None
     callback_error: Exception | None = None
     on_first: Callable[[Solution], None] | None = None
+    kept: dict[str, object] = field(default_factory=dict)
     _stopped: float | None = None
     _last_log: float = 0.0
     _halt: IntArray | None = None

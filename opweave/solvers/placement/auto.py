@@ -12,9 +12,8 @@ from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
-from opweave.solvers.placement.bounds.best import quick_bounds
 from opweave.solvers.placement.bounds.modules import modules
-from opweave.solvers.placement.decompose import decompose
+from opweave.solvers.placement.bounds.quick import quick_bounds
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -176,7 +175,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     if run.should_stop():
         return outcome
     with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):
-        work = decompose(search.problem, search.instance, run)
+        decomposed = go_on_with(search.problem, "decompose", run)
     _take_best(search)
     left = run.remaining()
     if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
@@ -190,11 +189,13 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         # plans that local search has found by now help the decomposition if it has work left
-        with run.share(WHOLE_LOCAL_SHARE if whole else 0.5 if work.open() else 1.0, UNTIMED_SECONDS):
+        with run.share(
+            WHOLE_LOCAL_SHARE if whole else 1.0 if decomposed.termination is Termination.BUDGET else 0.5,
+            UNTIMED_SECONDS,
+        ):
             search_from(search, rounds=None)
         if not run.should_stop():
-            work.learn()
-            work.advance()
+            go_on_with(search.problem, "decompose", run)
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
         search_from(search, rounds=None)
     return outcome

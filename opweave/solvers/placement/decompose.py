@@ -27,8 +27,9 @@ from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import quick_bounds, raise_level
+from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
+from opweave.solvers.placement.bounds.quick import quick_bounds
 from opweave.solvers.placement.lengths import NO_MORE, ROUNDED, Known, Lengths
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
@@ -328,10 +329,14 @@ def decompose(
 
 
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
-    """Decomposition at cut vertices; solver "decompose"."""
+    """Decomposition at cut vertices; solver "decompose". A plan that calls it again lets it go on where it stopped."""
     instance = lower_unless_short(problem)
     if instance.operators:
-        decompose(problem, instance, run)
+        work = run.kept.get("decompose")
+        if not isinstance(work, Decomposition):
+            work = run.kept["decompose"] = Decomposition(problem, instance, run, search_module)
+        work.learn()
+        work.advance()
     else:
         run.proved(0.0, "trivial")
         run.found(Schedule(device=FrozenDict({}), start=FrozenDict({})), 0.0)

@@ -14,7 +14,8 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import bound, quick_bounds
+from opweave.solvers.placement.bounds.best import bound
+from opweave.solvers.placement.bounds.quick import quick_bounds
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best

@@ -10,13 +10,14 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
-from opweave.solvers.placement.bounds.best import bound, quick_bounds, raise_level
+from opweave.solvers.placement.bounds.best import bound, raise_level
 from opweave.solvers.placement.bounds.branches import branches_of
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
 from opweave.solvers.placement.bounds.modules import cut_vertices, modules
+from opweave.solvers.placement.bounds.quick import quick_bounds
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
-
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.area import best_area, memory_of
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
-from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
+from opweave.solvers.placement.bounds.quick import quick_bounds
 from opweave.solvers.placement.bounds.together import raise_together
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -65,38 +60,6 @@ def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArra
                 value = counts(chain, instance, arrays, LONGEST_COUNTS if left is None else left, known)
                 best.report(value, "counts with memory")
     return best.value, best.source
-
-
-def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
-    """Length of the critical path, in seconds.
-
-    Raises
-    ------
-    ContradictionError
-        When the path is infinite, because missing links leave some operator no device.
-    """
-    path = longest(arrays, reach)
-    if not np.isfinite(path):
-        raise ContradictionError("missing links leave some operator without a device that its data could reach")
-    return path
-
-
-def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
-    """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
-
-    Raises
-    ------
-    ContradictionError
-        When missing links leave some operator no device, which makes its path infinite.
-    """
-    best.run.enter("bounds")
-    reach = reach_of(arrays)
-    path = finite_path(arrays, reach)
-    best.report(path, "critical path")
-    best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
-    memory = memory_of(instance)
-    if memory is not None and not best.run.should_stop():
-        best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
