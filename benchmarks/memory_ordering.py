@@ -15,7 +15,7 @@ from benchmarks.generators import chain, layered_dag, transformer_training
 from benchmarks.tables import GRAPHS, kilobytes, percent, run_parts, show, timed
 
 SMOKE = ("keras/MobileNetV2", "nas/paper_hrnet_w18_small_v1_256_cut", "nas/rwshared_0")
-FLOORS = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
+BASELINES = ("definition", "rpo", "lpmf", "bfs", "dfs", "reverse")
 
 
 def graph_files(*, smoke: bool) -> list[Path]:
@@ -46,17 +46,17 @@ def real_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Every graph of the repository under three in-place rules."""
     for path in graph_files(smoke=smoke):
         for rule, problem in memory_models(path):
-            floors = {name: ow.solve(problem, solver=name).objective for name in FLOORS}
+            baselines = {name: ow.solve(problem, solver=name).objective for name in BASELINES}
             with timed() as clock:
                 result = ow.solve(problem, solver="auto", time_limit=10.0)
-            assert all(result.objective <= floor for floor in floors.values())
+            assert all(result.objective <= baseline for baseline in baselines.values())
             yield (
                 f"{path.parent.name}/{problem.graph.name}",
                 rule,
                 len(problem.graph.operators),
-                kilobytes(floors["definition"]),
-                kilobytes(floors["rpo"]),
-                kilobytes(min(floors.values())),
+                kilobytes(baselines["definition"]),
+                kilobytes(baselines["rpo"]),
+                kilobytes(min(baselines.values())),
                 kilobytes(result.objective),
                 percent(result.gap),
                 (result.bound_source or "-").split(" at ")[0],
@@ -110,13 +110,13 @@ def total_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
         if path.parent.name != "nas":
             continue
         problem = ow.MemoryOrdering(graph=ow.load(path), objective="total")
-        floors = [ow.solve(problem, solver=name).objective for name in FLOORS]
+        baselines = [ow.solve(problem, solver=name).objective for name in BASELINES]
         with timed() as clock:
             result = ow.solve(problem, time_limit=2.0 if smoke else 10.0)
         yield (
             problem.graph.name,
             kilobytes(ow.solve(problem, solver="definition").objective),
-            kilobytes(min(floors)),
+            kilobytes(min(baselines)),
             kilobytes(result.objective),
             percent(result.gap),
             f"{clock.seconds:.2f}",

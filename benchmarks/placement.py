@@ -66,8 +66,8 @@ def result_cells(problem: ow.Placement, seconds: float) -> tuple[object, ...]:
     lists = best_list(problem)
     with timed() as clock:
         result = ow.solve(problem, time_limit=seconds)
-    floors = [length for length in (alone, lists) if length is not None]
-    assert all(result.objective <= floor * (1 + 1e-9) for floor in floors)
+    baselines = [length for length in (alone, lists) if length is not None]
+    assert all(result.objective <= baseline * (1 + 1e-9) for baseline in baselines)
     return (
         milliseconds(alone),
         milliseconds(lists),

@@ -21,7 +21,7 @@ from benchmarks.tables import milliseconds, percent, run_parts, show, timed
 
 BOARDS = (("board-12", 12e9), ("board-8", 8e9), ("board-5", 5e9), ("board-3", 3e9), ("board-6", 6e9), ("board-4", 4e9))
 LINKS = {"x1": 12.5e6, "x8": 100e6}
-FLOORS = ("one_device", "uniform", "proportional", "all_rows")
+BASELINES = ("one_device", "uniform", "proportional", "all_rows")
 SEARCHES = (
     ("genetic", {}),
     ("genetic", {"seeded": False}),
@@ -73,11 +73,15 @@ def gap_rows(*, smoke: bool) -> Iterator[tuple[object, ...]]:
     """Baselines, plan and bound."""
     for name, link in cases(smoke=smoke):
         problem = problem_of(name, link)
-        floors = [ow.solve(problem, solver=floor).objective for floor in FLOORS]
+        baselines = [ow.solve(problem, solver=baseline).objective for baseline in BASELINES]
         with timed() as clock:
             result = ow.solve(problem, time_limit=1.0 if smoke else 60.0)
-        assert all(floor is None or result.objective <= floor * (1 + 1e-9) for floor in floors)
-        cells = (*(milliseconds(floor) for floor in floors), milliseconds(result.objective), milliseconds(result.bound))
+        assert all(baseline is None or result.objective <= baseline * (1 + 1e-9) for baseline in baselines)
+        cells = (
+            *(milliseconds(baseline) for baseline in baselines),
+            milliseconds(result.objective),
+            milliseconds(result.bound),
+        )
         yield name, link, *cells, ratio(result), (result.bound_source or "-")[:36], f"{clock.seconds:.1f}"
 
 
@@ -85,7 +89,7 @@ def gaps(*, smoke: bool) -> None:
     """The gaps that are proved in a minute."""
     show(
         "Four boards, dimension free: latency in ms",
-        ("network", "links", *FLOORS, "opweave", "bound", "gap", "proof", "seconds"),
+        ("network", "links", *BASELINES, "opweave", "bound", "gap", "proof", "seconds"),
         gap_rows(smoke=smoke),
     )
 

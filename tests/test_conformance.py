@@ -20,6 +20,19 @@ from tests.strategies.batched_mapping import batched_mappings
 from tests.strategies.pipeline import pipelines
 from tests.strategies.slicing import slicings
 from tests.strategies.specs import memory_orderings, placements
+from tests.tiny import PROBLEMS
+
+PLANLESS = {
+    "bound": "proves a bound only",
+    "units": "needs equal modules",
+    "best_device": "the whole batch does not fit",
+    "met_whole": "the whole batch does not fit",
+    "replicated": "the whole batch does not fit",
+}
+"""Solvers that have no plan for the problems of tests.tiny, and why."""
+
+REFUSING = {"mincut", "partition", "chain", "moirai"}
+"""Solvers that say at once that they do not take these problems."""
 
 ENGINES_IN_CHILD_PROCESSES = {"scip", "cbc", "glpk", "gurobi", "cplex", "xpress", "cp-sat", "counts"}
 """A process for every solve: a few instances in the engines' own tests instead of hundreds here."""
@@ -35,7 +48,7 @@ class Subject:
     kind: str
     instances: SearchStrategy[ow.Problem]
     optimum: Callable[[ow.Problem], float | None]
-    floors: tuple[str, ...]
+    baselines: tuple[str, ...]
 
 
 SUBJECTS = {
@@ -120,6 +133,17 @@ def test_solvers_agree_with_brute_force(row: ow.SolverInfo, data: st.DataObject)
         assert result.objective == (optimum if optimum is None else pytest.approx(optimum, rel=RELATIVE))
 
 
+@pytest.mark.parametrize("row", ROWS, ids=named)
+def test_an_easy_problem_is_never_left_without_a_plan(row: ow.SolverInfo) -> None:
+    if row.name in REFUSING:
+        with pytest.raises(ow.UnsupportedFeatureError):
+            ow.solve(PROBLEMS[row.problem], solver=row.name)
+        return
+    result = ow.solve(PROBLEMS[row.problem], solver=row.name)
+    assert result.verified == (row.name not in PLANLESS), result.reason
+    assert result.verified or result.reason or result.bound
+
+
 @pytest.mark.parametrize("row", [row for row in PROVERS if row.problem == "memory_ordering"], ids=named)
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(problem=memory_orderings(5, contradictory=True))
@@ -146,6 +170,6 @@ def test_same_seed_same_result(row: ow.SolverInfo, data: st.DataObject) -> None:
 def test_auto_is_never_worse_than_a_simple_plan(subject: Subject, data: st.DataObject) -> None:
     problem = data.draw(subject.instances)
     best = ow.solve(problem).objective
-    for name in subject.floors:
-        floor = solve_or_skip(problem, name).objective
-        assert floor is None or best <= floor
+    for name in subject.baselines:
+        baseline = solve_or_skip(problem, name).objective
+        assert baseline is None or best <= baseline

@@ -1,1 +1,1 @@
-"""How a problem is written down for solvers: arrays, mathematical programs, reductions."""
+"""Problems written for solvers: as arrays, as mathematical programs, and as smaller problems."""

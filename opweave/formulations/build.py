@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def load_formulations(kind: str) -> None:
-    """Import the formulations of a kind of problem: each registers itself."""
+    """Import the formulations of a problem kind; each registers itself."""
     try:
         home = importlib.import_module(f"opweave.formulations.{kind}")
     except ModuleNotFoundError:
-        return  # a problem of a user's own, with formulations of its own
+        return  # a user's problem registers its formulations itself
     for module in pkgutil.iter_modules(home.__path__):
         importlib.import_module(f"{home.__name__}.{module.name}")
 
@@ -33,25 +33,25 @@ def load_formulations(kind: str) -> None:
 def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> ConcreteModel:
     """Write a problem as a Pyomo model, with components indexed by the names of operators and devices.
 
-    The model leaves nothing out: rows of your own may be added, and any solver may solve it. Its handles
-    (``model.on(op, device)``, ``model.start(op)``, ...) are Pyomo expressions in seconds, bytes and counts,
-    ``model.add(row)`` adds a row, ``model.objective`` is in seconds or bytes.
+    The model leaves nothing out, so you may add rows of your own and solve it with any solver. Its handles
+    (``model.on(op, device)``, ``model.start(op)``, ...) are Pyomo expressions in seconds, bytes and counts;
+    ``model.add(row)`` adds a row; ``model.objective`` is in seconds or bytes.
 
     Parameters
     ----------
     problem
-        The problem.
+        The problem to write.
     formulation
-        Which way of writing it; the default one if None.
+        The name of the formulation; None for the problem's default.
 
     Raises
     ------
     InvalidInputError
-        When the problem has no such formulation.
+        If the problem has no such formulation.
     InfeasibleError
-        When writing it down already shows that it has no solution.
+        If writing the problem already shows that it has no solution.
     UnsupportedConstraintError, LimitExceededError
-        When it cannot be written.
+        If the problem cannot be written as this model.
 
     Examples
     --------
@@ -79,14 +79,14 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
 
 
 def read_solution(model: ConcreteModel) -> Solution:
-    """The solution that the values of a solved model of :func:`build_model` say.
+    """Read the solution from the values of a solved model of :func:`build_model`.
 
-    The problem's referee has the last word on it: ``problem.evaluate(solution)``.
+    Judge it with the problem's referee, which has the last word: ``problem.evaluate(solution)``.
 
     Raises
     ------
     InvalidInputError
-        When the model comes from elsewhere or has no values.
+        If the model comes from elsewhere or has no values.
     """
     view: PyomoView | None = getattr(model, "opweave", None)
     if view is None:

@@ -1,7 +1,7 @@
-"""How side constraints are expressed: which form of a problem understands which constraint, by registration.
+"""Expressions of side constraints: functions, registered by constraint type, that write a constraint for a target.
 
-A *target* is a way of writing a rule down. ``"order_arcs"`` and ``"step_rule"`` are understood by searches over
-operator orders; every formulation's name is a target of its own.
+A *target* is a way of writing a rule. Searches over operator orders understand ``"order_arcs"`` and ``"step_rule"``;
+the name of every formulation is a target of its own.
 
 =====================  ==============================================================================================
 target                 what the registered function receives and returns
@@ -32,9 +32,9 @@ _EXPRESSIONS: dict[tuple[type[Constraint], str], Expression] = {}
 
 
 def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT], ExpressionT]:
-    """Register how ``target`` writes down a constraint.
+    """Register a function that writes a constraint for ``target``.
 
-    Subclasses inherit it, except those that override ``violations``: they mean something else and need an expression of
+    Subclasses inherit it unless they override ``violations``: then they have another meaning and need an expression of
     their own.
 
     Examples
@@ -58,7 +58,7 @@ def express(constraint: type[Constraint], target: str) -> Callable[[ExpressionT]
 
 
 def expression(constraint: type[Constraint], target: str) -> Expression | None:
-    """The function registered for a constraint type or the nearest of its bases with its meaning; None without one."""
+    """The function registered for a constraint type or its nearest base with the same meaning; None without one."""
     for base in constraint.__mro__:
         if (base, target) in _EXPRESSIONS and shares_meaning(constraint, base):
             return _EXPRESSIONS[base, target]
@@ -66,7 +66,7 @@ def expression(constraint: type[Constraint], target: str) -> Expression | None:
 
 
 def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:
-    """Whether any of ``targets`` understands the constraint."""
+    """Whether any of the targets understands the constraint."""
     return any(expression(constraint, target) is not None for target in supports)
 
 

@@ -1,4 +1,4 @@
-"""A problem written as a mathematical program, and the registry of such writings."""
+"""Formulations: translations of a problem into a mathematical program and back, and their registry."""
 
 from __future__ import annotations
 
@@ -31,31 +31,32 @@ _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
 
 class OutOfTimeError(Exception):
-    """Writing the problem down was stopped: the time was up before any engine could begin."""
+    """Writing the problem was stopped because the time was up before any engine could begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildContext:
-    """What is known before a model is written, which may make it smaller.
+    """What is known before a model is written. It may make the model smaller.
 
     Attributes
     ----------
-    floor
+    lower_bound
         A proved lower bound of the objective, in the problem's unit. The model's own objective may lie below it.
     ceiling
-        Objective of a known solution; solutions worse than it may be cut off. None while rows may come that the
-        known solution breaks.
+        Objective of a known solution; worse solutions may be cut off. None if rows may be added that the known solution
+        violates.
     extended
-        Whether rows will be added that nobody knows yet: whatever drops solutions for the sake of speed is off then.
+        Whether unknown rows will be added later. If so, nothing is left out for the sake of speed that they might
+        require.
     limits
-        Caps on the size of the model.
+        Limits on the size of the model.
     keep_going
-        Asked now and then while a model is written; False stops it.
+        Called now and then while a model is written; False stops it.
     waits
-        Seconds by which added rows may make schedules longer than they otherwise would have to be.
+        Seconds by which added rows may make schedules longer than otherwise necessary.
     """
 
-    floor: int | float | None = None
+    lower_bound: int | float | None = None
     ceiling: int | float | None = None
     extended: bool = False
     limits: Limits = DEFAULT_LIMITS
@@ -69,22 +70,22 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     Attributes
     ----------
     name
-        The word that selects it in ``solve(..., formulation=name)``.
+        The name in ``solve(..., formulation=name)``.
     problem_type
-        The problem that it translates.
+        The class of the problem.
     model_type
-        What ``build`` writes.
+        The class of the model that ``build`` writes.
     targets
-        Which expressions of side constraints it understands.
+        The expressions of side constraints that it understands.
     built_in
-        Side constraints that it obeys by itself: a solution that does, too, obeys all rows that they add.
+        Side constraints that it enforces by itself, so a solution that satisfies them obeys all the rows that they add.
     whole
-        The formulation to use in place of this one with an engine that cannot call :meth:`separate`; None when this
-        one leaves nothing out.
+        The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
+        out.
     restricts
-        Whether it leaves out solutions of the problem: then its bounds prove nothing.
+        Whether it leaves out solutions of the problem; then its bounds prove nothing.
     context
-        What is known beforehand.
+        What is known before the model is written.
     """
 
     name: ClassVar[str]
@@ -105,37 +106,37 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         Raises
         ------
         UnsupportedConstraintError
-            When a side constraint cannot be expressed.
+            If a side constraint cannot be expressed.
         LimitExceededError
-            When the model would have more rows than ``Limits.model_rows``.
+            If the model would have more rows than ``Limits.model_rows``.
         InfeasibleError
-            When no solution exists and that shows already here.
+            If writing the problem already shows that it has no solution.
         OutOfTimeError
-            When the context does not let it go on.
+            If the context stops the writing.
         """
 
     @abstractmethod
     def extract(self, model: Any, values: FloatArray) -> SolutionT:
-        """Read the decision from values by column; the nearest one where they break rows that were left out."""
+        """Read the decision from values by column; if they violate rows that were left out, read the nearest one."""
 
     @abstractmethod
     def start(self, model: Any, solution: SolutionT) -> FloatArray:
-        """Values by column that a known solution implies; NaN where they are not known."""
+        """The values by column that a known solution implies; NaN if unknown."""
 
     @abstractmethod
     def objective_bound(self, problem: ProblemT, value: float) -> int | float:
-        """An engine's bound on the model's objective as a bound in the problem's unit, rounded safely."""
+        """Convert an engine's bound on the objective to the problem's unit, rounded so that it stays a bound."""
 
     def resolution(self) -> float:
-        """How far apart objectives have to lie for the model to tell them apart, in the problem's unit; 0 for any.
+        """The least difference of objectives that the model can resolve, in the problem's unit; 0 if it resolves any.
 
-        Engines' tolerances are absolute, so this is a share of the model's unit. It is taken off their bounds, and a
-        model whose unit turns out to be too large for the best solution found is written again with a smaller one.
+        The tolerances of engines are absolute, so this is a share of the model's unit. It is subtracted from their
+        bounds. A model whose unit proves too large for the best solution is written again with a smaller unit.
         """
         return 0.0
 
     def counts_units(self, problem: ProblemT) -> bool:
-        """Whether the objective is a whole number of the model's units in every solution."""
+        """Whether the objective of every solution is an integer multiple of the model's unit."""
         return False
 
     def why_infeasible(self, problem: ProblemT) -> str:
@@ -143,16 +144,16 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         return "no solution satisfies all constraints"
 
     def separate(self, _model: Any, _values: FloatArray) -> Sequence[Row]:
-        """The rows left out of ``build`` that the values break."""
+        """The rows left out by ``build`` that the values violate."""
         return ()
 
     def check_time(self) -> None:
-        """Stop writing when the context say so.
+        """Stop writing if the context says so.
 
         Raises
         ------
         OutOfTimeError
-            When they do.
+            If it does.
         """
         if not self.context.keep_going():
             raise OutOfTimeError
@@ -162,12 +163,12 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         model.add(row)
 
     def add_constraints(self, model: Any, problem: ProblemT) -> None:
-        """Write down every side constraint that is registered for this formulation's own name.
+        """Write every side constraint that is registered for this formulation's own name.
 
         Raises
         ------
         UnsupportedConstraintError
-            When none of ``targets`` understands one of them.
+            If none of ``targets`` understands one of them.
         """
         model.problem = problem
         for constraint in problem.constraints:
@@ -182,9 +183,9 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
 
 
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
-    """A formulation in plain Pyomo, for programs that are to be read beside a paper; engines get it as arrays, too.
+    """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
 
-    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is given to it.
+    Its model may have handles of its own, as attributes that return Pyomo expressions; ``model.add`` is added to it.
 
     Attributes
     ----------
@@ -196,10 +197,10 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     @abstractmethod
     def write(self, problem: ProblemT) -> ConcreteModel:
-        """Write the model, without side constraints. Raises as :meth:`build`."""
+        """Write the model without side constraints. Raises the same errors as :meth:`build`."""
 
     def tick(self) -> float:
-        """Seconds of the unit of the model's times, once it is written."""
+        """The unit of the model's times in seconds, once the model is written."""
         return 1.0
 
     @abstractmethod
@@ -208,10 +209,10 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
 
     @abstractmethod
     def begin(self, model: ConcreteModel, solution: SolutionT) -> None:
-        """Set the variables to what a known solution implies."""
+        """Set the variables to the values that a known solution implies."""
 
     def build(self, problem: ProblemT) -> ConcreteModel:
-        """The written model, and rows for its side constraints."""
+        """Write the model and the rows of its side constraints."""
         model = self.write(problem)
         view = from_pyomo(model, self.timed, self.tick())
         model.opweave = view
@@ -224,27 +225,27 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         return self.read(model)
 
     def start(self, model: ConcreteModel, solution: SolutionT) -> FloatArray:
-        """Values by variable that a known solution implies."""
+        """The values by variable that a known solution implies."""
         self.begin(model, solution)
         return values_of(model.opweave.variables)
 
 
 TOLERANCE = 1e-5
-"""Units of a model by which engines may misjudge an objective in seconds, where its horizon is a thousand units: ten
-times what they allow in a row."""
+"""Units of the model by which engines may misjudge an objective in seconds if the horizon is a thousand units. It is
+ten times the tolerance that they allow in a row."""
 
 FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 
 
 def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
-    """Class decorator: make a formulation selectable. The first one registered for a problem is its default."""
+    """Class decorator that makes a formulation selectable. The first one registered for a problem is its default."""
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
     note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
     return formulation
 
 
 def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tuple[str, ...]:
-    """Names of the formulations of a problem kind for engines that take a kind of model, the default first."""
+    """Names of a problem kind's formulations for engines that solve a given kind of model, the default first."""
     return tuple(
         name
         for (problem, name), formulation in _FORMULATIONS.items()
@@ -255,12 +256,12 @@ def formulation_names(kind: str, takes: type[LinearModel] = LinearModel) -> tupl
 def find_formulation(
     problem: type[Problem[Any, Any]], name: str | None, takes: type[LinearModel] = LinearModel
 ) -> type[Formulation[Any, Any]]:
-    """The named formulation of a class of problems for engines that take a kind of model, or its default.
+    """The named formulation of a problem class for engines that solve a given kind of model; None names the default.
 
     Raises
     ------
     InvalidInputError
-        When the problem has no formulation of that name for them.
+        If the problem has no such formulation for these engines.
     """
     names = formulation_names(problem.kind, takes)
     chosen = name or next(iter(names), None)

@@ -1,9 +1,9 @@
-"""How long schedules may have to be because of rows that a user added.
+"""How much longer schedules may have to be because of rows that a user added.
 
-Models with times have a horizon. No best schedule ends after it by the problem's own rules, but added rows may ask
-operators to wait. Where every such row compares two times, or one time with a number, the least times of a choice of
-devices and orders are longest paths: a path passes every row at most once, so that none ends later than the horizon
-and the numbers in all rows added up. Rows of other shapes can ask for any length.
+Models with times have a horizon. By the problem's own rules no optimal schedule ends after it, but added rows may make
+operators wait. If every such row compares two times, or one time with a number, then for given devices and orders the
+least times are longest paths. A path passes every row at most once, so no path ends later than the horizon plus the
+sum of the numbers in all rows. Rows of other forms can require any length.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from opweave.formulations.modeling.model import LinearModel
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """What added rows ask for.
+    """What added rows require of the horizon.
 
     Attributes
     ----------
     seconds
         How much longer than the problem's own horizon a schedule may have to be.
     bounded
-        Whether that is enough for certain.
+        Whether that length is certain to be enough.
     """
 
     seconds: float
@@ -34,21 +34,21 @@ class Waits:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """Coefficients of a row's times, and the most that all the rest can come to."""
+    """The coefficients of a row's times, and the largest value of its other terms."""
 
     times: list[float]
     rest: float
 
 
 def waits_in(rows: Iterable[Row], model: LinearModel) -> Waits | None:
-    """What added rows of a model ask for; None where none of them is about times.
+    """What added rows of a model require; None if none of them concerns times.
 
     Parameters
     ----------
     rows
-        In natural units; columns behind the model's own are a user's.
+        The rows, in natural units; columns beyond the model's own belong to a user.
     model
-        Knows which columns are times, and all bounds.
+        The model; it knows which columns are times, and all bounds.
     """
     read = [row for row in (_read(row, model) for row in rows) if row.times]
     if not read:

@@ -1,4 +1,4 @@
-"""A graph on a cluster as arrays: what the instances of several problems are made of."""
+"""A graph on a cluster as arrays, from which the instances of several problems are built."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from opweave.problems.graph_arrays import Adjacency
 
 
 def capacity_of(limits: Iterable[int | None]) -> IntArray:
-    """Bytes of every device, :data:`~opweave.problems.arrays.NO_LIMIT` where there is none."""
+    """Bytes of every device; :data:`~opweave.problems.arrays.NO_LIMIT` if it has no limit."""
     return np.asarray([NO_LIMIT if limit is None else limit for limit in limits], dtype=np.int64)
 
 
 def links_of(cluster: Cluster) -> tuple[FloatArray, FloatArray]:
-    """Latency and seconds for each byte between every two devices, zero on the diagonal.
+    """Latency, and seconds per byte, between every two devices; zero on the diagonal.
 
-    Where nothing can be sent the latency is inf and a byte takes 0: infinity times no bytes would not be a number.
+    If nothing can be sent, the latency is inf and a byte takes 0, because infinity times zero bytes is not a number.
     """
     here = np.eye(len(cluster.devices), dtype=bool)
     bandwidth = cluster.effective_bandwidth
@@ -39,7 +39,7 @@ def parameters_of(graph: OpGraph) -> tuple[Adjacency, IntArray]:
 
 
 def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
-    """Producer, consumer and tensor of every flow: data that one operator makes and another reads, by consumer."""
+    """Producer, consumer and tensor of every flow (data made by one operator and read by another), by consumer."""
     arrays = graph.arrays
     made = arrays.producer[arrays.reads.items] >= 0
     tensor = arrays.reads.items[made]
@@ -47,11 +47,11 @@ def flows_of(graph: OpGraph) -> tuple[IntArray, IntArray, IntArray]:
 
 
 def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
-    """Number of the group that Colocate ties each operator into; one alone is a group, too. Shape (operators,)."""
+    """Number of the group into which Colocate ties each operator; an operator may be alone. Shape (operators,)."""
     together = [each for each in constraints if means(each, Colocate)]
     if not together:
         return np.arange(len(graph.operators), dtype=np.int64)
-    import networkx as nx  # takes a tenth of a second, and most problems tie nothing
+    import networkx as nx  # importing takes a tenth of a second, and most problems tie no operators
 
     ties = nx.Graph()
     ties.add_nodes_from(range(len(graph.operators)))
@@ -64,14 +64,14 @@ def tied(graph: OpGraph, constraints: Sequence[Constraint]) -> IntArray:
 
 
 def permitted(row: Mapping[str, int], devices: Sequence[str], constraints: Sequence[Constraint]) -> BoolArray:
-    """Where Pin and Forbid let every operator run. Shape (operators, devices).
+    """Whether Pin and Forbid let each operator run on each device. Shape (operators, devices).
 
     Parameters
     ----------
     row
-        Row of every operator.
+        The row of every operator.
     devices
-        Those that there are columns for; constraints may name others.
+        The devices with a column; constraints may name others.
     """
     allowed = np.ones((len(row), len(devices)), dtype=bool)
     for constraint in constraints:
@@ -85,19 +85,19 @@ def permitted(row: Mapping[str, int], devices: Sequence[str], constraints: Seque
 def left_to_run_on(
     graph: OpGraph, devices: Sequence[str], known: BoolArray, group: IntArray, constraints: Sequence[Constraint]
 ) -> BoolArray:
-    """Where an operator may run after Pin and Forbid; those of one group share their refusals.
+    """Where each operator may run after Pin and Forbid; operators of one group share their restrictions.
 
     Parameters
     ----------
     known
-        Where its time is known. Shape (operators, devices).
+        Whether the time is known. Shape (operators, devices).
     group
         See :func:`tied`.
 
     Raises
     ------
     ContradictionError
-        When an operator is left no device.
+        If an operator has no device left.
     """
     allowed = known & permitted(graph.operator_index, devices, constraints)
     shared = np.ones((int(group.max(initial=-1)) + 1, len(devices)), dtype=bool)

@@ -1,4 +1,4 @@
-"""What a problem is lowered to is worked out once: problems never change, and whoever asks again gets the same."""
+"""A cache of values derived from problems. Problems never change, so a value is computed once per problem object."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ ValueT = TypeVar("ValueT")
 
 
 def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]:
-    """Remember the value for a problem for as long as that very object lives; errors are raised anew each time.
+    """Remember the value of a problem for as long as that object lives; errors are raised anew each time.
 
-    Values are shared, so nobody may change them.
+    Values are shared, so callers must not change them.
     """
     known: dict[int, tuple[weakref.ref[ProblemT], ValueT]] = {}
 
@@ -34,6 +34,6 @@ def once(work_out: Callable[[ProblemT], ValueT]) -> Callable[[ProblemT], ValueT]
 
 
 def _forget(known: dict[int, tuple[weakref.ref[ProblemT], ValueT]], key: int, gone: weakref.ref[ProblemT]) -> None:
-    """Let go of what a dead problem was worked out to, unless another one lives at its address by now."""
+    """Drop the value of a dead problem, unless another problem has its address by now."""
     if key in known and known[key][0] is gone:
         del known[key]

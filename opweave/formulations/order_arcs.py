@@ -13,11 +13,11 @@ from opweave.problems.problem import Problem
 
 
 class ContradictionError(Exception):
-    """The problem has no solution at all; the message says why in its words. ``solve`` reports it as infeasible."""
+    """The problem has no solution. The message says why in the problem's words; ``solve`` reports it as infeasible."""
 
 
 def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
-    """Operators (before, after) that side constraints with an ``"order_arcs"`` expression ask for."""
+    """Operators (before, after) that side constraints with an ``"order_arcs"`` expression require."""
     for constraint in problem.constraints:
         write = expression(type(constraint), "order_arcs")
         if write is not None:
@@ -25,12 +25,12 @@ def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
 
 
 def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:
-    """Direct predecessors of every operator, with those of all constraints that have an ``"order_arcs"`` expression.
+    """Direct predecessors of every operator, including those of constraints with an ``"order_arcs"`` expression.
 
     Raises
     ------
     ContradictionError
-        When the arcs and the data flow close a cycle; names it.
+        If the arcs and the data flow close a cycle; the message names it.
     """
     index = problem.graph.operator_index
     arcs = [(index[late], index[early]) for early, late in order_arcs(problem)]

@@ -1,4 +1,4 @@
-"""Which operator must run before which: the closure of data flow and order arcs."""
+"""Which operator must run before which: the transitive closure of data flow and order arcs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.limits import Limits
 
 ENTRIES_PER_ROW = 64
-"""A closure may have this many entries (bytes) for every row that a model may have."""
+"""Most entries (bytes) of a closure per row that a model may have."""
 
 
 def ancestors(after: Adjacency) -> BoolArray:
@@ -52,7 +52,7 @@ def check_closure(count: int, formulation: str, limits: Limits) -> None:
     Raises
     ------
     LimitExceededError
-        When the square of ``count`` operators is out of proportion to ``limits.model_rows``.
+        If the square of ``count`` operators is out of proportion to ``limits.model_rows``.
     """
     if count * count > ENTRIES_PER_ROW * limits.model_rows:
         raise LimitExceededError(

@@ -1,4 +1,4 @@
-"""Reductions: a problem rewritten as a smaller one, and the way back for its solutions."""
+"""Reductions: a problem rewritten as a smaller one, and the conversion of its solutions back."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ SolutionT = TypeVar("SolutionT", bound=Solution)
 
 @dataclass(frozen=True, slots=True)
 class Reduction(Generic[ProblemT, SolutionT]):
-    """A smaller problem and how its solutions become solutions of the original.
+    """A smaller problem, and how its solutions become solutions of the original.
 
-    A lifted solution is valid whenever the solution of the smaller problem is, and has the same objective.
+    A lifted solution is valid if the solution of the smaller problem is, and has the same objective.
 
     Attributes
     ----------
     problem
         The smaller problem, for any solver of its kind.
     lift
-        Turns a solution of the smaller problem into one of the original.
+        Converts a solution of the smaller problem to one of the original.
     exact
-        Whether both problems have the same optimum: then every lower bound of the smaller problem holds for the
-        original, and if the smaller one has no solution, neither has the original.
+        Whether both problems have the same optimum. Then every lower bound of the smaller problem holds for the
+        original, and if the smaller problem has no solution, the original has none either.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class Reduction(Generic[ProblemT, SolutionT]):
     exact: bool
 
     def then(self, further: Callable[[ProblemT], Reduction[ProblemT, SolutionT]]) -> Reduction[ProblemT, SolutionT]:
-        """Reduce the smaller problem once more; exact when both steps are."""
+        """Reduce the smaller problem once more; the result is exact if both steps are."""
         second = further(self.problem)
         first_lift, second_lift = self.lift, second.lift
         return Reduction(

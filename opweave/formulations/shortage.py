@@ -1,4 +1,4 @@
-"""Presolve: what the plain proofs that nothing fits have in common; those of a problem stand beside its arrays."""
+"""Presolve: the common parts of the simple proofs that nothing fits; each problem's proofs are next to its arrays."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class LimitedProblem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Devices that side constraints ask for one operator."""
+    """The devices that side constraints require for one operator."""
 
     pins: set[str] = field(default_factory=set)
     forbids: set[str] = field(default_factory=set)
@@ -40,7 +40,7 @@ class Asked:
 
 
 def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dict[str, Asked]:
-    """What pins and forbids ask of every operator."""
+    """What pins and forbids require of every operator."""
     found = {name: Asked() for name in operators}
     for constraint in constraints:
         if means(constraint, Pin):
@@ -51,7 +51,7 @@ def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dic
 
 
 def room_of(limits: Iterable[int | None]) -> int | None:
-    """Bytes of all devices together; None where one has no limit."""
+    """Bytes of all devices together; None if one has no limit."""
     room = 0
     for limit in limits:
         if limit is None:
@@ -61,14 +61,14 @@ def room_of(limits: Iterable[int | None]) -> int | None:
 
 
 def too_large(demand: str, needed: int, able: Sequence[str], limits: Mapping[str, int | None]) -> str | None:
-    """Say that no device holds what must lie on one of them; None where one does, or none may run it.
+    """Say that no device is large enough for what must lie on one of them; None if one is, or none may run it.
 
     Parameters
     ----------
     demand
-        Who needs how much: "operator 'p' needs 9 bytes".
+        The demand in words, such as "operator 'p' needs 9 bytes".
     needed
-        Bytes.
+        The bytes needed.
     able
         Devices that may run it.
     limits
@@ -87,21 +87,21 @@ def too_large(demand: str, needed: int, able: Sequence[str], limits: Mapping[str
 def rules_in_the_way(
     problem: LimitedProblem, *, own: Mapping[str, bool] | None = None, rows_added: bool = False
 ) -> str:
-    """Name what can keep a plan from existing, of what a problem has.
+    """Name the rules of a problem that may leave it without a solution.
 
     Parameters
     ----------
     problem
         The problem.
     own
-        Rules of its own, and whether they are there.
+        Rules that only this problem has, and whether they apply.
     rows_added
-        Whether rows of the user's own were added to a model of it.
+        Whether the user added rows to a model of it.
 
     Returns
     -------
     str
-        Such as ``"the memory of the devices and the side constraints (Pin) together"``.
+        For example ``"the memory of the devices and the side constraints (Pin) together"``.
     """
     kinds = sorted({type(each).__name__ for each in problem.constraints if not means(each, MemoryCap)})
     rules = {

@@ -1,4 +1,4 @@
-"""The critical path of a timeline: back from the last end, always to what ended last of all that had to end before."""
+"""The critical path of a timeline, found backwards from the last end: each step leads to the latest of its causes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from opweave.problems.timeline import ActivityKind, Timeline
 
 
 def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
-    """Walk back from the last end over causes, and over what held a resource before.
+    """Walk back from the last end, from each activity to the latest-ending one that it had to wait for.
+
+    An activity waits for its causes, and for the previous activity on an exclusive resource.
 
     Returns
     -------
     list
-        From the beginning to the end: the rows of each run or transfer (both of its ends), and what it waited for.
+        In order of time: the rows of each run or transfer (both of its ends), and what it waited for.
     """
     acts = timeline.activities
     runs = acts.kind == ActivityKind.RUN
@@ -26,7 +28,7 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
     place = [each.kind for each in timeline.resources]
     resource = acts.resource.tolist()
     path: list[tuple[tuple[int, ...], Wait]] = []
-    seen: set[int] = set()  # in a schedule that breaks the rules it could lead in a circle
+    seen: set[int] = set()  # a schedule that breaks the rules could lead in a circle
     while True:
         other = twin[current]
         rows = (current,) if other < 0 else (min(current, other), max(current, other))
@@ -43,7 +45,7 @@ def critical_rows(timeline: Timeline) -> list[tuple[tuple[int, ...], Wait]]:
 
 
 def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
-    """The critical rows in words."""
+    """The critical rows with the names of operators, tensors and devices."""
     acts, texts = timeline.activities, timeline.names.texts
     path = critical_rows(timeline)
     first = np.asarray([rows[0] for rows, _ in path], dtype=np.int64)
@@ -51,7 +53,7 @@ def critical_path(timeline: Timeline) -> tuple[CriticalStep, ...]:
     columns = (sent, acts.what[first], acts.reader[first], acts.start[first], acts.end[first])
     places = [timeline.resources[place].name for place in acts.resource.tolist()]
     return tuple(
-        CriticalStep.model_construct(  # nothing comes from outside, and there may be a step for each operator
+        CriticalStep.model_construct(  # nothing here comes from outside, and there may be a step per operator
             operator=None if transfer else texts[what],
             tensor=texts[what] if transfer else None,
             consumer=None if reader < 0 else texts[reader],

@@ -152,7 +152,7 @@ def transfer_times(cluster: Cluster, source: IntArray, target: IntArray, size: F
 
 
 def unlisted(runs: Runs, needs: Needs, met: BoolArray) -> Sent:
-    """Transfers for all unmet needs that have a link. Each starts as soon as its tensor is there."""
+    """Transfers for all unmet needs that have a link. Each starts as soon as its tensor is available."""
     rows = np.flatnonzero(~met & needs.linked)
     made = runs.end[needs.maker[rows]]
     return Sent(
@@ -186,8 +186,8 @@ def device_timeline(
 ) -> Timeline:
     """Put runs and transfers in columns: first the runs, then the sending ends, then the receiving ends.
 
-    ``ports`` says whether a device sends one thing at a time, and receives one thing at a time; ``inputs`` is how many
-    run together.
+    ``ports`` says whether a device sends only one thing at a time, and receives only one thing at a time; ``inputs``
+    is the number of inputs that run together.
     """
     devices, count, moved = len(cluster.devices), len(runs.operator), len(sent)
     resources = devices_and_ports(cluster, ("send_port", "receive_port"), exclusive=ports)
@@ -285,7 +285,7 @@ def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
 
 
 def device_table(timeline: Timeline) -> dict[str, FrozenDict[Name, Any]]:
-    """What every device computes, sends, receives and holds: columns of the details, as the measures have them."""
+    """What every device computes, sends, receives and holds, as columns of the details, read from the measures."""
     count = sum(resource.kind == "device" for resource in timeline.resources)
     names = [resource.name for resource in timeline.resources[:count]]
     busy = np.clip(busy_seconds(timeline), 0.0, MAX_SECONDS).tolist()  # a wrong plan may list transfers of any length

@@ -11,7 +11,7 @@ from opweave.problems.timeline import ActivityKind, Timeline
 
 
 def makespan(timeline: Timeline) -> float | None:
-    """The last end of all runs, 0 when nothing runs; None where inputs follow each other, or there are no seconds."""
+    """The last end of all runs, 0 if nothing runs; None if inputs follow each other, or times are not in seconds."""
     return timeline.end if timeline.period is None and timeline.unit == "seconds" else None
 
 
@@ -51,16 +51,16 @@ def busy_seconds(timeline: Timeline) -> FloatArray:
 
 
 def utilisation(timeline: Timeline) -> FloatArray:
-    """The part of the time that every resource is at work: until the last end, or in each period. Shape (resources,).
+    """The share of time for which every resource is busy, until the last end or in each period. Shape (resources,).
 
-    What overlaps is counted twice, so that it may exceed 1; 0 where nothing takes time.
+    Overlapping activities count separately, so a share may exceed 1. It is 0 if nothing takes time.
     """
     span = timeline.end if timeline.period is None else timeline.period
     return _busy_once(timeline) / span if span > 0.0 else np.zeros(len(timeline.resources))
 
 
 def _busy_once(timeline: Timeline) -> FloatArray:
-    """How long every resource is at work, for one input where inputs follow each other. Shape (resources,)."""
+    """Seconds that every resource is busy; if inputs follow each other, for one input. Shape (resources,)."""
     acts, seconds = timeline.activities, np.zeros(len(timeline.resources))
     once = (acts.round == 0) | (timeline.period is None)
     np.add.at(seconds, acts.resource[once], (acts.end - acts.start)[once])
@@ -86,7 +86,7 @@ def traffic(timeline: Timeline) -> int:
 
 
 def bytes_held(timeline: Timeline) -> IntArray:
-    """The most bytes that every resource holds at a time. Shape (resources,).
+    """The largest number of bytes that every resource holds at any time. Shape (resources,).
 
     Storage that ends at a moment makes space for storage that begins then, so a lifetime of zero length takes nothing.
     """
@@ -102,9 +102,9 @@ def bytes_held(timeline: Timeline) -> IntArray:
 
 
 def bytes_over_time(timeline: Timeline, resource: int) -> tuple[FloatArray, IntArray]:
-    """What a resource holds: the moments when that changes, and the bytes held from each one to the next.
+    """Bytes that a resource holds over time: the moments at which they change, and the bytes from each one to the next.
 
-    Where time is counted in steps, a moment is a step, and the bytes are those held while it runs.
+    If time is counted in steps, a moment is a step, and the bytes are those held while the step runs.
 
     Returns
     -------
@@ -122,13 +122,13 @@ def bytes_over_time(timeline: Timeline, resource: int) -> tuple[FloatArray, IntA
 
 
 def bytes_after_steps(timeline: Timeline, resource: int) -> IntArray:
-    """What a resource holds after each step. Shape (steps,)."""
+    """Bytes that a resource holds after each step. Shape (steps,)."""
     steps = np.arange(len(timeline.activities), dtype=np.float64)
     return _held_at(timeline, resource, steps + 0.5, steps + 1.0)
 
 
 def _held_at(timeline: Timeline, resource: int, begun: FloatArray, ended: FloatArray) -> IntArray:
-    """Bytes of what has begun by one moment and not ended by another. Shape (moments,)."""
+    """Bytes of the storages that have begun by one moment and not ended by another. Shape (moments,)."""
     lives = timeline.lifetimes
     mine = np.flatnonzero(lives.resource == resource)
     totals = []
@@ -141,7 +141,7 @@ def _held_at(timeline: Timeline, resource: int, begun: FloatArray, ended: FloatA
 
 
 def peak_bytes(timeline: Timeline) -> int:
-    """The most bytes that any resource holds at a time."""
+    """The largest number of bytes that any resource holds at any time."""
     return int(bytes_held(timeline).max(initial=0))
 
 
@@ -156,14 +156,14 @@ def total_bytes(timeline: Timeline) -> int | None:
 
 
 def energy(timeline: Timeline) -> float | None:
-    """Joules of all devices until the last end, or over one period; None where a device's watts are not known."""
+    """Joules of all devices until the last end, or over one period; None if the watts of a device are unknown."""
     devices = [row for row, resource in enumerate(timeline.resources) if resource.kind == "device"]
     known = [value for value in map(joules(timeline).__getitem__, devices) if value is not None]
     return sum(known, 0.0) if len(known) == len(devices) else None
 
 
 def joules(timeline: Timeline) -> list[float | None]:
-    """Joules of every resource until the last end, or over one period; None where its watts are not known."""
+    """Joules of every resource until the last end, or over one period; None where its watts are unknown."""
     span = timeline.end if timeline.period is None else timeline.period
     found: list[float | None] = []
     for resource, busy in zip(timeline.resources, _busy_once(timeline).tolist(), strict=True):

@@ -25,7 +25,7 @@ GROUP = "opweave"
 
 @cache
 def load_plugins() -> None:
-    """Import the modules that installed packages name, once; one that fails is left out with a warning."""
+    """Import the modules that installed packages name, once; a module that fails is left out with a warning."""
     for point in entry_points(group=GROUP):
         try:
             point.load()
@@ -39,7 +39,7 @@ def import_own(module: str) -> None:
     Raises
     ------
     InvalidInputError
-        When there is none, or it raises.
+        If there is no such module, or it raises an exception.
     """
     name = Path(module).stem if module.endswith(".py") else module
     if name in sys.modules:
@@ -50,7 +50,7 @@ def import_own(module: str) -> None:
             return
         spec = importlib.util.spec_from_file_location(name, module)
         assert spec is not None and spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)  # as pickles and pydantic look it up
+        sys.modules[name] = importlib.util.module_from_spec(spec)  # pickle and pydantic look it up here
         spec.loader.exec_module(sys.modules[name])
     except Exception as error:
         sys.modules.pop(name, None)

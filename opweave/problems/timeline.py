@@ -199,9 +199,9 @@ class Timeline:
     activities, lifetimes
         The columns.
     period
-        Seconds after which everything repeats, where inputs follow each other; None for a single one.
+        Seconds after which everything repeats, if inputs follow each other; None for a single pass.
     inputs
-        How many run together, where they do not follow each other.
+        Number of inputs that run together, if they do not follow each other.
     """
 
     unit: Literal["seconds", "steps"]

@@ -1,4 +1,4 @@
-"""What a run may take beyond its time limit, and who gets it: the solver to stop, a baseline, the referee."""
+"""The time that a run may take beyond its time limit, and how it is divided: solver, baseline, referee."""
 
 from __future__ import annotations
 
@@ -6,29 +6,33 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.5
-"""A solve returns within its time limit, this share of it and these seconds."""
+"""A solve returns within its time limit plus this share of it plus these seconds."""
 
 LAST_CALL, OVERDUE, LATE = 0.5, 0.8, 0.95
-"""Shares of what is allowed beyond the limit: when a solver stops where the referee takes longer than that leaves, when
-it is interrupted, and when the referee is."""
+"""Three deadlines, as shares of the time allowed beyond the limit: the solver stops, the solver is interrupted, the
+referee is interrupted. The first two come earlier if the referee needs the time."""
 
 MOST_RESERVED, MOST_FOR_BASELINE = 0.5, 0.8
-"""Shares of the time that are kept for the referee, and of what is left for a baseline, at most."""
+"""Largest share of the time that is kept for the referee, and of the remaining time that is kept for a baseline."""
 
 LEAST_FOR_BASELINE, LOOKS_OF_BASELINE = 0.1, 1.5
-"""What a baseline takes: seconds at least, and in looks of the referee."""
+"""Time for a baseline: a least number of seconds, and a multiple of the referee's time for one solution."""
 
 LEAST_RESERVE = 0.02
-"""Seconds that the referee is left at least."""
+"""Least number of seconds kept for the referee."""
 
-BUSY = 8.0
-"""How many times longer than on the processor work may take on the wall before it counts as idle."""
+FIRST_SECONDS, FIRST_PER_OPERATOR, FIRST_LOOKS, FIRST_MOST = 0.4, 200e-6, 2.0, 3.5
+"""Seconds of the processor after the limit that a first plan may take: some, some for each operator, some looks of the
+referee, and never more than the last. It matters for thousands of operators and tiny limits alone."""
+
+BUSY = 1.4
+"""How many times longer this may take on the wall, where other programs use the processor."""
 
 STOP_SECONDS = 1.0
-"""Until a solver is interrupted that was asked to stop and goes on."""
+"""Time after which a solver is interrupted if it was asked to stop and has not."""
 
 
 @dataclass(eq=False)
@@ -40,18 +44,19 @@ class Allowance:
     limit
         The run's time limit; inf without one.
     elapsed
-        Tells how long the run has lasted.
+        Returns the time since the run began.
     reserve
-        What the referee takes for one look.
+        Time that the referee needs to judge one solution.
     """
 
     limit: float
     elapsed: Callable[[], float]
     reserve: float = LEAST_RESERVE
-    _undisturbed: tuple[float, float] = (-math.inf, -math.inf)
+    _began: float = field(default_factory=time.process_time)
+    _undisturbed: float = -math.inf
 
     def _end(self, share: float) -> float:
-        """When a share of what is allowed beyond the limit is used up."""
+        """The moment at which a share of the time allowed beyond the limit is used up."""
         return self.limit + share * (ALLOWED_SHARE * self.limit + ALLOWED_SECONDS)
 
     def _end_less_reserve(self, share: float) -> float:
@@ -59,36 +64,38 @@ class Allowance:
 
     @property
     def last_call(self) -> float:
-        """When the solver has to stop so that the referee ends in time."""
+        """The moment at which the solver has to stop, so that the referee ends in time."""
         return self._end_less_reserve(LAST_CALL)
 
     def until_overdue(self) -> float:
-        """Seconds until a solver that does not stop by itself has to be interrupted; inf without a limit."""
+        """Seconds until a solver that has not stopped has to be interrupted; inf without a limit."""
         return max(self._end_less_reserve(OVERDUE) - self.elapsed(), self._still_undisturbed())
 
     def until_baseline(self) -> float:
-        """The same while there is no plan: a baseline has to find one afterwards, if there is time for that."""
+        """As :meth:`until_overdue`, but earlier if there is time for a baseline; used while there is no solution."""
         end = self._end_less_reserve(OVERDUE)
         needed = max(LEAST_FOR_BASELINE, LOOKS_OF_BASELINE * self.reserve)
         end -= needed if needed <= MOST_FOR_BASELINE * end else 0.0
         return max(end - self.elapsed(), self._still_undisturbed())
 
     def until_late(self) -> float:
-        """Seconds until the result has to be there; inf without a limit."""
+        """Seconds until the result has to be ready; inf without a limit."""
         return max(self._end(LATE) - self.elapsed(), self._still_undisturbed())
 
     def _still_undisturbed(self) -> float:
-        wall, processor = self._undisturbed
-        return min(wall - self.elapsed(), processor - time.process_time())
+        extra = self._undisturbed
+        used = time.process_time() - self._began
+        return min(self.limit + BUSY * extra - self.elapsed(), self.limit + extra - used)
 
     @contextmanager
-    def undisturbed(self, seconds: float) -> Iterator[None]:
-        """Interrupt nothing for so many seconds of the processor, whatever the limit.
+    def for_first_plan(self, operators: int) -> Iterator[None]:
+        """Interrupt nothing for some seconds after the limit: without a first plan there is no answer.
 
-        Without a first plan there is no answer, and on a busy machine the clock on the wall says little of work.
+        The seconds are counted from the limit, so that plans that turn out not to hold cannot add them up.
         """
         before = self._undisturbed
-        self._undisturbed = max(before, (self.elapsed() + BUSY * seconds, time.process_time() + seconds))
+        needed = FIRST_SECONDS + FIRST_PER_OPERATOR * operators + FIRST_LOOKS * self.reserve
+        self._undisturbed = min(FIRST_MOST, needed)
         try:
             yield
         finally:

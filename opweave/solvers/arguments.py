@@ -20,7 +20,7 @@ from opweave.solvers.run import Run
 
 
 def _refuse(name: str, value: object, takes: str) -> NoReturn:
-    raise InvalidInputError(f"{name} is {reprlib.repr(value)}; it takes {takes}")
+    raise InvalidInputError(f"{name} is {reprlib.repr(value)}; it must be {takes}")
 
 
 def _plain(value: object) -> object:
@@ -44,7 +44,7 @@ def checked_time_limit(value: object) -> float | None:
     if plain is None:
         return None
     if not _finite(plain) or cast(float, plain) <= 0:
-        _refuse("time_limit", value, "seconds above 0, or None for no limit")
+        _refuse("time_limit", value, "a number of seconds above 0, or None for no limit")
     return cast(float, plain)
 
 
@@ -69,12 +69,12 @@ def checked_options(options: object) -> dict[str, OptionValue]:
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(name, str) for name in options):
-        _refuse("options", options, "a mapping from names of options to their values, or None")
+        _refuse("options", options, "a mapping from option names to values, or None")
     found: dict[str, OptionValue] = {}
     for name, value in options.items():
         plain = _plain(value)
         if not (plain is None or isinstance(plain, bool | str) or _finite(plain)):
-            _refuse(f"option {name!r}", value, "a finite number, a text, true or false, or None")
+            _refuse(f"option {name!r}", value, "a finite number, a string, true or false, or None")
         found[name] = cast(OptionValue, plain)
     return found
 
@@ -108,7 +108,7 @@ def start_run(problem: Problem[Any, Any], run: Run) -> None:
     needed = problem.solution_type
     if not isinstance(run.start, needed):
         given = type(run.start).__name__
-        raise InvalidInputError(f"start is of type {given}; it takes a solution of type {needed.__name__}, or None")
+        raise InvalidInputError(f"start is of type {given}; it must be a solution of type {needed.__name__}, or None")
     judged = problem.evaluate(run.start)
     if judged.objective is None or not judged.feasible:
         raise InvalidInputError(f"the start is not a solution: {judged.violations[0].message}")

@@ -4,7 +4,8 @@ A loop is written as a plain function, and works as one. numba can make it sever
 seconds to compile it, and these seconds must not be taken from a user's time limit. Therefore:
 
 * A loop starts uncompiled and counts its work. Once it has done enough, compiled code is loaded from disk, which takes
-  milliseconds.
+  milliseconds. Only the first loop of a process needs a library that takes longer to import; this happens beside the
+  solve where time is short (:class:`~opweave.solvers.compiling.beside.Library`).
 * A loop that is not on disk is compiled by another process beside the solve
   (:mod:`~opweave.solvers.compiling.child`). The solve goes on with the plain version. Each call of :meth:`Kernel.sized`
   checks whether the compiled version has arrived, and then uses it. Both versions give the same result.
@@ -22,6 +23,7 @@ compiled code.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
 import threading
@@ -31,8 +33,9 @@ from functools import cached_property
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 from opweave.solvers.compiling import store
-from opweave.solvers.compiling.beside import BESIDE
+from opweave.solvers.compiling.beside import BESIDE, LIBRARY
 from opweave.solvers.compiling.fingerprint import fingerprint
+from opweave.solvers.run import time_left
 
 logger = logging.getLogger("opweave")
 
@@ -136,7 +139,7 @@ class Kernel(Generic[Arguments, Value]):
     def _look(self) -> None:
         """Load the compiled version if it has arrived; otherwise request its compilation if that is worth it."""
         now = time.perf_counter()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._looked < LOOK_SECONDS or not LIBRARY.ready(time_left(math.inf)):
             return
         with self._lock:
             self._looked = now

@@ -28,8 +28,8 @@ BASELINES = {
 def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcome: Outcome) -> Outcome:
     """Report a baseline's plan if the time was up before there was any plan; return how the run ended.
 
-    The baseline gets all the time that it needs: a problem that is too large for its limit has a plan a little later.
-    Nothing runs if a user's function adds to the model, because the baseline's plan might break the additions.
+    The baseline gets some seconds more, if it needs them: a problem that is too large for its limit has a plan a little
+    later. Nothing runs if a user's function adds to the model, because the baseline's plan might break the additions.
     """
     cut_short = outcome.termination is Termination.TIME_LIMIT and not outcome.infeasible
     if not cut_short or run.candidates or run.extend is not None:
@@ -42,8 +42,13 @@ def with_baseline(problem: Problem[Any, Any], run: Run, referee: Referee, outcom
         try:
             with run.at_work(), referee.first_plan(), Interrupter(run.allowance.until_overdue):
                 solver.run(problem, run)
-        except (OverdueError, ContradictionError, OpweaveError):
+        except OverdueError:
+            outcome = replace(outcome, reason=outcome.reason or "the time was up before there was a plan")
+            break
+        except (ContradictionError, OpweaveError):
             continue
         if run.candidates:
-            return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
+            break
+    if run.candidates:
+        return replace(outcome, reason=f"the time was up before there was a plan; this is that of {name!r}")
     return outcome

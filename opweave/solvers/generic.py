@@ -1,7 +1,7 @@
-"""What every problem has without a line of its own: engines for its formulations, and a plan named "auto".
+"""Solvers that every problem has without code of its own: engines for its formulations, and the solver "auto".
 
-The problems of opweave register engines with head starts, and plans that know them. Problems of users register their
-formulations and algorithms, and get the rest from here.
+The problems of opweave register engines with head starts, and an "auto" that is specific to them. Problems of users
+register formulations and algorithms; this module adds the rest.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from opweave.solvers.registry import Feature, Solver, register, registered
 from opweave.solvers.run import Outcome, Run
 
 OPWEAVES = "opweave.problems."
-"""Package of the problems that register everything themselves."""
+"""Package of the problems that register all their solvers themselves."""
 
 
 def complete(kind: str) -> None:
-    """Register what a user's problem lacks: engines where it has formulations, and "auto"."""
+    """Register what a user's problem lacks: engines if it has formulations, and "auto"."""
     found = Problem.kinds().get(kind)
     if found is None or not issubclass(found, Problem) or found.__module__.startswith(OPWEAVES):
         return
@@ -40,7 +40,7 @@ def complete(kind: str) -> None:
                 problem=kind,
                 kind="plan",
                 run=solve_auto,
-                about="the baselines, then HiGHS where there is a formulation, beginning with the best of them",
+                about="the baselines, then HiGHS if there is a formulation, starting from the best of them",
                 proves="optimum" if formulation_names(kind) else "nothing",
                 features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
                 supports=tuple(supports),
@@ -49,7 +49,7 @@ def complete(kind: str) -> None:
 
 
 def solve_auto(problem: Problem[Any, Any], run: Run) -> Outcome:
-    """Run every baseline that knows the side constraints, then an engine if a formulation does."""
+    """Run every baseline that supports the side constraints, then an engine if a formulation supports them."""
     outcome = Outcome(run.termination())
     for solver in registered(problem.kind):
         if not solver.baseline or solver.missing() is not None or not _knows(solver.supports, problem):

@@ -1,4 +1,4 @@
-"""Small helpers for loops, in less code than the compiler makes of NumPy's functions of the same purpose."""
+"""Small helpers for loops. They compile to less code than NumPy's functions for the same purpose."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
 
 RUN = 16
-"""So many items are sorted by insertion, which is faster than merging for so few."""
+"""Up to this many items are sorted by insertion, which is faster than merging for short lists."""
 
 
 @inlined
 def lengths_of(start: IntArray) -> IntArray:
-    """Number of items of every row of an adjacency, from where its rows start."""
+    """Number of items in every row of an adjacency, given where its rows start."""
     lengths = np.empty(len(start) - 1, dtype=np.int64)
     for i in range(len(lengths)):
         lengths[i] = start[i + 1] - start[i]
@@ -22,7 +22,7 @@ def lengths_of(start: IntArray) -> IntArray:
 
 @inlined
 def exceeds(used: IntArray, capacity: IntArray) -> bool:
-    """Whether any number is above its limit."""
+    """Whether any number exceeds its limit."""
     over = False
     for i in range(len(used)):
         over = over or used[i] > capacity[i]
@@ -31,7 +31,7 @@ def exceeds(used: IntArray, capacity: IntArray) -> bool:
 
 @inlined
 def sort_rising(key: FloatArray, items: IntArray, spare: IntArray) -> None:
-    """Sort items by ``key[item]``; items of equal keys keep their order. ``spare`` has room for all of them."""
+    """Sort items by ``key[item]``; items with equal keys keep their order. ``spare`` needs space for all items."""
     count = len(items)
     for low in range(0, count, RUN):
         for i in range(low + 1, min(low + RUN, count)):
@@ -52,7 +52,7 @@ def sort_rising(key: FloatArray, items: IntArray, spare: IntArray) -> None:
 
 @inlined
 def _merge(key: FloatArray, items: IntArray, spare: IntArray, low: int, middle: int, high: int) -> None:
-    """Merge two sorted parts of the items that lie side by side."""
+    """Merge two adjacent sorted parts of the items."""
     for i in range(low, middle):
         spare[i] = items[i]
     i, j, at = low, middle, low

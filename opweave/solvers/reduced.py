@@ -1,4 +1,4 @@
-"""Solving a smaller problem in place of a larger one: plans are lifted as they come, bounds only where they hold."""
+"""Solving a smaller problem in place of a larger one: solutions are lifted; bounds are kept if they hold for both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opweave.solvers.run import Outcome, Run
 
 @contextmanager
 def reducing(run: Run, stage: str) -> Iterator[None]:
-    """Name what is being done, and count its seconds as those of a reduction."""
+    """Name the current stage of the run, and count its time as time spent on a reduction."""
     run.enter(stage)
     began = run.elapsed()
     try:
@@ -26,19 +26,19 @@ def reducing(run: Run, stage: str) -> Iterator[None]:
 def solve_reduced(
     reduction: Reduction[Any, Any], run: Run, solve: Callable[[Any, Run], Outcome], formulation: str | None = None
 ) -> Outcome:
-    """Have the smaller problem of a reduction solved in a run of its own, within the time of the whole one.
+    """Solve the smaller problem of a reduction in a run of its own, within the time limit of the whole run.
 
     Parameters
     ----------
     reduction
-        Its lifted plans are reported to ``run``. Bounds and proofs that there is no plan are, too, where it is exact;
-        else they hold for the smaller problem alone.
+        Its lifted solutions are reported to ``run``. If it is exact, bounds and proofs of infeasibility are reported
+        too; otherwise they hold for the smaller problem only.
     run
-        The whole problem's.
+        The run of the whole problem.
     solve
         Solves the smaller problem.
     formulation
-        What an engine is to run.
+        The formulation that an engine is to use.
 
     Returns
     -------
@@ -69,24 +69,24 @@ def solve_reduced(
 
 @dataclass(eq=False)
 class ReducedRun(Run):
-    """A run of the smaller problem: hands on what is found, lifted, and what is proved, where that holds."""
+    """A run of the smaller problem. It reports lifted solutions to the whole run, and bounds if they hold there."""
 
     outer: Run = field(kw_only=True)
     reduction: Reduction[Any, Any] = field(kw_only=True)
 
     def found(self, solution: Solution, objective: int | float) -> bool:
-        """Report a plan of the smaller problem; its lifted form has the same objective."""
+        """Report a solution of the smaller problem; its lifted form has the same objective."""
         better = super().found(solution, objective)
         if better and (self.outer.objective is None or objective < self.outer.objective):
             self.outer.found(self.reduction.lift(solution), objective)
         return better
 
     def proved(self, bound: int | float, source: str) -> None:
-        """Report a bound of the smaller problem."""
+        """Report a lower bound of the smaller problem."""
         super().proved(bound, source)
         if self.reduction.exact:
             self.outer.proved(bound, source)
 
     def enter(self, stage: str) -> None:
-        """Name what is being done."""
+        """Name the current stage."""
         self.outer.enter(stage)

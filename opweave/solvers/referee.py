@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from opweave.problems.problem import Problem
@@ -27,10 +27,6 @@ WORTH_MEASURING = 0.02
 """Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
 holds whatever becomes of the time."""
 
-FIRST_SECONDS, FIRST_LOOKS = 0.2, 12.0
-"""What a first plan may take whatever the limit, in seconds and in looks: a baseline finds it, and it is judged. Much
-more than that takes, loops that are loaded included: this is for what never ends."""
-
 SAFETY = 1.3
 """Later judgements may take this many times as long as the first."""
 
@@ -41,15 +37,16 @@ class Referee:
     def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
         self._problem, self._run = problem, run
         self._judged: list[tuple[Solution, Evaluation[Any]]] = []
-        self._expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
-        run.allowance.reserve = max(LEAST_RESERVE, self._expected)
-        if run.time_limit is not None and self._expected > WORTH_MEASURING:
+        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
+        run.allowance.reserve = max(LEAST_RESERVE, expected)
+        if run.time_limit is not None and expected > WORTH_MEASURING:
             run.on_first = self._measure
 
     def first_plan(self) -> AbstractContextManager[None]:
-        """Let a first plan be found and judged undisturbed, as long as that may take; for nothing once there is one."""
-        known = any(evaluation.feasible for _, evaluation in self._judged)
-        return self._run.allowance.undisturbed(0.0 if known else FIRST_SECONDS + FIRST_LOOKS * self._expected)
+        """Let a first plan be found and judged some seconds after the limit; changes nothing once there is one."""
+        if any(evaluation.feasible for _, evaluation in self._judged):
+            return nullcontext()
+        return self._run.allowance.for_first_plan(len(self._problem.graph.operators))
 
     def known(self, solution: Solution) -> Evaluation[Any] | None:
         """The earlier judgement of a plan, if there is one."""

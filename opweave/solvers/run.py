@@ -37,7 +37,7 @@ PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 WATCH_SECONDS = 0.01
 """Seconds between comparisons of a run's time with its limit while loops on arrays run."""
 
-KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
 
 
@@ -316,7 +316,7 @@ class Run:
         if isinstance(default, float) and type(value) is int:
             return float(value)
         if default is not None and type(value) is not type(default):
-            raise InvalidInputError(f"option {name!r} is {value!r}; it takes {KINDS[type(default)]}")
+            raise InvalidInputError(f"option {name!r} is {value!r}; it must be {KINDS[type(default)]}")
         return value
 
     def _record(self, *, new_best: bool) -> None:

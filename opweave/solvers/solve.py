@@ -116,7 +116,8 @@ def solve(
     ('optimal', 8, ('copy',))
     """
     if not isinstance(problem, Problem):
-        raise InvalidInputError(f"solve takes a problem, such as a MemoryOrdering, not a {type(problem).__name__}")
+        given = type(problem).__name__
+        raise InvalidInputError(f"problem is of type {given}; it must be a problem, such as a MemoryOrdering")
     run = Run(
         time_limit=checked_time_limit(time_limit),
         gap=checked_gap(gap),

@@ -31,7 +31,7 @@ def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:
     ()
     """
     if jobs < 1:
-        raise InvalidInputError(f"jobs is {jobs}; it takes a positive number")
+        raise InvalidInputError(f"jobs is {jobs}; it must be positive")
     from opweave.solvers.compiling.warm import compile_missing
 
     return compile_missing(jobs, progress)

@@ -26,7 +26,7 @@ from opweave.problems.constraints import (
 )
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.share import Share
-from tests.oracles.placement import Task, _beats, _floor, _makespan, _Search
+from tests.oracles.placement import Task, _beats, _lower_bound, _makespan, _Search
 
 String = tuple[str, ...]
 """The device of one input at every operator."""
@@ -40,11 +40,11 @@ def best_batched_mapping(problem: BatchedMapping) -> Best:
     for strings in spreads(problem):
         tasks = tasks_of(problem, strings)
         if tasks is not None:
-            plans.append((_floor(tasks), len(plans), strings, tasks))
+            plans.append((_lower_bound(tasks), len(plans), strings, tasks))
     best: float | None = None
     plan: BatchedSchedule | None = None
-    for floor, _, strings, tasks in sorted(plans, key=lambda each: each[:2]):
-        if best is not None and not _beats(floor, best):
+    for lower_bound, _, strings, tasks in sorted(plans, key=lambda each: each[:2]):
+        if best is not None and not _beats(lower_bound, best):
             break
         starts = _Search(tasks, best).run()
         if starts is not None:

@@ -50,11 +50,11 @@ def best_placement(problem: Placement) -> Best:
     for device in allowed_assignments(problem):
         tasks = tasks_of(problem, device)
         if tasks is not None:
-            plans.append((_floor(tasks), len(plans), device, tasks))
+            plans.append((_lower_bound(tasks), len(plans), device, tasks))
     best: float | None = None
     plan: Schedule | None = None
-    for floor, _, device, tasks in sorted(plans, key=lambda each: each[:2]):
-        if best is not None and not _beats(floor, best):
+    for lower_bound, _, device, tasks in sorted(plans, key=lambda each: each[:2]):
+        if best is not None and not _beats(lower_bound, best):
             break
         starts = _Search(tasks, best).run()
         if starts is not None:
@@ -193,14 +193,14 @@ class _Search:
             for i, task in enumerate(tasks)
             if i not in starts and all(j in starts for j, _ in task.waits_for)
         }
-        if self._best is not None and not _beats(self._floor(starts, free, ready), self._best):
+        if self._best is not None and not _beats(self._lower_bound(starts, free, ready), self._best):
             return
         for i, start in sorted(ready.items(), key=lambda pair: (pair[1], -self._tails[pair[0]])):
             if start >= now:  # earlier ones wait for something that is yet to take their device or port
                 occupied = dict.fromkeys(tasks[i].occupies, start + tasks[i].seconds)
                 self._extend({**starts, i: start}, {**free, **occupied}, start)
 
-    def _floor(self, starts: Mapping[int, float], free: Mapping[str, float], ready: Mapping[int, float]) -> float:
+    def _lower_bound(self, starts: Mapping[int, float], free: Mapping[str, float], ready: Mapping[int, float]) -> float:
         """No completion ends sooner: devices and ports have work left, ready tasks have others behind them."""
         busy_until = dict(free)
         for i, task in enumerate(self._tasks):
@@ -234,7 +234,7 @@ def _tails(tasks: Sequence[Task]) -> list[float]:
     return tails
 
 
-def _floor(tasks: Sequence[Task]) -> float:
+def _lower_bound(tasks: Sequence[Task]) -> float:
     loads: dict[str, float] = {}
     for task in tasks:
         for what in task.occupies:

@@ -155,7 +155,7 @@ def test_a_halted_search_of_sums_bounds_by_nothing() -> None:
 
 def test_halted_annealing_of_cuts_keeps_the_plan_that_it_was_given() -> None:
     search = local_search(chain(), Run())
-    search.floors()
+    search.baselines()
     assert search.best is not None
     mode, cuts = search.best.mode.copy(), search.best.cuts.copy()
     best_mode, best_cuts = mode.copy(), cuts.copy()

@@ -79,6 +79,16 @@ def test_engines_find_pipelines_a_millionth_of_the_first_plan(seed: int) -> None
     check(problem, result, optimum)
 
 
+def test_seconds_of_computing_do_not_blur_transfers() -> None:
+    """Days on a device that count for nothing cost the bound of a sum of 3e-11 s no digits."""
+    problem = hostile_pipeline(19)
+    assert problem.objective == "transfers"
+    for solver in ("auto", "exact"):
+        result = ow.solve(problem, solver=solver)
+        assert result.status is ow.Status.OPTIMAL
+        assert result.bound == result.objective == pytest.approx(best_pipeline(problem)[0], rel=RELATIVE)
+
+
 @pytest.mark.parametrize("goal", ["bottleneck", "latency"])
 @pytest.mark.parametrize("seed", range(6))
 def test_days_on_a_device_do_not_drown_microseconds_on_it(seed: int, goal: Any) -> None:

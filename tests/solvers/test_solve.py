@@ -193,29 +193,29 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"time_limit": math.inf}, "time_limit is inf"),
         ({"gap": 1.0}, "gap is 1.0"),
         ({"gap": -0.1}, "gap is -0.1"),
-        ({"time_limit": "soon"}, "time_limit is 'soon'; it takes seconds above 0, or None for no limit"),
+        ({"time_limit": "soon"}, "time_limit is 'soon'; it must be a number of seconds above 0, or None for no limit"),
         ({"time_limit": True}, "time_limit is True"),
         ({"time_limit": 10**400}, "time_limit is 1000"),
-        ({"gap": "small"}, "gap is 'small'; it takes a fraction"),
+        ({"gap": "small"}, "gap is 'small'; it must be a fraction"),
         ({"gap": None}, "gap is None"),
         ({"threads": 0}, "threads is 0"),
-        ({"threads": 1.5}, "threads is 1.5; it takes a whole number from 1"),
-        ({"seed": None}, "seed is None; it takes a whole number from 0"),
+        ({"threads": 1.5}, "threads is 1.5; it must be a whole number from 1"),
+        ({"seed": None}, "seed is None; it must be a whole number from 0"),
         ({"seed": 1.5}, "seed is 1.5"),
         ({"seed": "a"}, "seed is 'a'"),
         ({"seed": True}, "seed is True"),
         ({"seed": -1}, "seed is -1"),
-        ({"executor": 3}, "executor is 3; it takes a concurrent.futures.Executor, or None"),
-        ({"extend": 3}, "extend is 3; it takes a function of a model and a problem, or None"),
-        ({"callback": 3}, "callback is 3; it takes a function of a Progress, or None"),
-        ({"progress": 3}, "progress is 3; it takes a function of a Progress, or None"),
-        ({"options": 3}, "options is 3; it takes a mapping from names of options to their values, or None"),
+        ({"executor": 3}, "executor is 3; it must be a concurrent.futures.Executor, or None"),
+        ({"extend": 3}, "extend is 3; it must be a function of a model and a problem, or None"),
+        ({"callback": 3}, "callback is 3; it must be a function of a Progress, or None"),
+        ({"progress": 3}, "progress is 3; it must be a function of a Progress, or None"),
+        ({"options": 3}, "options is 3; it must be a mapping from option names to values, or None"),
         ({"options": {3: 3}}, "options is {3: 3}"),
-        ({"options": {"max_states": [3]}}, r"option 'max_states' is \[3\]; it takes a finite number"),
+        ({"options": {"max_states": [3]}}, r"option 'max_states' is \[3\]; it must be a finite number"),
         ({"options": {"max_states": math.nan}}, "option 'max_states' is nan"),
-        ({"solver": ["exact"]}, "it takes the name of a solver"),
-        ({"formulation": 3}, "formulation is 3; it takes the name of a formulation, or None"),
-        ({"start": "abc"}, "start is of type str; it takes a solution of type Ordering, or None"),
+        ({"solver": ["exact"]}, "it must be the name of a solver"),
+        ({"formulation": 3}, "formulation is 3; it must be the name of a formulation, or None"),
+        ({"start": "abc"}, "start is of type str; it must be a solution of type Ordering, or None"),
         ({"solver": "magic"}, "no solver 'magic'"),
         ({"solver": "rpo", "gap": 0.1}, "cannot honour 'gap'"),
         ({"solver": "rpo", "threads": 2}, "cannot honour 'threads'"),
@@ -224,7 +224,7 @@ def test_a_start_that_is_no_solution_is_refused(problem) -> None:
         ({"solver": "exact", "options": {"speed": 9}}, "no option 'speed'"),
         (
             {"solver": "exact", "options": {"max_states": "many"}},
-            "option 'max_states' is 'many'; it takes a whole number",
+            "option 'max_states' is 'many'; it must be a whole number",
         ),
         ({"solver": "highs", "formulation": "sonnet"}, "no formulation 'sonnet'"),
     ],
@@ -242,7 +242,7 @@ def test_what_is_refused_is_refused_before_anything_runs(problem, fake) -> None:
     for arguments in ({"seed": None}, {"progress": 3}, {"options": {"speed": []}}):
         with pytest.raises(ow.InvalidInputError):
             ow.solve(problem, solver=name, **arguments)
-    with pytest.raises(ow.InvalidInputError, match="solve takes a problem, such as a MemoryOrdering, not a OpGraph"):
+    with pytest.raises(ow.InvalidInputError, match="problem is of type OpGraph; it must be a problem"):
         ow.solve(problem.graph, solver=name)
 
 
@@ -260,11 +260,11 @@ def test_options_take_whole_numbers_for_numbers_and_say_what_they_take() -> None
     refused = {
         "a number": ("none", 2.5),
         "a whole number": ("none", 2),
-        "a text": ("text", "a"),
+        "a string": ("text", "a"),
         "true or": ("truth", True),
     }
     for words, (name, default) in refused.items():
-        with pytest.raises(ow.InvalidInputError, match=f"it takes {words}"):
+        with pytest.raises(ow.InvalidInputError, match=f"it must be {words}"):
             run.option(name, default)
 
 

@@ -198,8 +198,8 @@ def warm_command(
 
     console, missing = _stdout(), missing_kernels()
     if missing:
-        seconds = readable_seconds(expected_seconds(missing, jobs))
-        console.print(f"{len(missing)} loops to compile, about {seconds} on {jobs} idle cores", highlight=False)
+        least, most = map(readable_seconds, expected_seconds(missing, jobs))
+        console.print(f"{len(missing)} loops to compile, about {least} to {most} on {jobs} idle cores", highlight=False)
     with counted(Console(stderr=True), "compiling loops") as observer:
         found = warm(jobs, observer)
     told = f"{len(found.compiled)} loops compiled in {readable_seconds(found.seconds)}, {found.ready} were ready"

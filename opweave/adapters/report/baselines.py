@@ -1,4 +1,4 @@
-"""What answers are compared with: the simple solvers that a problem has, run when a result is shown."""
+"""Baselines: the simple solvers of a problem, run when a result is shown, for comparison."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opweave.solvers.registry import solvers
 from opweave.solvers.solve import solve
 
 SECONDS = 10.0
-"""Most that a baseline may take when a result is shown."""
+"""Longest time that a baseline may take when a result is shown."""
 
 
 class Reference(NamedTuple):
@@ -26,7 +26,7 @@ class Reference(NamedTuple):
     objective
         In the problem's unit.
     timeline
-        What happens when its plan is carried out; None where that cannot be played.
+        What happens when its solution is carried out; None if it cannot be carried out.
     """
 
     solver: str
@@ -35,7 +35,7 @@ class Reference(NamedTuple):
 
     @property
     def alone(self) -> Alone | None:
-        """Its only device and the time of an input there; None where it uses several."""
+        """The only device in use and the time of one input there; None if several devices are in use."""
         used = [] if self.timeline is None else devices_used(self.timeline)
         if self.timeline is None or len(used) != 1:
             return None
@@ -43,12 +43,12 @@ class Reference(NamedTuple):
 
 
 def baselines(problem: Problem[Any, Any]) -> tuple[str, ...]:
-    """Names of the baselines that can run here, in the order in which they were registered."""
+    """Names of the baselines that can run here, in the order of their registration."""
     return tuple(row.name for row in solvers(problem) if row.baseline and row.available)
 
 
 def reference(problem: Problem[Any, Any], name: str) -> Reference | None:
-    """Ask a baseline; None where it has no plan."""
+    """Run a baseline; None if it finds no solution."""
     try:
         result = solve(problem, solver=name, time_limit=SECONDS)
     except OpweaveError:
@@ -59,7 +59,7 @@ def reference(problem: Problem[Any, Any], name: str) -> Reference | None:
 
 
 def devices_used(timeline: Timeline) -> list[str]:
-    """Devices that run something, in the cluster's order."""
+    """The devices that run something, in the cluster's order."""
     acts = timeline.activities
     used = set(acts.resource[acts.kind == ActivityKind.RUN].tolist())
     return [resource.name for row, resource in enumerate(timeline.resources) if row in used]

@@ -1,4 +1,4 @@
-"""What all pictures share: a look that prints, projects and stays readable for the colour-blind."""
+"""The common style of all pictures: fit for print and projectors, and readable for the colour-blind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# From the palette of Okabe and Ito, whose colours stay apart for all common kinds of colour blindness.
+# The palette of Okabe and Ito: its colours can be told apart with every common kind of colour blindness.
 BEST = "#0072B2"
 GIVEN = "#D55E00"
 BOUND = "#000000"
@@ -29,9 +29,10 @@ DOTS_PER_INCH = 150
 
 
 class Look(NamedTuple):
-    """How a curve is drawn; ``dashes`` are those of its bound, ``size`` is its marker's, ``order`` its place in depth.
+    """How a curve is drawn.
 
-    Curves of the three widths lie one above the other, the thin ones in front.
+    ``dashes`` belong to the curve's bound, ``size`` is the size of its markers, and ``order`` is its place in depth.
+    Curves have three widths. Thin ones are drawn in front of thick ones.
     """
 
     colour: str
@@ -44,9 +45,9 @@ class Look(NamedTuple):
 
 
 def look_of(number: int) -> Look:
-    """Choose how a curve is drawn: unlike the others, and seen where it lies on one that is equal.
+    """Choose a look that differs from all others and stays visible where the curve coincides with another.
 
-    Colours come again after seven curves, with another style, other markers and another width.
+    Colours repeat after seven curves, with another line style, other markers and another width.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def look_of(number: int) -> Look:
 
 
 def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
-    """Make a figure with one set of axes in the common look, without touching pyplot's global state.
+    """Make a figure with one set of axes in the common style, without touching pyplot's global state.
 
     Parameters
     ----------
@@ -81,16 +82,16 @@ def new_figure(width: float = 10.0, height: float = 5.0) -> tuple[Figure, Axes]:
 def new_panels(
     width: float, height: float, shares: Sequence[float], *, stacked: bool = False
 ) -> tuple[Figure, list[Axes]]:
-    """Make a figure with several sets of axes, as :func:`new_figure` does with one.
+    """Make a figure with several sets of axes in the common style; see :func:`new_figure`.
 
     Parameters
     ----------
     width, height
         Inches.
     shares
-        How the width is divided among the axes; the height where they are stacked.
+        How the width is divided among the axes; if they are stacked, the height.
     stacked
-        One above the other instead of side by side.
+        Whether the axes lie one above the other instead of side by side.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -123,17 +124,17 @@ def safe_text(text: str) -> str:
 
 
 def entitle(axes: Axes, headline: str, subtitle: str) -> None:
-    """Put a headline over axes, and a line under it that ends where the picture does."""
+    """Put a headline above the axes, and a line below it that ends at the right edge of the picture."""
     axes.set_title(safe_text(headline), fontsize=14, fontweight="bold", loc="left", pad=24)
     figure = axes.get_figure(root=True)
     letters = int(13 * (10.0 if figure is None else figure.get_figwidth()))
     text = shortened(subtitle, letters)
     line = axes.text(0, 1.0, text, transform=axes.transAxes, fontsize=9.5, color=MUTED, va="bottom")
-    line.set_in_layout(False)  # long ones would push the axes together
+    line.set_in_layout(False)  # a long line would shrink the axes
 
 
 def shortened(text: str, letters: int) -> str:
-    """Cut a text for a picture to so many letters, from its middle; matplotlib reads no formula in it.
+    """Shorten a text to a number of letters by cutting out its middle, and escape it for matplotlib.
 
     Examples
     --------
@@ -154,11 +155,11 @@ def png(figure: Figure) -> bytes:
 
 
 def save_figure(figure: Figure, path: PathLike) -> None:
-    """Write a figure as PNG, whole or not at all.
+    """Write a figure as PNG. The file is written whole or not at all.
 
     Raises
     ------
     InvalidInputError
-        When the place cannot be written to.
+        If the path cannot be written to.
     """
     write_bytes(path, png(figure))

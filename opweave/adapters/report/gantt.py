@@ -1,4 +1,4 @@
-"""Any timeline as a Gantt chart: a row for each device and port in use, the critical path, how busy they are."""
+"""A Gantt chart of any timeline: one row per device and port in use, the critical path, and how busy each row is."""
 
 from __future__ import annotations
 
@@ -34,39 +34,39 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 WIDTH, TIME_SHARE = 12.0, 0.72
-"""Inches of a picture, and the part of them that is the time axis."""
+"""Width of a picture in inches, and the share of it that the time axis takes."""
 
 DRAWN_DEVICES = 16
-"""The busiest devices are drawn; a picture cannot show more."""
+"""Only the busiest devices are drawn; a picture cannot show more."""
 
 DRAWN_ROUNDS = 6
-"""Inputs that are drawn where they follow each other."""
+"""Number of inputs that are drawn if inputs follow each other."""
 
 NAMED_RUNS = 160
-"""Up to this many runs get their names where these fit."""
+"""If there are no more runs than this, each is labelled with its name where that fits."""
 
 DEVICE_HEIGHT, PORT_HEIGHT, BETWEEN, GAP = 1.0, 0.42, 0.06, 0.3
 
 STRIPE = 0.19
-"""Part of a device's row above its runs, on which the critical ones are marked where the runs are shaded."""
+"""Height of the stripe that marks critical runs where the runs themselves are shaded by batch size."""
 
 SHADES = ("#C6DBEF", "#9ECAE1", "#6BAED6", "#3182BD", "#08519C")
-"""From the smallest batch to the largest."""
+"""Colours from the smallest batch to the largest."""
 
 LEAST, PARTED = 1 / 3000, 1 / 250
-"""Shares of the time axis: what could not be seen if it were narrower; what has room for a gap beside it."""
+"""Shares of the time axis: the least visible width of a bar, and the least width of one with a gap beside it."""
 
 END = "#333333"
 PORTS: tuple[ResourceKind, ...] = ("send_port", "receive_port", "link", "channel")
 PORT_WORDS: Mapping[ResourceKind, str] = {"send_port": "sends", "receive_port": "receives"}
 
 SAME = 1e-9
-"""Resources that are busy for shares so near are both the bottleneck."""
+"""Resources whose busy shares differ by no more than this are all the bottleneck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A row of the chart: a resource, what stands beside it, and where it lies (downwards)."""
+    """A row of the chart: a resource, its labels, and its position (counted downwards)."""
 
     resource: int
     label: str
@@ -76,17 +76,17 @@ class Band:
 
     @property
     def middle(self) -> float:
-        """Where its label belongs."""
+        """Position of the label."""
         return self.top + self.height / 2
 
     @property
     def colour(self) -> str:
-        """Of what happens on it."""
+        """Colour of the bars in this row."""
         return BEST if self.device else SENT
 
 
 class Bar(NamedTuple):
-    """A rectangle to fill, in the units of the axes; ``top`` downwards."""
+    """A rectangle to fill, in the units of the axes; ``top`` is counted downwards."""
 
     start: float
     width: float
@@ -96,7 +96,7 @@ class Bar(NamedTuple):
 
 
 def marked_rows(timeline: Timeline) -> BoolArray:
-    """The critical path, or what happens on the bottleneck where inputs follow each other. Shape (activities,)."""
+    """Activities on the critical path or, if inputs follow each other, on the bottleneck. Shape (activities,)."""
     marked = np.zeros(len(timeline.activities), dtype=bool)
     if timeline.period is None:
         marked[[row for rows, _ in critical_rows(timeline) for row in rows]] = True
@@ -111,18 +111,18 @@ def marked_rows(timeline: Timeline) -> BoolArray:
 def gantt_figure(
     timeline: Timeline, uses: Sequence[DeviceUse], *, headline: str, subtitle: str, bound: float | None
 ) -> Figure:
-    """Draw a timeline with a row for each device and each port in use, and how busy they are beside it.
+    """Draw a timeline with one row per device and port in use, and how busy each of them is.
 
-    Where runs are of several inputs, the darker is the larger, and the critical ones have a stripe above them.
+    If runs process several inputs, darker colours mean larger batches, and a stripe above a run marks it as critical.
 
     Parameters
     ----------
     timeline, uses
-        What happens, and what it asks of each device.
+        What happens, and what it demands of each device.
     headline, subtitle
         The title, and the line under it.
     bound
-        Proved lower bound of the last end, in seconds; None when there is none.
+        Proved lower bound of the last end, in seconds; None if there is none.
     """
     ranked = sorted(uses, key=lambda use: (-use.runs, -use.busy_seconds))[:DRAWN_DEVICES]
     rows = bands(timeline, [use for use in uses if use in ranked], PORTS)
@@ -144,7 +144,7 @@ def gantt_figure(
 
 
 def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[ResourceKind]) -> list[Band]:
-    """Rows from the top down: every device with its memory, below it its ports in use, then links and channels."""
+    """The rows from the top down: each device with its memory and its ports in use, then links and channels."""
     used = set(timeline.activities.resource.tolist())
     found: list[Band] = []
     top = 0.0
@@ -173,17 +173,17 @@ def bands(timeline: Timeline, uses: Sequence[DeviceUse], ports: Collection[Resou
 
 
 def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: float | None) -> float:
-    """Draw what happens on rows.
+    """Draw the activities of some rows.
 
     Parameters
     ----------
     until
-        Seconds that the axis reaches at least; None for the end of what is drawn.
+        The axis reaches at least to this time, in seconds; None for the end of what is drawn.
 
     Returns
     -------
     float
-        Seconds of the time axis' unit.
+        Length of the time axis' unit in seconds.
     """
     acts = timeline.activities
     drawn = acts.round < DRAWN_ROUNDS
@@ -198,7 +198,7 @@ def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: f
         chosen = np.flatnonzero((acts.resource == band.resource) & drawn)
         chosen = chosen[np.argsort(acts.start[chosen], kind="stable")]
         shaded = band.device and sizes[-1:] > [1]
-        for critical in (False, True):  # the critical ones last, so that they stay visible among thousands
+        for critical in (False, True):  # critical ones last, so that they stay visible among thousands
             bars = _bars(timeline, band, chosen, scale=scale, sizes=sizes if shaded else ())
             kept = [bar for bar, row in zip(bars, chosen.tolist(), strict=True) if marked[row] == critical or shaded]
             if shaded and critical:
@@ -215,7 +215,7 @@ def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: f
 
 
 def _bars(timeline: Timeline, band: Band, chosen: IntArray, *, scale: float, sizes: Sequence[int]) -> list[Bar]:
-    """One for each activity; what overlaps shares the height."""
+    """One bar per activity; overlapping activities share the height of the row."""
     acts = timeline.activities
     start, end = (each[chosen] / scale for each in (acts.start, acts.end))
     lane = [0] * len(chosen)
@@ -240,7 +240,7 @@ def _shade(size: int, sizes: Sequence[int]) -> str:
 def _name(
     axes: Axes, timeline: Timeline, band: Band, row: int, *, scale: float, span: float, sizes: Sequence[int]
 ) -> None:
-    """Write into a bar what runs, and how many of them, or which input it is, where that fits."""
+    """Label a bar, if the label fits: with the name, and with the batch size or the number of the input."""
     acts = timeline.activities
     start, end, count = float(acts.start[row]), float(acts.end[row]), int(acts.count[row])
     letters = int((end - start) / scale / span * WIDTH * TIME_SHARE / 0.075) - 1
@@ -270,8 +270,8 @@ def _name(
 def draw_bars(axes: Axes, bars: Sequence[Bar], *, span: float, gap: float, order: float) -> None:
     """Fill bars on an axis of ``span`` units, thousands of them at once.
 
-    Only bars with room for it get a white edge, of ``gap`` points; the narrow ones are drawn over these edges. So the
-    share of a row that is filled looks as large as it is.
+    Wide bars get a white edge of ``gap`` points. Narrow bars get none and are drawn over those edges. So the filled
+    share of a row looks as large as it is.
     """
     from matplotlib.collections import PolyCollection
 
@@ -294,7 +294,7 @@ def _corners(bar: Bar, least: float) -> list[tuple[float, float]]:
 
 
 def _dress(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, scale: float, unit: str, span: float) -> None:
-    """Label the rows and the time axis; mark when results are there where inputs follow each other."""
+    """Label the rows and the time axis; if inputs follow each other, mark when each result is ready."""
     acts = timeline.activities
     bottom = max((band.top + band.height for band in rows), default=1.0) + 0.15
     axes.set_ylim(bottom, -0.25)
@@ -341,7 +341,7 @@ def _dress_shares(axes: Axes, bottom: float) -> None:
 
 
 def legend_of(timeline: Timeline) -> list[Artist]:
-    """What the colours of a chart mean."""
+    """The meaning of a chart's colours."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -355,12 +355,12 @@ def legend_of(timeline: Timeline) -> list[Artist]:
     handles.append(Patch(color=CRITICAL, label="critical path" if timeline.period is None else "bottleneck"))
     if timeline.period is not None:
         style = (0, (4, 3))
-        handles.append(Line2D([], [], color=BOUND, linewidth=0.8, linestyle=style, label="a result is there"))
+        handles.append(Line2D([], [], color=BOUND, linewidth=0.8, linestyle=style, label="a result is ready"))
     return handles
 
 
 def _mark_end(axes: Axes, end: float, bound: float | None, scale: float) -> list[Artist]:
-    """Draw the last end and its bound, and return what the legend says of them."""
+    """Draw the last end and its lower bound; return their entries of the legend."""
     from matplotlib.lines import Line2D
 
     axes.axvline(end / scale, color=END, linewidth=1.6, zorder=6)

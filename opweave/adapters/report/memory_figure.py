@@ -1,4 +1,4 @@
-"""Any timeline's memory as a picture: the bytes that every device holds, the given plan against the best, the bound."""
+"""A picture of any timeline's memory: what each device holds over time, next to the given order and the lower bound."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 HEADROOM = 1.3
-"""Height of the picture over the highest peak; the labels stand in between."""
+"""Height of the picture relative to the highest peak; the space above the curves is for labels."""
 
 DRAWN_STEPS = 4000
-"""A picture cannot show more; neighbouring steps are drawn as one."""
+"""A picture cannot show more steps; neighbouring steps are drawn as one."""
 
 DRAWN_DEVICES = 8
-"""The fullest devices are drawn."""
+"""Only the fullest devices are drawn."""
 
 
 class Curve(NamedTuple):
-    """What a device holds: ``bytes[k]`` from ``edges[k]`` to ``edges[k + 1]``; ``at`` is who runs at the ``peak``."""
+    """What a device holds: ``bytes[k]`` from ``edges[k]`` to ``edges[k + 1]``; ``at`` names what runs at the peak."""
 
     word: str
     label: str
@@ -67,15 +67,15 @@ def memory_figure(
     Parameters
     ----------
     graph
-        What the timelines' names refer to.
+        The graph that the timelines' names refer to.
     best, given
-        What happens, and what would happen by the plan that it is compared with.
+        What happens, and what would happen in the solution that it is compared with.
     proved
-        Whether nothing is better than ``best``.
+        Whether ``best`` is proved to be optimal.
     bound
-        Proved lower bound of the bytes; None when there is none, or when it is about something else.
+        Proved lower bound in bytes; None if there is none, or if it bounds something else.
     limits
-        Bytes that every device may hold.
+        Bytes that each device may hold.
     headline, subtitle
         The title, and the line under it.
     """
@@ -109,7 +109,7 @@ def memory_figure(
 
 
 def _curves(graph: OpGraph, best: Timeline, given: Timeline | None, row: int, *, proved: bool) -> list[Curve]:
-    """The best, over the given where it differs."""
+    """The best curve in front of the given one, if they differ."""
     after = _curve(graph, best, row, "best", BEST, 0.25)
     if given is None:
         return [after._replace(word="peak", label="held")]
@@ -135,19 +135,19 @@ def _curve(graph: OpGraph, timeline: Timeline, row: int, word: str, colour: str,
 
 
 def _draw_panel(axes: Axes, curves: Sequence[Curve], scale: float, *, until: float) -> None:
-    """Fill the curves, and label their peaks in rows of their own above them."""
+    """Fill the curves, and label their peaks above them, in one row per curve."""
     highest = max((int(curve.bytes.max(initial=0)) for curve in curves), default=0)
     axes.set_ylim(0, HEADROOM * max(highest, 1) / scale)
     axes.set_xlim(0, until or 1)
     for curve in curves:
         edges, values = curve.edges, curve.bytes / scale
-        if len(values) > DRAWN_STEPS:  # the highest of each group, so that no peak is lost
+        if len(values) > DRAWN_STEPS:  # keep the highest step of each group, so that no peak is lost
             groups = np.linspace(0, len(values), DRAWN_STEPS + 1).astype(np.int64)
             edges, values = edges[groups], np.maximum.reduceat(values, groups[:-1])
         width = 1.6 if len(values) <= 400 else 1.0
         axes.stairs(values, edges, color=curve.colour, linewidth=width, label=curve.label, zorder=3)
         axes.stairs(values, edges, color=curve.colour, alpha=curve.fade, fill=True, linewidth=0, zorder=2)
-    if all(curve.bytes.max(initial=-1) >= curve.peak for curve in curves):  # else inputs alone take most
+    if all(curve.bytes.max(initial=-1) >= curve.peak for curve in curves):  # else inputs take most of the height
         _mark_peaks(axes, curves, scale, until or 1)
 
 

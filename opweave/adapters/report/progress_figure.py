@@ -1,4 +1,4 @@
-"""How solvers got on, as a picture: the best plan and the bound of each over time, for every problem."""
+"""A picture of the progress of solvers on one problem: the best solution and bound of each over time."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FIRST, EARLIEST = 1e-2, 1e-4
-"""Seconds at which the time axis begins: usually, and at the earliest."""
+"""Seconds at which the time axis begins: the usual value, and the earliest."""
 
 NEAR_ZERO = 0.25
-"""The axis begins at zero where the smallest value is less than this share of the largest."""
+"""The axis begins at zero if the smallest value is less than this share of the largest."""
 
 MARGIN = 0.06
-"""Room below and above the values, as a share of their range."""
+"""Space below and above the values, as a share of their range."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """What is drawn of an objective or bound, and how it is called.
+    """How objectives and bounds are drawn and written.
 
     Attributes
     ----------
     label
-        Of the axis.
+        Label of the axis.
     drawn
-        Makes the drawn value of an objective or bound; None where it says nothing.
+        Computes the drawn value of an objective or bound; None if there is nothing to draw.
     written
         Writes an objective or bound with its unit.
     limit
-        The word before a bound.
+        The words before a bound, such as "at least".
     tightest
-        Finds the best of several bounds as they are drawn.
+        Finds the best of several bounds, given their drawn values.
     """
 
     label: str
@@ -55,7 +55,7 @@ class _Scale:
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """A solver's best plans and bounds: where they changed, and what they came to."""
+    """A solver's best solutions and bounds: when they changed, and their values."""
 
     name: str
     plans: list[tuple[float, float]]
@@ -73,9 +73,9 @@ def progress_figure(
 ) -> Figure:
     """Draw the objective and the bound of several solvers over time.
 
-    Solid lines are the best plans, dashed ones of the same colour what each solver proved. Batched mappings are drawn
-    in inputs per second, where more is better; elsewhere less is better. Bounds that are far from all plans, while
-    another is nearer, may lie outside the picture; the legend has their numbers.
+    Solid lines are the best solutions; dashed lines of the same colour are the bounds that each solver proved. For
+    batched mappings the axis shows inputs per second, where more is better; for all other problems, less is better. A
+    weak bound may lie outside the picture if another solver proved a better one; the legend gives its value.
 
     Parameters
     ----------
@@ -84,19 +84,19 @@ def progress_figure(
     results
         What :func:`~opweave.solvers.solve.solve` returned for it, by the names of the lines.
     seconds
-        Where the time axis ends; later where a solver found something later. By default when the last solver ended.
+        End of the time axis; it is extended if a solver found something later. By default, the end of the last solver.
     title
         The headline; by default the model's name.
 
     Returns
     -------
     Figure
-        Of matplotlib; ``figure.savefig("progress.png")`` writes it.
+        A matplotlib figure; ``figure.savefig("progress.png")`` writes it.
 
     Raises
     ------
     InvalidInputError
-        When there is nothing to draw: no result, or none with a plan or bound; for results of another problem.
+        If there is nothing to draw (no result, or none with a solution or bound), or if a result is of another problem.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def _scale_of(problem: Problem[Any, Any], results: Mapping[str, Result[Any]]) ->
 
 
 def _read(name: str, result: Result[Any], scale: _Scale) -> _Run:
-    """Take a result's plans and bounds; its last ones count too where they are not among its incumbents."""
+    """Read a result's solutions and bounds, and add its final ones if its incumbents lack them."""
     seen = sorted(result.incumbents, key=lambda one: one.seconds)
     end = max(result.timings.total, seen[-1].seconds if seen else 0.0)
     plans = [(one.seconds, one.objective) for one in seen] + [(end, result.objective)]
@@ -186,7 +186,7 @@ def _changes(points: Sequence[tuple[float, float | None]], scale: _Scale) -> Ite
 
 
 def _draw(axes: Axes, run: _Run, look: Look, begin: float, end: float) -> None:
-    """Draw steps that hold to the end; a marker at the last plan tells lines apart that end at the same value."""
+    """Draw step curves up to the end; a marker at the last solution tells apart lines that end at the same value."""
     for points, is_bound in ((run.bounds, True), (run.plans, False)):
         if points:
             axes.step(
@@ -205,7 +205,7 @@ def _draw(axes: Axes, run: _Run, look: Look, begin: float, end: float) -> None:
 
 
 def _range(runs: Sequence[_Run], scale: _Scale) -> tuple[float, float]:
-    """Where the axis begins and ends: all plans and the best bound are inside, others if they at most double it."""
+    """Limits of the axis. All solutions and the best bound lie inside; so do bounds that at most double the range."""
     values = [value for run in runs for _, value in run.plans]
     bounds = [run.bounds[-1][1] for run in runs if run.bounds]
     if bounds:

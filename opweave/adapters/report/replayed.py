@@ -1,4 +1,4 @@
-"""What the referee measured while it replayed a solution: the figures that views show."""
+"""The details that the referee measured while it replayed a solution; views show them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from opweave.problems.problem import DetailsT, Problem, SolutionT
 
 
 def details_of(problem: Problem[SolutionT, DetailsT], solution: SolutionT) -> DetailsT:
-    """Replay a solution and return what was measured on the way.
+    """Replay a solution and return its details.
 
     Raises
     ------
     ValueError
-        When it cannot be replayed.
+        If it cannot be replayed.
     """
     evaluation = problem.evaluate(solution)
     if evaluation.details is None:

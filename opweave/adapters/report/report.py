@@ -16,7 +16,7 @@ from opweave.adapters.report.tables import Entry, comparison_cells, summary_rows
 from opweave.adapters.report.views import View
 
 SHOWN_STEPS = 1000
-"""Steps of the plan in the page; the plan file has them all."""
+"""Number of the plan's steps that the page shows; the plan file has all of them."""
 
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
@@ -55,27 +55,27 @@ footer {{ color: #666; font-size: 0.85rem; margin-top: 2rem; }}
 
 
 def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence[Entry] = ()) -> list[Path]:
-    """Write a report folder; every file in it is written whole or not at all, and only after all could be made.
+    """Write a report folder. All files are made before the first is written, and each is written whole or not at all.
 
     Parameters
     ----------
     view
-        What :func:`~opweave.adapters.report.views.show` made of a problem and its result.
+        The view that :func:`~opweave.adapters.report.views.show` made of a problem and its result.
     folder
-        Made if it is missing; files of the same names are replaced.
+        The folder; it is created if missing, and files of the same names are replaced.
     comparison
-        Other solvers' answers, shown beside this one.
+        Results of other solvers, shown beside this one.
 
     Returns
     -------
     list of Path
-        ``problem.json``, ``result.json``, ``report.html``; with a solution also the plan, ``trace.json``, the
-        problem's exports (placement: ``device_map.json``) and the picture.
+        ``problem.json``, ``result.json`` and ``report.html``. If there is a solution, also the plan, ``trace.json``,
+        the problem's exports (for placement, ``device_map.json``) and the picture.
 
     Raises
     ------
     InvalidInputError
-        When the folder cannot be written to.
+        If the folder cannot be written to.
     """
     files = {"problem.json": _json(view.problem.model_dump_json()), "result.json": _json(view.result.model_dump_json())}
     if view.result.solution is not None:

@@ -1,4 +1,4 @@
-"""Tables for the terminal: one result, several solvers side by side, and what can be chosen."""
+"""Tables for the terminal: one result, several solvers side by side, and the available solvers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLE = {
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One solver's answer in a comparison; ``result`` is None when it could not run, and ``note`` says why."""
+    """One solver's answer in a comparison; if it could not run, ``result`` is None and ``note`` says why."""
 
     solver: str
     result: Result[Any] | None
@@ -35,7 +35,7 @@ class Entry:
 
 
 def summary_rows(view: View[Any, Any]) -> list[Row]:
-    """List a result as labels and values, the most wanted first."""
+    """List a result as labels and values, the most important first."""
     problem, result = view.problem, view.result
     unit = problem.unit
     graph = problem.graph
@@ -75,7 +75,7 @@ def result_table(view: View[Any, Any]) -> Table:
 
 
 def section_table(section: Section) -> Table:
-    """Show one of a view's further tables; all but the first column are figures."""
+    """Show one of a view's further tables; all columns but the first are numbers."""
     table = Table(title=section.title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for position, heading in enumerate(section.headings):
         table.add_column(heading, justify="right" if position else "left", overflow="fold")
@@ -85,7 +85,7 @@ def section_table(section: Section) -> Table:
 
 
 def comparison_cells(entries: Sequence[Entry], unit: str) -> tuple[Sequence[str], list[Sequence[str]]]:
-    """Set several answers side by side: headings and rows, the first entry being what the others are measured by."""
+    """Put several answers side by side, as headings and rows. The first entry is the reference for the others."""
     base = entries[0].result.objective if entries and entries[0].result else None
     rows: list[Sequence[str]] = []
     for entry in entries:
@@ -113,7 +113,7 @@ def comparison_cells(entries: Sequence[Entry], unit: str) -> tuple[Sequence[str]
 
 
 def comparison_table(entries: Sequence[Entry], unit: str) -> Table:
-    """Show several solvers' answers to one problem; the best objective stands out."""
+    """Show several solvers' answers to one problem; the best objective is highlighted."""
     headings, rows = comparison_cells(entries, unit)
     objectives = [entry.result.objective if entry.result else None for entry in entries]
     best = min((value for value in objectives if value is not None), default=None)
@@ -128,7 +128,7 @@ def comparison_table(entries: Sequence[Entry], unit: str) -> Table:
 
 
 def solvers_table(infos: Iterable[SolverInfo]) -> Table:
-    """Show what can be chosen, and how to get what is missing."""
+    """List the solvers, and how to install the missing ones."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading in ("problem", "solver", "kind", "proves", "honours", "about"):
         table.add_column(heading, overflow="fold", no_wrap=heading in ("solver", "kind", "proves"))

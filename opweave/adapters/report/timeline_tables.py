@@ -1,4 +1,4 @@
-"""Tables and plans read from a timeline, whatever the problem: its measures, its devices, its steps."""
+"""Tables and plans of any problem, read from a timeline: its measures, its devices and its steps."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ Cells = tuple[Sequence[str], list[Sequence[str]]]
 """Headings and rows of a table."""
 
 Notes = Callable[[int], Mapping[str, object]]
-"""What a problem has to say about an activity, given its row."""
+"""The problem's notes on an activity, given its row."""
 
 Limits = Mapping[str, int | None]
-"""Bytes that every device may hold, by its name; None for no limit."""
+"""Bytes that every device may hold, by name; None for no limit."""
 
 SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "bottleneck": ("result every", precise_seconds),
@@ -40,11 +40,11 @@ SHOWN: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "traffic": ("traffic", readable_bytes),
     "energy": ("energy", lambda value: f"{value:,.4g} J"),
 }
-"""How the measures are called and written, in the order of the table."""
+"""Label and format of each measure, in the order of the table."""
 
 
 def measure_rows(timeline: Timeline, objective: float | None) -> list[tuple[str, str]]:
-    """Label and value of every measure that the objective is not, and that says something else than those before."""
+    """Label and value of every measure that differs from the objective and from the measures before it."""
     ports = any(resource.kind != "device" for resource in timeline.resources)
     seen: set[tuple[str, float]] = set()
     rows = []
@@ -60,7 +60,7 @@ def measure_rows(timeline: Timeline, objective: float | None) -> list[tuple[str,
 
 
 def _fullest(timeline: Timeline) -> str:
-    """The device that holds most, where there are several."""
+    """The device that holds most, if there are several devices."""
     devices = [resource.name for resource in timeline.resources if resource.kind == "device"]
     held = bytes_held(timeline)[: len(devices)]
     return f" on {devices[int(held.argmax())]}" if len(devices) > 1 and held.any() else ""
@@ -68,20 +68,20 @@ def _fullest(timeline: Timeline) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DeviceUse:
-    """What a plan asks of one device; None for what it has not, or is not known.
+    """What a plan demands of one device; None where this is unknown or does not apply.
 
     Attributes
     ----------
     runs, inputs
-        Operators, or batches of them, and how many inputs these have together.
+        Number of runs (operators, or batches of them), and the number of inputs that they process in total.
     busy_seconds, idle_seconds
-        Until the last end; of each period where inputs follow each other.
+        Until the last end; if inputs follow each other, in each period.
     busy_share, send_share, receive_share
-        Parts of that time.
+        Shares of that time.
     bytes_in, bytes_out
-        For all that is played.
+        In total, for the whole timeline.
     memory_bytes, memory_limit
-        The most that it holds, and may hold.
+        The largest number of bytes that it holds, and the number that it may hold.
     energy_joules
         Over the same time as the seconds.
     """
@@ -102,7 +102,7 @@ class DeviceUse:
 
 
 def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
-    """List what a timeline asks of each device, in the cluster's order."""
+    """List what a timeline demands of each device, in the cluster's order."""
     acts, count = timeline.activities, len(timeline.resources)
     span = timeline.end if timeline.period is None else timeline.period
     first = (acts.kind == ActivityKind.RUN) & ((acts.round == 0) | (timeline.period is None))
@@ -137,7 +137,7 @@ def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
 
 
 def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
-    """Write devices as headings and rows, with the columns that say something."""
+    """Write devices as headings and rows; columns without information are left out."""
     kinds: set[ResourceKind] = {resource.kind for resource in timeline.resources}
     columns: list[tuple[str, bool, Callable[[DeviceUse], str]]] = [
         ("device", True, lambda use: use.name),
@@ -167,7 +167,7 @@ def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
 
 
 def runs_in_order(timeline: Timeline) -> IntArray:
-    """Rows of the runs by start; of several at one time, the one that ends first comes first."""
+    """Rows of the runs by start; of runs that start together, the one that ends first comes first."""
     acts = timeline.activities
     runs = np.flatnonzero(acts.kind == ActivityKind.RUN)
     order: IntArray = runs[np.lexsort((acts.rank[runs], acts.end[runs], acts.start[runs]))]
@@ -175,7 +175,7 @@ def runs_in_order(timeline: Timeline) -> IntArray:
 
 
 def step_table(graph: OpGraph, timeline: Timeline, notes: Notes) -> Cells:
-    """List the runs by start for reading, with times, or with bytes where time is counted in steps."""
+    """List the runs by start, with their times; if time is counted in steps, with their bytes."""
     acts = timeline.activities
     rows: list[Sequence[str]] = []
     if timeline.unit == "steps":
@@ -210,10 +210,10 @@ def plan_of(
     Returns
     -------
     dict
-        Every measure that has a meaning, as ``makespan_seconds``; ``devices`` (:class:`DeviceUse`); ``operators`` by
-        start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical`` and the problem's notes;
-        ``transfers`` by start, each with ``tensor`` (or the operator that it is for), ``consumer``, ``source``,
-        ``target``, ``start``, ``end``, ``bytes`` and notes.
+        Every measure that is defined, for example ``makespan_seconds``; ``devices`` (:class:`DeviceUse`);
+        ``operators`` by start, each with ``operator``, ``kind``, ``device``, ``start``, ``end``, ``critical`` and the
+        problem's notes; ``transfers`` by start, each with ``tensor`` (or the operator that it serves), ``consumer``,
+        ``source``, ``target``, ``start``, ``end``, ``bytes`` and the problem's notes.
     """
     suffix = {"makespan": "_seconds", "bottleneck": "_seconds", "latency": "_seconds", "energy": "_joules"}
     names = {"throughput": "inputs_per_second", "traffic": "traffic_bytes"}
@@ -242,7 +242,7 @@ def plan_of(
 
 
 def transfer_rows(timeline: Timeline) -> Iterator[int]:
-    """One row of every transfer, by start: its sending end, or the receiving one where nothing else is known."""
+    """One row per transfer, by start: its sending end, or the receiving end if only that is known."""
     acts = timeline.activities
     ends = (acts.kind == ActivityKind.SEND) | ((acts.kind == ActivityKind.RECEIVE) & (acts.twin < 0))
     rows = np.flatnonzero(ends)

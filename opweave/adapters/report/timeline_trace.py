@@ -1,4 +1,4 @@
-"""Any plan as a Chrome trace, read from its timeline: tracks for devices and ports, arrows along the data, memory."""
+"""A Chrome trace of any timeline: tracks for devices and ports, arrows along the data, and counters of the memory."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from opweave.problems.measures import bytes_after_steps, bytes_over_time
 from opweave.problems.timeline import ActivityKind, Resource, ResourceKind, Timeline
 
 SECOND, STEP = 1e6, 1e3
-"""Microseconds of the trace for each second, and for each step where a problem knows no seconds."""
+"""Microseconds of the trace per second, and per step if the problem has no seconds."""
 
 BUSY = 0.8
-"""The part of a step in which its operator runs; what is left shows the bytes between two steps."""
+"""The part of a step in which its operator runs; the rest shows the bytes between two steps."""
 
 WORDS: Mapping[ResourceKind, str] = {
     "device": "{name}",
@@ -24,14 +24,14 @@ WORDS: Mapping[ResourceKind, str] = {
     "link": "{name}",
     "channel": "{name}",
 }
-"""What the track of each kind of resource is called."""
+"""Name of the track of each kind of resource."""
 
 Notes = Callable[[int], Mapping[str, object]]
-"""What a problem has to say about an activity, given its row."""
+"""The problem's notes on an activity, given its row."""
 
 
 def lanes(activities: Iterable[tuple[str, float, float]]) -> list[int]:
-    """Give each (place, start, end), listed by start, the first lane of its place that is free."""
+    """Assign each (place, start, end) the first free lane of its place; the activities are sorted by start."""
     ends: dict[str, list[float]] = {}
     found = []
     for place, start, end in activities:
@@ -45,18 +45,18 @@ def lanes(activities: Iterable[tuple[str, float, float]]) -> list[int]:
 def timeline_trace(graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> dict[str, object]:
     """Draw a timeline as a trace.
 
-    An arrow leads from the run that makes a tensor over the sender's and the receiver's port to every run that reads it
-    there. Where a resource may do several things at a time, it has as many tracks as it needs. Counters show the bytes
-    that are held, where they change.
+    An arrow leads from the run that makes a tensor, through the ports of sender and receiver, to every run that reads
+    it. A resource that does several things at a time has as many tracks as it needs. Counters show the bytes that are
+    held, with an entry whenever these change.
 
     Parameters
     ----------
     graph
-        What the timeline's names refer to.
+        The graph that the timeline's names refer to.
     timeline
         What happens.
     critical
-        Rows of the critical path; empty where none is known.
+        Rows of the critical path; empty if none is known.
     notes
         Further details of an activity.
 
@@ -84,7 +84,7 @@ class _Drawing:
         self._memory()
 
     def _tracks(self) -> list[str]:
-        """The track of every activity; those of one device stand together."""
+        """The track of every activity; the tracks of one device stand together."""
         timeline, acts = self._timeline, self._timeline.activities
         order = np.lexsort((acts.rank, acts.end, acts.start)).tolist()
         places = [_word(timeline.resources[acts.resource[row]]) for row in order]
@@ -158,7 +158,7 @@ class _Drawing:
         return Spot(self._track[row], (start + self._share * (end - start) / 2) * self._scale)
 
     def _memory(self) -> None:
-        """Bytes held over time: at every change, and in steps both while each runs and after it."""
+        """Add the bytes held at every change; if time is counted in steps, while each step runs and after it."""
         timeline = self._timeline
         for position, resource in enumerate(timeline.resources):
             name, (times, level) = f"bytes held by {resource.name}", bytes_over_time(timeline, position)

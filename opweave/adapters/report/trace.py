@@ -1,4 +1,4 @@
-"""Chrome traces (also read by Perfetto): operators as blocks on tracks, numbers as counter tracks."""
+"""Chrome traces, which Perfetto also reads: operators as blocks on tracks, numbers as counter tracks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TraceEvent = dict[str, object]
 
 
 class Spot(NamedTuple):
-    """A moment on a track, within a block; arrows begin and end there."""
+    """A moment within a block on a track, where an arrow begins or ends."""
 
     track: str
     time: float
@@ -18,7 +18,7 @@ class Spot(NamedTuple):
 class Trace:
     """Collects events in the Trace Event Format.
 
-    Times are in microseconds, as the format has them. Open the JSON in https://ui.perfetto.dev or chrome://tracing.
+    Times are in microseconds, as the format requires. Open the JSON in https://ui.perfetto.dev or chrome://tracing.
 
     Examples
     --------
@@ -35,7 +35,7 @@ class Trace:
         self._flows = 0
 
     def track(self, name: str) -> int:
-        """Make sure that a track exists, and return its number; tracks stand in the order of their first mention."""
+        """Make sure that a track exists, and return its number. Tracks keep the order of their first mention."""
         if name not in self._tracks:
             self._tracks[name] = len(self._tracks) + 1
             self._events.append(_metadata("thread_name", self._tracks[name], name))
@@ -59,18 +59,18 @@ class Trace:
         )
 
     def flow(self, name: str, spots: Sequence[Spot]) -> None:
-        """Draw an arrow from block to block, through two or more spots that follow each other in time."""
+        """Draw an arrow through two or more spots, which follow each other in time."""
         self._flows += 1
         for position, spot in enumerate(spots):
             phase = "s" if position == 0 else "f" if position == len(spots) - 1 else "t"
             event: TraceEvent = {"name": name, "cat": "data", "ph": phase, "id": self._flows, "pid": 1}
             event |= {"tid": self.track(spot.track), "ts": spot.time}
             if phase == "f":
-                event["bp"] = "e"  # ends in the block around it, not at the next one
+                event["bp"] = "e"  # ends in the enclosing block, not at the next one
             self._events.append(event)
 
     def counter(self, name: str, time: float, values: Mapping[str, float]) -> None:
-        """Set the values of a counter track from a time on; several values are drawn stacked."""
+        """Set the values of a counter track from a time on; several values are stacked."""
         self._events.append({"name": name, "ph": "C", "pid": 1, "ts": time, "args": dict(values)})
 
     def to_json(self) -> dict[str, object]:

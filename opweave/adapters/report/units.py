@@ -1,4 +1,4 @@
-"""Numbers as people read and write them."""
+"""Numbers in the form in which people read and write them."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _FACTORS = {"": 1, "B": 1}
 _FACTORS |= {f"{letter}iB": 1024 ** (power + 1) for power, letter in enumerate("KMGTP")}
 _FACTORS |= {f"{letter}B": 1000 ** (power + 1) for power, letter in enumerate("kMGTP")}
 TIME_UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
-"""Seconds in a unit of time, the largest first."""
+"""Seconds per unit of time, the largest unit first."""
 
 BYTE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
-"""Each is 1,024 of the one before."""
+"""Each unit is 1,024 times the previous one."""
 
 _BY_WORD = {word.lower(): factor for word, factor in _FACTORS.items()}
 
@@ -52,7 +52,7 @@ def readable_seconds(seconds: float) -> str:
 
 
 def readable_share(share: float | None) -> str:
-    """Write a fraction as a percentage; a dash when unknown.
+    """Write a fraction as a percentage; a dash if it is unknown.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def readable_share(share: float | None) -> str:
 
 
 def readable(value: float | None, unit: str) -> str:
-    """Write an objective or bound in its problem's unit; a dash when unknown."""
+    """Write an objective or bound in its problem's unit; a dash if it is unknown."""
     if value is None:
         return "-"
     if unit in ("bytes", "seconds"):
@@ -76,9 +76,9 @@ def readable(value: float | None, unit: str) -> str:
 
 
 def unit_of(value: float, unit: str) -> tuple[float, str]:
-    """Find how many bytes or seconds make the unit in which a value is best read, and that unit's name.
+    """Find the unit in which a value is easiest to read: its size in bytes or seconds, and its name.
 
-    Other units are read as they are.
+    A value in any other unit keeps its unit.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def unit_of(value: float, unit: str) -> tuple[float, str]:
 
 
 def readable_rate(rate: float) -> str:
-    """Write how many happen in a second, with four digits or all of a whole number.
+    """Write a rate per second with four digits, or with all digits of a whole number.
 
     Examples
     --------
@@ -112,7 +112,7 @@ def parse_bytes(text: str) -> int:
     Raises
     ------
     InvalidInputError
-        When it is no such number, or outside 0 to 2**53.
+        If the text is no such number, or the number is outside 0 to 2**53.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def parse_bytes(text: str) -> int:
     factor = _BY_WORD.get(found[2].lower()) if found else None
     if found is None or factor is None or (factor == 1 and "." in found[1]):
         raise InvalidInputError(f"{text!r:.60} is no number of bytes; write it as 6291456, 6MiB or 6.3MB")
-    # Decimal digits times the factor, in whole numbers, so that no byte is lost to rounding.
+    # Decimal digits times the factor, as integers, so that rounding loses no byte.
     whole, _, fraction = found[1].partition(".")
     size: int = int(whole + fraction) * factor // 10 ** len(fraction)
     if size > MAX_BYTES:

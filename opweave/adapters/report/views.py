@@ -1,4 +1,4 @@
-"""How problems are shown: what a timeline tells, for any problem; a view of its own adds words and pictures."""
+"""Views of problems: a general one reads everything from the timeline; a problem's own view adds words and pictures."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ Row = tuple[str, str]
 
 @runtime_checkable
 class LimitsMemory(Protocol):
-    """A problem that says how many bytes every device may hold."""
+    """A problem that limits the bytes of every device."""
 
     @property
     def memory_limits(self) -> Limits:
-        """By device; None for no limit."""
+        """Limits by device; None for no limit."""
         ...
 
 
@@ -71,7 +71,7 @@ class OnCluster(Protocol):
 
 
 class Section(NamedTuple):
-    """A table of its own beside the result's."""
+    """A table in addition to the result's."""
 
     title: str
     headings: Sequence[str]
@@ -81,23 +81,23 @@ class Section(NamedTuple):
 class View(Generic[ProblemT, SolutionT]):
     """A problem and its result as the command line and the reports show them.
 
-    Whatever is said here comes from the timeline of the result's solution, so that it fits any problem; a subclass says
-    what is truly its problem's own.
+    Everything here comes from the timeline of the result's solution, so it fits any problem. A subclass adds what is
+    specific to its problem.
 
     Attributes
     ----------
     problem, result
-        What was solved, and the answer.
+        The problem, and its result.
     word
-        What the command line calls the problem.
+        The name of the problem on the command line.
     problem_type
-        Its class.
+        The class of the problem.
     baseline
-        The solver that every answer is compared with; None for the first that is registered as a baseline.
+        The solver that every result is compared with; None for the first registered baseline.
     noun, better
-        What explanations call a plan, and one that costs less.
+        The words for a plan and for one that costs less, for explanations.
     plan_file, figure_file
-        Names of the plan and the picture in a report folder.
+        File names of the plan and the picture in a report folder.
     """
 
     word: ClassVar[str] = "problem"
@@ -119,7 +119,7 @@ class View(Generic[ProblemT, SolutionT]):
         Raises
         ------
         InvalidInputError
-            When there is none to show.
+            If there is none to show.
         """
         if self.result.solution is None:
             raise InvalidInputError(f"the result has no solution to show (status {self.result.status.value})")
@@ -132,7 +132,7 @@ class View(Generic[ProblemT, SolutionT]):
         Raises
         ------
         InvalidInputError
-            When it cannot be carried out.
+            If it cannot be carried out.
         """
         timeline = self.result.timeline or self.problem.play(self.solution)
         if timeline is None:
@@ -150,12 +150,12 @@ class View(Generic[ProblemT, SolutionT]):
 
     @cached_property
     def uses(self) -> list[DeviceUse]:
-        """What the plan asks of each device."""
+        """What the plan demands of each device."""
         return device_uses(self.timeline, self.limits)
 
     @cached_property
     def path(self) -> Sequence[tuple[Sequence[int], Wait]]:
-        """The critical path: the rows of each step and what it waited for; empty where inputs follow each other."""
+        """The critical path: the rows of each step, and what it waited for; empty if inputs follow each other."""
         return [] if self.timeline.period is not None else critical_rows(self.timeline)
 
     @cached_property
@@ -165,7 +165,7 @@ class View(Generic[ProblemT, SolutionT]):
 
     @cached_property
     def reference(self) -> Reference | None:
-        """The answer of the baseline; None where there is no baseline, or it has no plan."""
+        """The baseline's answer; None if there is no baseline, or it found no solution."""
         from opweave.adapters.report.baselines import baselines, reference
 
         name = self.baseline or next(iter(baselines(self.problem)), None)
@@ -173,11 +173,11 @@ class View(Generic[ProblemT, SolutionT]):
 
     @property
     def alone(self) -> Alone | None:
-        """The best plan on a single device, where that is the baseline."""
+        """The best plan on a single device, if that is what the baseline finds."""
         return None if self.reference is None else self.reference.alone
 
     def rows(self) -> list[Row]:
-        """Label and value of what the problem adds to a result's table: the baseline, and the gain against it."""
+        """Rows that the problem adds to a result's table: the baseline, the gain against it, the devices used."""
         rows = [self._baseline_row()] if self.baseline or self.reference else []
         if self.result.solution is None:
             return rows
@@ -200,19 +200,19 @@ class View(Generic[ProblemT, SolutionT]):
         return f"baseline {self.reference.solver}", readable(self.reference.objective, self.problem.unit)
 
     def _gain(self) -> float | None:
-        """How many times as much the baseline needs."""
+        """The baseline's objective divided by the plan's."""
         if self.reference is None or not self.result.objective or self.reference.objective <= 0:
             return None
         return self.reference.objective / self.result.objective
 
     def explain(self) -> str:
-        """Say in a few sentences what the result means, or why there is none."""
+        """Say in a few sentences what the result means, or why there is no solution."""
         if self.result.solution is None:
             return no_plan(self.result, self.noun, self.shortage())
         return " ".join(self.sentences())
 
     def sentences(self) -> Iterator[str]:
-        """Say what the solution means: what limits it, what it gains, and what is proved."""
+        """Say what limits the solution, what it gains, and what is proved."""
         yield self.opening()
         if self.baseline:
             used = [use.name for use in self.uses if use.runs]
@@ -234,17 +234,17 @@ class View(Generic[ProblemT, SolutionT]):
         return f"The plan {verb} {readable(self.result.objective, self.problem.unit)}{where}."
 
     def shortage(self) -> str | None:
-        """Find a simple reason why there can be no plan; None where none is known."""
+        """Find a simple reason why there can be no plan; None if none is known."""
         return None
 
     def sections(self) -> list[Section]:
-        """List further tables, most wanted first: the devices."""
+        """List further tables, the most important first; here, the devices."""
         if self.result.solution is None or self.timeline.unit == "steps":
             return []
         return [Section("Devices", *device_table(self.timeline, self.uses))]
 
     def exports(self) -> Mapping[str, object]:
-        """Write the solution in forms that other tools take: file names and plain data for ``json.dumps``."""
+        """Write the solution for other tools, as plain data for ``json.dumps`` by file name."""
         return {}
 
     def plan(self) -> dict[str, object]:
@@ -253,7 +253,7 @@ class View(Generic[ProblemT, SolutionT]):
         return about | plan_of(self.problem.graph, self.timeline, self.uses, self.critical, self.notes)
 
     def steps(self) -> Cells:
-        """List the plan step by step for reading: headings and rows."""
+        """List the plan step by step for people, as headings and rows."""
         return step_table(self.problem.graph, self.timeline, self.notes)
 
     def trace(self) -> dict[str, object]:
@@ -261,7 +261,7 @@ class View(Generic[ProblemT, SolutionT]):
         return timeline_trace(self.problem.graph, self.timeline, self.critical, self.notes)
 
     def notes(self, activity: int) -> Mapping[str, object]:
-        """Say more about an activity of the timeline, given its row: numbers, words, and shares as fractions."""
+        """Describe an activity of the timeline, given its row, by numbers, words, and shares as fractions."""
         return {}
 
     def headline(self) -> str:
@@ -282,18 +282,18 @@ class View(Generic[ProblemT, SolutionT]):
         return f"{text}, the best single device" if gain >= 1 - SAME else f"{text}; {self.alone.device} alone is faster"
 
     def subtitle(self) -> str:
-        """The line under it."""
+        """The line below the headline."""
         text = counted(len(self.problem.graph.operators), "operator")
         transfers = sum(1 for _ in transfer_rows(self.timeline))
         sent = f", {counted(transfers, 'transfer')}" if transfers else ""
         return f"{text}{sent}; {self.problem.assumptions()}"
 
     def figure(self) -> Figure:
-        """Draw the result as a picture: what every device does when, or the memory where there are only steps."""
+        """Draw what every device does when; if there are only steps, draw the memory."""
         return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
 
     def gantt_figure(self) -> Figure:
-        """Draw what every device and port does when."""
+        """Draw what every device and port does over time."""
         from opweave.adapters.report.gantt import gantt_figure
 
         ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
@@ -301,7 +301,7 @@ class View(Generic[ProblemT, SolutionT]):
         return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
 
     def memory_figure(self) -> Figure:
-        """Draw how many bytes every device holds when."""
+        """Draw how many bytes every device holds over time."""
         from opweave.adapters.report.memory_figure import memory_figure
 
         return memory_figure(
@@ -316,11 +316,11 @@ class View(Generic[ProblemT, SolutionT]):
         )
 
     def given_timeline(self) -> Timeline | None:
-        """What the memory figure compares with: the plan that was there before; None where there was none."""
+        """The timeline that the memory figure compares with, such as the given order; None if there is none."""
         return None
 
     def figures(self) -> dict[str, Figure]:
-        """All pictures of a report by their file names: the memory too where it changes and is not the first one."""
+        """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""
         found = {self.figure_file: self.figure()}
         devices = range(len(self.uses)) if self.timeline.unit == "seconds" else ()
         if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
@@ -330,7 +330,7 @@ class View(Generic[ProblemT, SolutionT]):
 
 @cache
 def views() -> tuple[type[View[Any, Any]], ...]:
-    """List problems' own views; imported on first use, so that ``import opweave`` stays light."""
+    """List the problems' own views; they are imported on first use, so that ``import opweave`` stays light."""
     from opweave.adapters.report.batched_mapping.view import BatchedMappingView
     from opweave.adapters.report.memory_ordering.view import MemoryOrderingView
     from opweave.adapters.report.pipeline.view import PipelineView
@@ -341,12 +341,12 @@ def views() -> tuple[type[View[Any, Any]], ...]:
 
 
 def show(problem: Problem[Any, Any], result: Result[Any]) -> View[Any, Any]:
-    """Make a result ready for showing: as rows, plan, trace and picture.
+    """Make the view of a result: its rows, plan, trace and pictures.
 
     Raises
     ------
     InvalidInputError
-        When the result is one of another problem.
+        If the result belongs to another problem.
     """
     if result.problem != problem.kind:
         raise InvalidInputError(f"the result is one of {result.problem!r:.60}, the problem is {problem.kind!r}")
@@ -359,14 +359,14 @@ def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
     Parameters
     ----------
     problem
-        What was solved.
+        The problem that was solved.
     result
         What :func:`~opweave.solvers.solve.solve` returned for it.
 
     Raises
     ------
     InvalidInputError
-        When the result is one of another problem.
+        If the result belongs to another problem.
 
     Examples
     --------
@@ -382,7 +382,7 @@ def explain(problem: Problem[Any, Any], result: Result[Any]) -> str:
 
 @cache
 def view_of(problem_type: type[Problem[Any, Any]]) -> type[View[Any, Any]]:
-    """Find the view of a class of problems: its own, or the general one with the problem's kind as its word."""
+    """Find the view of a problem class: its own, or the general view with the problem's kind as its word."""
     for view in views():
         if issubclass(problem_type, view.problem_type):
             return view
@@ -391,12 +391,12 @@ def view_of(problem_type: type[Problem[Any, Any]]) -> type[View[Any, Any]]:
 
 
 def view_for(word: str) -> type[View[Any, Any]]:
-    """Find a view by what the command line, or JSON, calls its problem.
+    """Find a view by the name that the command line, or JSON, gives its problem.
 
     Raises
     ------
     InvalidInputError
-        When there is no such problem.
+        If there is no such problem.
     """
     for view in views():
         if word in (view.word, view.problem_type.kind):

@@ -1,4 +1,4 @@
-"""What explanations say of any plan: why there is none, whether splitting pays, what binds, what is proved."""
+"""Sentences for explanations of any plan: why there is none, whether splitting pays, what limits it, what is proved."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SAME = 1e-6
 """Times that differ by less than this share count as equal."""
 
 BOTTLENECK = 0.9
-"""A device or port that is busy for this share of the plan is what the plan waits for."""
+"""A device or port that is busy for this share of the plan is its bottleneck."""
 
 FULL = 0.95
-"""Memory filled to this share is worth a sentence."""
+"""Memory that is filled to this share is mentioned."""
 
 WORTH_NAMING = 0.01
-"""A device's share of the critical path that it is named for."""
+"""A device is named if it accounts for this share of the critical path."""
 
 PLACES: Mapping[ResourceKind, str] = {
     "device": "device {name!r}, which computes",
@@ -34,11 +34,11 @@ PLACES: Mapping[ResourceKind, str] = {
     "link": "link {name!r}, which is busy",
     "channel": "the channel, which is busy",
 }
-"""How a bottleneck of each kind is named."""
+"""The phrase for a bottleneck of each kind."""
 
 
 class Alone(NamedTuple):
-    """The device that is best by itself, and the seconds that it takes."""
+    """The best single device, and the time that it takes, in seconds."""
 
     device: str
     seconds: float
@@ -50,9 +50,9 @@ def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
     Parameters
     ----------
     noun
-        What the problem calls a plan.
+        The problem's word for a plan.
     shortage
-        The simple reason that was found why nothing fits; None when none was.
+        A simple reason why nothing fits; None if none was found.
     """
     reason = result.reason or shortage
     because = f": {reason}" if reason else ""
@@ -62,18 +62,18 @@ def no_plan(result: Result[Any], noun: str, shortage: str | None) -> str:
 
 
 def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: int) -> str:
-    """One device or many, and by how much.
+    """Say whether splitting over several devices pays, and by how much.
 
     Parameters
     ----------
     seconds
-        What the plan takes.
+        Time that the plan takes.
     used
-        Devices that run something.
+        The devices that run something.
     alone
-        The best plan on a single device; None where no device may run all.
+        The best plan on a single device; None if no device may run the whole graph.
     devices
-        How many there are.
+        Number of devices.
     """
     if not used:
         return "The graph has no operators, so there is nothing to split."
@@ -96,7 +96,7 @@ def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: i
 
 
 def bottleneck(timeline: Timeline) -> str:
-    """Name the resource that the plan waits for, or say that it is none."""
+    """Name the resource that limits the plan, or say that the critical path does."""
     busy = np.where(timeline.exclusive, utilisation(timeline), 0.0).tolist()
     devices, ports = (
         [(share, each) for share, each in zip(busy, timeline.resources, strict=True) if (each.kind == "device") is kind]
@@ -117,7 +117,7 @@ def bottleneck(timeline: Timeline) -> str:
 
 
 def path_sentence(timeline: Timeline, path: Sequence[tuple[Sequence[int], Wait]]) -> str:
-    """Say what the critical path consists of; ``path`` has the rows of each step, and what it waited for."""
+    """Say what the critical path consists of; ``path`` has the rows of each step, and what the step waited for."""
     acts, span = timeline.activities, timeline.end
     computing: dict[str, float] = {}
     sending = 0.0

@@ -1,1 +1,1 @@
-"""How batched mapping is written down: arrays (``instance.py``), presolve, programs for engines, one placement."""
+"""Batched mapping written for solvers: arrays (``instance.py``), presolve, programs for engines, unsplit placements."""

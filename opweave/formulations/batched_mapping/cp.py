@@ -1,7 +1,7 @@
-"""Batched mapping with intervals, for constraint-programming engines: a batch of some size is there or not.
+"""Batched mapping with intervals, for constraint-programming engines; a batch of some size is present or not.
 
-Every operator has an optional interval on each device for each batch size; those on a device do not overlap, and every
-input has its device. See :mod:`.cp_counts` for a model that only counts the inputs.
+Every operator has an optional interval on each device for each batch size. Intervals on the same device do not overlap,
+and every input has a device. See :mod:`.cp_counts` for a model that only counts the inputs.
 
 Time is counted in ticks, rounded down, so that bounds in ticks hold in seconds; see
 :mod:`opweave.formulations.placement.interval_model`. Rows of your own use ``model.on(op, device)``,
@@ -31,12 +31,12 @@ from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 
 Arc = tuple[int, int, int]
-"""Edge, device that it leaves, device that it enters."""
+"""An edge, its source device and its target device."""
 
 
 @dataclass(eq=False)
 class BatchedIntervals(BatchedHandles, IntervalModel):
-    """The model and what it was written from; times are in ticks.
+    """The model, and the data from which it was written; times are in ticks.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class BatchedIntervals(BatchedHandles, IntervalModel):
     x
         Column of "input l of i runs on u"; empty in the model of counts.
     passes, flow
-        Columns of "any input passes along this arc", and of how many do.
+        Columns of "any input passes along this arc", and of the number of inputs that pass.
     makespan
         Column of the end of the schedule, in ticks.
     """
@@ -64,7 +64,7 @@ class BatchedIntervals(BatchedHandles, IntervalModel):
     makespan: int = -1
 
     def ticks(self, seconds: float) -> int:
-        """Whole ticks in a duration, rounded down; a little less than a whole one counts as one."""
+        """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
 
     def length(self, i: int, u: int) -> dict[int, int]:
@@ -81,7 +81,7 @@ class BatchedIntervals(BatchedHandles, IntervalModel):
         return {self.z[i, u, c]: c for c in self.instance.sizes(i, u)}
 
     def present(self, i: int, u: int) -> Linear:
-        """1 when i has a batch on u."""
+        """1 if i has a batch on u."""
         return Linear.over(self.granules(i, u))
 
     def begins(self, i: int, u: int) -> Linear:
@@ -98,7 +98,7 @@ class BatchIntervals(Identities):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batch_intervals")
 
     def build(self, problem: BatchedMapping) -> BatchedIntervals:  # type: ignore[override]  # another kind of model
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         instance = instance_of(problem)
         devices = len(instance.devices)
         arcs = len(instance.source) * devices**2
@@ -146,7 +146,7 @@ class BatchIntervals(Identities):
             model.row(total, instance.batch, instance.batch)
 
     def _flows(self, model: BatchedIntervals) -> None:
-        """What passes: both[e, u, v, l] where l runs at both ends."""
+        """The data that passes: both[e, u, v, l] is 1 if input l runs at both ends."""
         instance, batch = model.instance, model.instance.batch
         self._devices_of_inputs(model)
         for e, u, v in self._arcs(model):
@@ -165,7 +165,7 @@ class BatchIntervals(Identities):
         self._sorted_inputs(model)
 
     def _devices_of_inputs(self, model: BatchedIntervals) -> None:
-        """(1) x[i, u, l]: every input on one device, as many on each as its batch has."""
+        """(1) x[i, u, l]: every input runs on one device, and each device runs as many inputs as its batch has."""
         instance, batch = model.instance, model.instance.batch
         for i in range(instance.operators):
             devices = [u for u in range(len(instance.devices)) if instance.sizes(i, u)]
@@ -178,7 +178,7 @@ class BatchIntervals(Identities):
                 model.row({model.x[i, u, inputs]: 1 for u in devices}, 1, 1)
 
     def _sorted_inputs(self, model: BatchedIntervals) -> None:
-        """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
+        """Inputs are interchangeable, so the devices of the first operator's inputs are sorted."""
         instance = model.instance
         if not instance.operators or self.context.extended:
             return
@@ -199,7 +199,7 @@ class BatchIntervals(Identities):
         ]
 
     def _linked(self, model: BatchedIntervals, arc: Arc) -> int | None:
-        """Add the column of "any input passes"; None where no link leads."""
+        """Add the column of "any input passes"; None if there is no link."""
         e, u, v = arc
         if u != v and not math.isfinite(model.instance.latency[u, v]):
             return None
@@ -207,14 +207,14 @@ class BatchIntervals(Identities):
         return model.passes[e, u, v]
 
     def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
-        """Columns that count what passes along an arc."""
+        """Columns that count the inputs that pass along an arc."""
         e, u, v = arc
         return {
             model.both[e, u, v, number]: 1 for number in range(model.instance.batch) if (e, u, v, number) in model.both
         }
 
     def _arrive(self, model: BatchedIntervals) -> None:
-        """(3) mended: where any input passes, the reading batch waits for the other and the way."""
+        """(3) corrected: if any input passes, the reading batch waits for the other batch and for the transfer."""
         instance = model.instance
         for (e, u, v), passes in model.passes.items():
             i, j = int(instance.source[e]), int(instance.target[e])
@@ -230,7 +230,7 @@ class BatchIntervals(Identities):
             model.row(terms, model.ticks(fixed), None, (passes,))
 
     def _fit(self, model: BatchedIntervals) -> None:
-        """(6) What every device holds fits."""
+        """(6) Every device has enough memory."""
         instance = model.instance
         users = instance.parameters.reversed(len(instance.parameter_bytes))
         for u, capacity in enumerate(instance.capacity.tolist()):
@@ -252,7 +252,7 @@ class BatchIntervals(Identities):
                 model.row(terms, None, capacity)
 
     def _wait(self, model: BatchedIntervals) -> None:
-        """Order arcs of side constraints: all batches of the one end before any of the other starts."""
+        """Order arcs of side constraints: all batches of one operator end before any batch of the other starts."""
         instance = model.instance
         for i in range(instance.operators):
             for h in instance.waits[i].tolist():
@@ -278,7 +278,7 @@ class BatchIntervals(Identities):
             model.row(work, 0, None)
 
     def extract(self, model: BatchedIntervals, values: FloatArray) -> BatchedSchedule:  # type: ignore[override]
-        """The schedule of an engine's values."""
+        """The schedule that an engine's values give."""
         return self._timed(model, values, self._where(model, values))
 
     def _where(self, model: BatchedIntervals, values: FloatArray) -> IntArray:
@@ -295,7 +295,7 @@ class BatchIntervals(Identities):
         return retimed(model.instance, where, start)
 
     def start(self, model: BatchedIntervals, solution: BatchedSchedule) -> FloatArray:  # type: ignore[override]
-        """Every column that the schedule says something of."""
+        """The values of all columns that the schedule determines."""
         instance = model.instance
         where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
         hint = dict.fromkeys(model.starts_at.values(), 0)
@@ -323,11 +323,11 @@ class BatchIntervals(Identities):
         return model.filled(hint)
 
     def resolution(self) -> float:
-        """A tick for every batch, in seconds."""
+        """One tick per batch, in seconds."""
         return self._unit * self._activities
 
     def objective_bound(self, problem: BatchedMapping, value: float) -> float:
-        """Ticks as seconds, less what counts as a whole tick though it is not."""
+        """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
 
 

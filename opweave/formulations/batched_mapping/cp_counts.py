@@ -1,9 +1,9 @@
-"""Batched mapping with intervals and counts: how many inputs pass along each edge between two devices, not which.
+"""Batched mapping with intervals and counts: the number of inputs that pass along each edge between two devices.
 
-The optimum over counts never exceeds that over inputs, and they differ only where edges close circles (a count plan
-need not be realisable there). So its bounds hold, and its plans are given their inputs afterwards, at their real
-length. Where links are missing that may not be possible at any length, so that every input has its device there, too,
-but only for the sake of the links.
+The optimum over counts never exceeds the optimum over inputs. The two differ only if edges form undirected cycles,
+where counts may have no realisation by inputs. So the bounds hold, and solutions get their inputs and their real length
+afterwards. If links are missing, there may be no realisation of any length. In that case every input gets a device here
+too, but only so that no missing link is needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opweave.problems.batched_mapping.spec import BatchedSchedule
 
 
 class BatchCounts(BatchIntervals):
-    """Optional intervals, with how many inputs pass along every arc: a relaxation."""
+    """Optional intervals, with the number of inputs that pass along every arc: a relaxation."""
 
     name: ClassVar[str] = "batch_counts"
     supports: ClassVar[tuple[str, ...]] = BatchIntervals.supports
@@ -49,7 +49,7 @@ class BatchCounts(BatchIntervals):
             self._linked_inputs(model)
 
     def _linked_inputs(self, model: BatchedIntervals) -> None:
-        """Some device for every input such that its data never need a missing link; nothing where all links exist."""
+        """Give every input a device such that its data never need a missing link; add nothing if all links exist."""
         arcs = [(e, u, v) for e, u, v in self._arcs(model) if not math.isfinite(model.instance.latency[u, v])]
         if not arcs:
             return
@@ -64,7 +64,7 @@ class BatchCounts(BatchIntervals):
         return {model.flow[arc]: 1} if arc in model.flow and arc[1] != arc[2] else {}
 
     def extract(self, model: BatchedIntervals, values: FloatArray) -> BatchedSchedule:  # type: ignore[override]
-        """The counts with inputs that realise them as nearly as they can, timed anew."""
+        """Assign inputs that realise the counts as closely as possible, and time the schedule anew."""
         instance = model.instance
         devices = len(instance.devices)
         count = np.zeros((instance.operators, devices), dtype=np.int64)

@@ -1,9 +1,9 @@
-"""Batched mapping as arrays over operators, devices, edges and granules: what searches, bounds and models work on.
+"""Batched mapping as arrays over operators, devices, edges and granules, for searches, bounds and models.
 
-A *granule* is the largest number of inputs that measures all batch sizes: whatever happens, whole granules move through
-the devices of an operator, though two operators may cut the batch differently. An *edge* is a pair of operators
-(i, j) with data between them; of several tensors the largest sets the delay. Moving f inputs of edge e from device a to
-device b takes ``latency[a, b] + size[e] * f * seconds_per_byte[a, b]`` seconds (f = 1 for ``"delay_per_input"``).
+A *granule* is the greatest common divisor of all batch sizes. In every solution whole granules move through the devices
+of an operator, though two operators may divide the batch differently. An *edge* is a pair of operators (i, j) with data
+between them; of several tensors the largest determines the delay. Moving f inputs of edge e from device a to device b
+takes ``latency[a, b] + size[e] * f * seconds_per_byte[a, b]`` seconds (f = 1 for ``"delay_per_input"``).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.share import Share
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
-"""Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+"""Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
 
 SUPPORTS = ("batched_arrays", "order_arcs")
-"""Expressions of side constraints that :func:`lower` takes in."""
+"""Expressions of side constraints that :func:`lower` handles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,27 +41,27 @@ class BatchedInstance:
     names, devices
         Operator ids and device names.
     batch, granule, granules
-        Inputs, inputs of a granule, granules of the whole batch (G).
+        Number of inputs, inputs per granule, and granules in the whole batch (G).
     seconds
-        Run time of c granules, inf where that cannot or may not be; 0 for none. Shape (operators, devices, G + 1).
+        Run time of c granules; inf if that is impossible or forbidden; 0 for c = 0. Shape (operators, devices, G + 1).
     source, target, size
         Producer, consumer and bytes (of one input) of every edge.
     incoming, outgoing
         Edges into and out of every operator.
     waits
-        Operators that side constraints ask every operator to wait for, all batches of them.
+        Operators for which side constraints make every operator wait, including all their batches.
     order
-        Operators, predecessors and those waited for first.
+        Operators in an order in which predecessors, and operators to wait for, come first.
     latency, seconds_per_byte
-        Shape (devices, devices); zero on the diagonal. The latency is inf where nothing can be sent.
+        Shape (devices, devices); zero on the diagonal. The latency is inf if nothing can be sent.
     grows
-        Whether the delay grows with the inputs that move together.
+        Whether the delay grows with the number of inputs that move together.
     memory
         Bytes that each input of an operator takes.
     parameters, parameter_bytes
-        Parameters of every operator, counted once per device; their sizes.
+        Parameters of every operator, counted once per device, and their sizes.
     capacity
-        Bytes of every device, ``NO_LIMIT`` where there is none.
+        Bytes of every device; ``NO_LIMIT`` if it has no limit.
     """
 
     names: tuple[str, ...]
@@ -101,7 +101,7 @@ class BatchedInstance:
         return 0.0 if a == b else float(self.latency[a, b] + moved * self.seconds_per_byte[a, b])
 
     def sizes(self, i: int, u: int) -> list[int]:
-        """Granules that operator i can run on device u, at least one."""
+        """The positive numbers of granules that operator i can run on device u."""
         return [c for c in range(1, self.granules + 1) if np.isfinite(self.seconds[i, u, c])]
 
 
@@ -111,7 +111,7 @@ def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
     Raises
     ------
     ContradictionError
-        When there is no mapping; the message says why, and how large a batch can be at most.
+        If there is no mapping; the message says why, and gives an upper bound of the batch size.
     """
     reason = shortage(problem)
     if reason is not None:
@@ -121,12 +121,12 @@ def lower_unless_short(problem: BatchedMapping) -> BatchedInstance:
 
 @once
 def lower(problem: BatchedMapping) -> BatchedInstance:
-    """Write a problem as arrays; Pin, Forbid, MemoryCap, Share and order arcs are taken in.
+    """Write a problem as arrays, including Pin, Forbid, MemoryCap, Share and order arcs.
 
     Raises
     ------
     ContradictionError
-        When these leave an operator no device, or close a cycle.
+        If these leave an operator no device, or close a cycle.
     """
     known = problem.known_seconds
     devices = [device.name for device in problem.cluster.devices]
@@ -170,7 +170,7 @@ def lower(problem: BatchedMapping) -> BatchedInstance:
 
 
 def _seconds(problem: BatchedMapping, allowed: BoolArray, granule: int) -> FloatArray:
-    """Run times by granules, where Pin, Forbid and Share let an operator run."""
+    """Run times by granules on the devices that Pin, Forbid and Share allow."""
     graph, devices = problem.graph, [device.name for device in problem.cluster.devices]
     seconds = np.full((len(graph.operators), len(devices), problem.batch // granule + 1), np.inf)
     seconds[:, :, 0] = 0.0
@@ -193,4 +193,4 @@ for _kind in TAKEN_IN:
 
     @express(_kind, "batched_arrays")
     def _taken_in(_problem: BatchedMapping, _constraint: Constraint) -> None:
-        """Nothing to add: :func:`lower` has written the constraint into the arrays."""
+        """Add nothing: :func:`lower` has written the constraint into the arrays."""

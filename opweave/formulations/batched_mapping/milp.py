@@ -1,18 +1,19 @@
-"""Batched mapping as a mixed-integer program: equations (1)-(7) of "DiviML", with (3) mended.
+"""Batched mapping as a mixed-integer program: equations (1)-(7) of "DiviML", with (3) corrected.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
-Platforms", section IV-A. As printed, (3) makes a batch wait for a batch of its predecessor even where no input passes
-from one to the other; :class:`Printed` keeps those rows, to compare. :class:`Identities` asks a batch to wait only
-where an input does pass. Nothing else orders two batches on a device that are joined by a path but share no inputs, so
-that (7) holds for all pairs there. Inputs are interchangeable: those of the first operator are sorted by device.
+Platforms", section IV-A. As printed, (3) makes a batch wait for a batch of its predecessor even if no input passes
+between them; :class:`Printed` keeps those rows for comparison. In :class:`Identities` a batch waits only if an input
+does pass. Then nothing else orders two batches on a device that are joined by a path but share no inputs, so (7) covers
+all pairs there. Inputs are interchangeable: those of the first operator are sorted by device.
 
-Identical devices are interchangeable, too. Section VI orders them by their number of tasks, their batches, or their
-busy time; each is a formulation of its own (``"tasks"``, ``"batches"``, ``"busy"``), and so is ``"first_use"``: of
-identical devices none is used by an operator before the one in front of it was used by that operator or an earlier one.
+Identical devices are interchangeable too. Section VI orders them by their number of tasks, their number of batches, or
+their busy time. Each order is a formulation of its own (``"tasks"``, ``"batches"``, ``"busy"``). In ``"first_use"``, an
+operator uses an identical device only if it or an earlier operator uses the previous one of them.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use handles of the model that take names:
-``model.on(op, device)`` is 1 when a batch of the operator runs there, ``model.batch(op, device)`` counts its inputs,
-``model.start(op, device)`` and ``model.end(op, device)`` are seconds (of no meaning where nothing runs).
+``model.on(op, device)`` is 1 if a batch of the operator runs there, ``model.batch(op, device)`` is its number of
+inputs, ``model.start(op, device)`` and ``model.end(op, device)`` are in seconds (without meaning if nothing runs
+there).
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 
 UNITS = 1000.0
-"""The horizon in the model's units of time: engines' tolerances are absolute, so times are scaled to them."""
+"""The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
 
 CEILING_SLACK = 1e-6
-"""How far above a known schedule's length schedules are still kept, relative: room for engines' tolerances."""
+"""Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
 
 WHOLE_BYTES = 1e7
 """Largest side of a memory row, in its unit."""
@@ -48,7 +49,7 @@ WHOLE_BYTES = 1e7
 
 @register_formulation
 class Identities(Formulation[BatchedMapping, BatchedSchedule]):
-    """(1)-(7) with every input's device, waiting only for data that flows."""
+    """(1)-(7) with a device for every input; batches wait only for data that flows."""
 
     name: ClassVar[str] = "identities"
     problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
@@ -61,7 +62,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         self._unit = 1.0
 
     def build(self, problem: BatchedMapping) -> BatchedModel:
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         instance = instance_of(problem)
         devices = len(instance.devices)
         pairs = instance.operators * (instance.operators - 1) // 2
@@ -90,7 +91,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         return model
 
     def _horizon(self, instance: BatchedInstance) -> float:
-        """No best schedule is longer: that of a known one, or all batches and all delays one after the other."""
+        """No optimal schedule is longer: that of a known one, or all batches and delays one after the other."""
         if self.context.ceiling is not None and not self.context.extended:
             return float(self.context.ceiling) * (1 + CEILING_SLACK)
         return serial_length(instance) + self.context.waits
@@ -146,7 +147,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             rows.add(total(model.length(i, u) for i in range(operators)) <= end)
 
     def _data(self, model: BatchedModel) -> None:
-        """(3) mended: p[e, u, v] >= x[i, u, l] + x[j, v, l] - 1; where p is 1, j's batch waits for i's and the way."""
+        """(3) corrected: p[e, u, v] >= x[i, u, l] + x[j, v, l] - 1; if p is 1, j's batch waits for i's data."""
         rows, instance = model.rows("data"), model.instance
         for (e, u, v), column in model.p.items():
             i, j, passes = int(instance.source[e]), int(instance.target[e]), Linear.of(column)
@@ -187,7 +188,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             rows.add(total(inputs) == instance.batch)
 
     def _memory(self, model: BatchedModel) -> None:
-        """(6) sum of (im[i] + om[i]) x[i, u, l] and the parameters held fit into Mem[u]."""
+        """(6) The sum of (im[i] + om[i]) x[i, u, l] and the stored parameters fit into Mem[u]."""
         rows, instance = model.rows("memory"), model.instance
         limited = [u for u, capacity in enumerate(instance.capacity.tolist()) if capacity != NO_LIMIT]
         users = instance.parameters.reversed(len(instance.parameter_bytes))
@@ -216,7 +217,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             rows.add(b + model.length(j, u) - a <= big * first)
 
     def _waits(self, model: BatchedModel) -> None:
-        """Order arcs of side constraints: all batches of the one end before any of the other starts."""
+        """Order arcs of side constraints: all batches of one operator end before any batch of the other starts."""
         rows, instance, big = model.rows("waits"), model.instance, model.horizon
         devices = range(len(instance.devices))
         for i in range(instance.operators):
@@ -228,7 +229,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
                         rows.add(end - model.begins(i, v) <= big * (2 - both))
 
     def _ordered_inputs(self, model: BatchedModel) -> None:
-        """Inputs are interchangeable: the devices of the first operator's inputs never go back."""
+        """Inputs are interchangeable, so the devices of the first operator's inputs are sorted."""
         instance = model.instance
         if not instance.operators or self.context.extended:
             return
@@ -238,16 +239,16 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
             model.rows("ordered_inputs").add(earlier <= later)
 
     def _more_rows(self, model: BatchedModel) -> None:
-        """What a variant adds; nothing here."""
+        """Add the rows of a variant; here there are none."""
 
     def extract(self, model: BatchedModel, values: FloatArray) -> BatchedSchedule:
-        """Devices and order from the values, exact times from those."""
+        """The devices and order of the values, with exact times."""
         where = values[model.x].argmax(axis=1)
         start = values[model.starts_at] * model.tick
         return retimed(model.instance, where, start, release=start if self.context.extended else None)
 
     def start(self, model: BatchedModel, solution: BatchedSchedule) -> FloatArray:
-        """Every column as a known schedule implies, its inputs renumbered as the rows want them."""
+        """The values that a known schedule implies, with its inputs renumbered so that the rows hold."""
         instance = model.instance
         where, start = self.settled(model, solution)
         values = np.zeros(len(model))
@@ -274,7 +275,7 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         return values
 
     def settled(self, model: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
-        """Device of every input and starts of all batches; where there is none, a start that breaks no row."""
+        """Device of every input and start of every batch; without a batch, a start that violates no row."""
         instance = model.instance
         where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
         start = np.zeros((instance.operators, len(instance.devices)))
@@ -287,21 +288,21 @@ class Identities(Formulation[BatchedMapping, BatchedSchedule]):
         return where, start
 
     def resolution(self) -> float:
-        """Engines' tolerances, in seconds."""
+        """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
 
     def objective_bound(self, problem: BatchedMapping, value: float) -> float:
-        """Units of the model as seconds."""
+        """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: BatchedMapping) -> str:
-        """Say what stands in the way, if that is easy to see; else what of the problem may."""
+        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
         rules = rules_in_the_way(problem, rows_added=self.context.extended)
         return shortage(problem) or f"no schedule respects {rules}"
 
 
 def _in_turn(instance: BatchedInstance, count: IntArray, start: FloatArray) -> Iterable[tuple[int, int]]:
-    """All nodes by start; what is absent stands at its start of 0, before everything."""
+    """All nodes by start; nodes without a batch have start 0 and come before everything else."""
     rank = np.empty(instance.operators, dtype=np.int64)
     rank[instance.order] = np.arange(instance.operators)
 

@@ -1,9 +1,9 @@
-"""Batched mapping as the paper prints it, equation by equation; :mod:`.milp` mends it and is solved sooner.
+"""Batched mapping as the paper prints it, equation by equation; :mod:`.milp` corrects it and is solved faster.
 
 Source: Ghannane and Abdelfattah, "DiviML: A Module-based Heuristic for Mapping Neural Networks onto Heterogeneous
-Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As
-printed, (3) makes batches wait for each other even where no input passes, so that the optimum of this program can lie
-above the problem's: its bounds prove nothing.
+Platforms", section IV-A, equations (1)-(7). Tasks are i and j, devices u and v, inputs n, batch sizes c. As printed,
+(3) makes batches wait for each other even if no input passes. The optimum of this program may therefore exceed the
+problem's, and its bounds prove nothing.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
     """The paper's program.
 
     ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
-    that batch, in units of which the longest schedule of interest has a thousand. ``d[i, j, u]``: i before j on u.
+    that batch; the longest schedule of interest has a thousand units. ``d[i, j, u]``: i before j on u.
     """
 
     name: ClassVar[str] = "printed"
@@ -47,7 +47,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
     _unit = 1.0
 
     def write(self, problem: BatchedMapping) -> ConcreteModel:
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Objective, Var
 
         m = ConcreteModel()
@@ -96,7 +96,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         return m.s[i, u] + m.lasts[i, u] + (sent * (both - 1) if sent > 1e-9 else 0.0) <= m.s[j, v]
 
     def waiting(self, m: ConcreteModel, i: str, j: str, u: str, v: str) -> Row:
-        """(3) without data: side constraints ask j to wait for i."""
+        """(3) without data: side constraints make j wait for i."""
         return m.s[i, u] + m.lasts[i, u] <= m.s[j, v]
 
     def whole_batch(self, m: ConcreteModel, i: str) -> Row:
@@ -108,7 +108,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         return m.inputs(i, u) == self._over_sizes(m, i, u, {key: float(key[2]) for key in m.t})
 
     def one_size(self, m: ConcreteModel, i: str, u: str) -> Row:
-        """(5) Sum over c of b[i, u, c] <= 1; = 1 where a side constraint wants a batch there."""
+        """(5) Sum over c of b[i, u, c] <= 1; = 1 if a side constraint requires a batch there."""
         wanted = math.isinf(m.data.seconds[m.task[i], m.device[u], 0])
         return m.on(i, u) == 1 if wanted else m.on(i, u) <= 1
 
@@ -119,7 +119,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         data, capacity = m.data, int(m.data.capacity[m.device[u]])
         if capacity == NO_LIMIT:
             return Constraint.Skip
-        unit = max(1.0, capacity / 1e7)  # engines' tolerances are absolute
+        unit = max(1.0, capacity / 1e7)  # tolerances of engines are absolute
         weights = {i: int(data.parameter_bytes[data.parameters[v]].sum()) for v, i in enumerate(data.names)}
         held = sum(
             int(data.memory[m.task[i]]) / unit * m.inputs(i, u) + weights[i] / unit * m.on(i, u) for i in m.TASKS
@@ -135,7 +135,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         return m.s[j, u] + m.lasts[j, u] <= m.s[i, u] + m.M * m.d[i, j, u]
 
     def read(self, model: ConcreteModel) -> BatchedSchedule:
-        """Devices and order from the values, exact times from those."""
+        """The devices and order of the values, with exact times."""
         m, data = model, model.data
         taken = [[[m.x[i, u, n].value or 0.0 for u in m.DEVICES] for n in m.INPUTS] for i in m.TASKS]
         where = np.asarray(taken).reshape(len(data.names), data.batch, -1).argmax(axis=2)
@@ -151,26 +151,26 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
                 variable[key].set_value(float(key in there))
 
     def tick(self) -> float:
-        """Seconds of the unit of starts."""
+        """The unit of starts in seconds."""
         return self._unit
 
     def resolution(self) -> float:
-        """Engines' tolerances, in seconds."""
+        """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
 
     def objective_bound(self, problem: BatchedMapping, value: float) -> float:
-        """Units of the model as seconds."""
+        """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: BatchedMapping) -> str:
-        """Say what stands in the way, if that is easy to see; else what of the problem may."""
+        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
         rules = rules_in_the_way(problem, rows_added=self.context.extended)
         return shortage(problem) or f"no schedule respects {rules}"
 
 
 @express(Colocate, Printed.name)
 def _colocate(formulation: Printed, model: ConcreteModel, constraint: Colocate) -> None:
-    """All of them have a batch on a device, or none has."""
+    """Either all of the operators have a batch on a device, or none has."""
     for u in model.DEVICES:
         for i, j in pairwise(constraint.ops):
             formulation.add_row(model, model.on(i, u) == model.on(j, u))
@@ -178,12 +178,12 @@ def _colocate(formulation: Printed, model: ConcreteModel, constraint: Colocate) 
 
 @express(Separate, Printed.name)
 def _separate(formulation: Printed, model: ConcreteModel, constraint: Separate) -> None:
-    """At most one of them has a batch on a device."""
+    """At most one of the operators has a batch on a device."""
     for u in model.DEVICES:
         formulation.add_row(model, sum(model.on(i, u) for i in dict.fromkeys(constraint.ops)) <= 1)
 
 
 @express(MaxDevices, Printed.name)
 def _max_devices(formulation: Printed, model: ConcreteModel, constraint: MaxDevices) -> None:
-    """At most so many devices are used."""
+    """The number of devices in use is limited."""
     formulation.add_row(model, sum(model.used.values()) <= constraint.count)

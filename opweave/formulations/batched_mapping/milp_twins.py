@@ -25,7 +25,7 @@ class Twins(Identities):
     """Identical devices in the order of some measure of their use, the most used first."""
 
     def measure(self, model: BatchedModel, u: int) -> Linear:
-        """What orders them; nothing where the rows are others."""
+        """The measure by which devices are ordered; constant if the rows are of another kind."""
         return Linear()
 
     def _more_rows(self, model: BatchedModel) -> None:
@@ -53,7 +53,7 @@ class Twins(Identities):
         return (-total,)
 
     def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        """What a batch adds to the measure."""
+        """The contribution of a batch to the measure."""
         return 0.0
 
 
@@ -101,7 +101,7 @@ class ByBusyTime(Twins):
 
 @register_formulation
 class FirstUse(Twins):
-    """Identical devices by first use: operator i may use one only if its twin in front is used by some k <= i."""
+    """Identical devices by first use: operator i may use one only if some k <= i uses the previous one."""
 
     name: ClassVar[str] = "first_use"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")

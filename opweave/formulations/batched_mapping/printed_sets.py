@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
 
 UNITS = 1000.0
-"""The longest schedule of interest in the model's units of time: engines' tolerances are absolute."""
+"""The longest schedule of interest in the model's units of time, chosen for the absolute tolerances of engines."""
 
 
 def add_sets(m: ConcreteModel, data: BatchedInstance, context: BuildContext, formulation: str) -> None:
-    """Give a model ``TASKS``, ``DEVICES``, ``INPUTS``, ``SIZES``, ``EDGES`` (numbered), ``WAITS`` and ``PAIRS``.
+    """Add ``TASKS``, ``DEVICES``, ``INPUTS``, ``SIZES``, ``EDGES`` (numbered), ``WAITS`` and ``PAIRS`` to a model.
 
-    Beside them stand ``data``, ``unit`` (seconds of one unit of time), ``M``, ``t[i, u, c]`` (units that a batch of c
-    inputs takes), and the positions ``task[i]`` and ``device[u]``.
+    The function also adds ``data``, ``unit`` (seconds of one unit of time), ``M``, ``t[i, u, c]`` (units that a batch
+    of c inputs takes), and the positions ``task[i]`` and ``device[u]``.
 
     Raises
     ------
     LimitExceededError
-        When the program would have more rows than a model may have.
+        If the program would have more rows than a model may have.
     """
     from pyomo.environ import Set
 

@@ -1,4 +1,4 @@
-"""What the programs of batched mapping share: columns, handles for rows of one's own, side constraints."""
+"""The common parts of the programs of batched mapping: columns, handles for users' rows, side constraints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BatchedProgram = Formulation[BatchedMapping, BatchedSchedule]
 
 
 class BatchedHandles(Handles):
-    """Handles by operator and device: an operator may have a batch on each."""
+    """Handles by operator and device; an operator may have a batch on each device."""
 
     instance: BatchedInstance
     tick: float
@@ -32,7 +32,7 @@ class BatchedHandles(Handles):
     more_words: ClassVar[tuple[str, ...]] = ("inputs",)
 
     def present(self, i: int, u: int) -> Linear:
-        """1 when a batch of operator i runs on device u."""
+        """1 if a batch of operator i runs on device u."""
         raise NotImplementedError
 
     def granules(self, i: int, u: int) -> dict[int, int]:
@@ -49,31 +49,31 @@ class BatchedHandles(Handles):
         Raises
         ------
         InvalidInputError
-            When no device is named.
+            If no device is named.
         """
         if device is None:
             raise InvalidInputError(f"operator {op!r} may have a batch on each device: name one, too")
         return self.instance.names.index(op), self.instance.devices.index(device)
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when a batch of operator ``op`` runs on ``device``, else 0."""
+        """1 if a batch of operator ``op`` runs on ``device``, otherwise 0."""
         return self.present(*self.place(op, device))
 
     def batch(self, op: str, device: str) -> Linear:
-        """Inputs of operator ``op`` that run on ``device``."""
+        """The number of inputs of operator ``op`` that run on ``device``."""
         i, u = self.place(op, device)
         return Linear(0, {column: c * self.instance.granule for column, c in self.granules(i, u).items()})
 
     def inputs(self, op: str, device: str) -> Linear:
-        """The older word for :meth:`batch`."""
+        """The older name of :meth:`batch`."""
         return self.batch(op, device)
 
     def start(self, op: str, device: str | None = None) -> Linear:
-        """When the batch of operator ``op`` on ``device`` starts, in seconds; of no meaning where nothing runs."""
+        """The start of the batch of operator ``op`` on ``device``, in seconds; meaningless without a batch."""
         return self.begins(*self.place(op, device)) * self.tick
 
     def end(self, op: str, device: str | None = None) -> Linear:
-        """When the batch of operator ``op`` on ``device`` ends, in seconds; of no meaning where nothing runs."""
+        """The end of the batch of operator ``op`` on ``device``, in seconds; meaningless without a batch."""
         i, u = self.place(op, device)
         seconds = self.instance.seconds[i, u]
         lasts = {column: float(seconds[c]) for column, c in self.granules(i, u).items()}
@@ -82,26 +82,26 @@ class BatchedHandles(Handles):
 
 @dataclass(eq=False)
 class BatchedModel(BatchedHandles, LinearModel):
-    """The program and what it was written from; times are in units of ``tick`` seconds.
+    """The program, and the data from which it was written; times are in units of ``tick`` seconds.
 
     Attributes
     ----------
     horizon
         No schedule of interest is longer, in units.
     extended
-        Whether rows will be added that nobody knows yet.
+        Whether unknown rows will be added later.
     x
         Column of "input l of operator i runs on device u". Shape (operators, devices, batch).
     b
-        Column of "the batch of i on u has c granules"; absent where it cannot run.
+        Column of "the batch of i on u has c granules"; absent if it cannot run there.
     starts_at
         Column of the start of i's batch on u. Shape (operators, devices).
     y, p
-        Columns of "input l passes along edge e from u to v" and "any does".
+        Columns of "input l passes along edge e from u to v" and "any input does".
     d
         Column of "i's batch runs before j's on u", for i < j.
     used, stored
-        Columns of "device u is used" and "parameter p is on device u".
+        Columns of "device u is in use" and "parameter p is on device u".
     """
 
     instance: BatchedInstance
@@ -122,7 +122,7 @@ class BatchedModel(BatchedHandles, LinearModel):
         return {self.b[i, u, c]: c for c in self.instance.sizes(i, u)}
 
     def present(self, i: int, u: int) -> Linear:
-        """1 when a batch of operator i runs on device u: the sum of b[i, u, s]."""
+        """1 if a batch of operator i runs on device u: the sum of b[i, u, s]."""
         return Linear.over(self.granules(i, u))
 
     def begins(self, i: int, u: int) -> Linear:
@@ -136,12 +136,12 @@ class BatchedModel(BatchedHandles, LinearModel):
 
 
 def instance_of(problem: BatchedMapping) -> BatchedInstance:
-    """The problem as arrays.
+    """Write the problem as arrays.
 
     Raises
     ------
     InfeasibleError
-        When its side constraints contradict each other.
+        If its side constraints contradict each other.
     """
     try:
         return lower(problem)
@@ -150,7 +150,7 @@ def instance_of(problem: BatchedMapping) -> BatchedInstance:
 
 
 def serial_length(instance: BatchedInstance) -> float:
-    """All batches and all delays one after the other, at their longest: no schedule needs to be longer."""
+    """The length of all batches and delays one after the other, at their longest; no schedule needs more time."""
     finite = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0)
     linked = instance.latency[np.isfinite(instance.latency)]
     moved = instance.size * (instance.batch if instance.grows else 1)
@@ -161,20 +161,20 @@ def serial_length(instance: BatchedInstance) -> float:
 
 
 def _colocate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Colocate) -> None:
-    """All of them have a batch on a device, or none has."""
+    """Either all of the operators have a batch on a device, or none has."""
     for device in model.instance.devices:
         for other in constraint.ops[1:]:
             _linear(model).add(model.on(constraint.ops[0], device) == model.on(other, device))
 
 
 def _separate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Separate) -> None:
-    """At most one of them has a batch on a device."""
+    """At most one of the operators has a batch on a device."""
     for device in model.instance.devices:
         _linear(model).add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
 
 
 def _max_devices(_formulation: BatchedProgram, model: BatchedHandles, constraint: MaxDevices) -> None:
-    """A device with a batch is used; at most so many are."""
+    """A device with a batch is in use; the number of devices in use is limited."""
     written, devices = _linear(model), model.instance.devices
     if not model.used:
         model.used = dict(enumerate(written.binaries("used", devices).tolist()))

@@ -1,4 +1,4 @@
-"""From decisions to a schedule: exact times for the devices and the order that a model chose."""
+"""Conversion of a model's decisions to a schedule: exact times for the devices and the order that it chose."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def retimed(
     rank[instance.order] = np.arange(instance.operators)
     there = list(zip(*np.nonzero(count), strict=True))
     lasts = {(i, u): float(instance.seconds[i, u, count[i, u] // instance.granule]) for i, u in there}
-    # by their middles: what takes no time comes before what starts with it, and engines' times are a little off
+    # by their middles: an instant batch comes before others that start with it, and engines' times are slightly off
     nodes = [(float(start[i, u]) + lasts[i, u] / 2.0, int(rank[i]), i, u) for i, u in there]
     waiting = _settled(instance, where, count, sorted(nodes))
     free = np.zeros(len(instance.devices))
@@ -64,7 +64,7 @@ def retimed(
 def _settled(
     instance: BatchedInstance, where: IntArray, count: IntArray, nodes: Sequence[tuple[float, int, int, int]]
 ) -> list[tuple[int, int]]:
-    """Nodes in an order that the data allows, near to the given one."""
+    """Nodes in an order that the data allows, close to the given one."""
     needs: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for _, _, i, u in nodes:
         own = np.flatnonzero(where[i] == u)
@@ -88,7 +88,7 @@ def _settled(
 
 
 def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, u: int) -> float:
-    """When the data of a batch is on its device."""
+    """The time at which the data of a batch is on its device."""
     own = np.flatnonzero(where[i] == u)
     ready = 0.0
     for e in instance.incoming[i].tolist():
@@ -102,10 +102,10 @@ def _ready(instance: BatchedInstance, where: IntArray, end: FloatArray, i: int, 
 
 
 def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> IntArray | None:
-    """Give counts and flows their inputs, as nearly as they can be realised.
+    """Assign inputs to counts and flows, so that these are realised as closely as possible.
 
-    Along a tree of edges any flows can be; where edges close a circle, an input goes to the device that agrees with
-    most of its flows, of those that links reach from all devices on which its data lie.
+    Along a tree of edges, any flows can be realised. If edges form undirected cycles, an input goes to the device that
+    agrees with most of its flows, among the devices that have links from all devices with its data.
 
     Parameters
     ----------
@@ -117,8 +117,8 @@ def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> In
     Returns
     -------
     IntArray or None
-        Device of every input of every operator. Shape (operators, batch). None where links are missing, and an
-        operator's counts cannot be met over those there are, given the inputs of the operators before it.
+        Device of every input of every operator. Shape (operators, batch). None if links are missing, and an operator's
+        counts cannot be met over the existing links, given the inputs of the operators before it.
     """
     where = np.zeros((instance.operators, instance.batch), dtype=np.int64)
     left_flow = flow.copy()
@@ -153,20 +153,20 @@ def identified(instance: BatchedInstance, count: IntArray, flow: IntArray) -> In
 
 
 def _moves(placed: IntArray, reached: BoolArray, left: IntArray) -> list[tuple[int, int]] | None:
-    """What to move, and where, so that the input after ``placed`` finds room: a shortest augmenting path; None: no way.
+    """The moves that make room for the input after ``placed``, a shortest augmenting path; None if there is none.
 
     Parameters
     ----------
     placed
-        Device of every input before it.
+        Devices of the inputs before it.
     reached
         Whether an input's data can reach a device. Shape (batch, devices).
     left
-        Inputs that every device still lacks.
+        Number of inputs that every device still lacks.
     """
     devices = np.flatnonzero(reached[len(placed)]).tolist()
     came_by: dict[int, tuple[int, int] | None] = dict.fromkeys(devices)
-    for u in devices:  # grows while it is walked
+    for u in devices:  # grows during the loop
         for moved in np.flatnonzero(placed == u).tolist():
             for v in np.flatnonzero(reached[moved]).tolist():
                 if v in came_by:
@@ -179,7 +179,7 @@ def _moves(placed: IntArray, reached: BoolArray, left: IntArray) -> list[tuple[i
 
 
 def _walked(came_by: Mapping[int, tuple[int, int] | None], last: int) -> list[tuple[int, int]]:
-    """The moves that end on device ``last``, the last one first: each frees what the next one takes."""
+    """The moves that end on device ``last``, the last one first; each frees the place that the next one takes."""
     moves = []
     at = last
     while (step := came_by[at]) is not None:

@@ -1,4 +1,4 @@
-"""Plain proofs that a batched mapping has no solution, in the user's words, with a limit of what batch could run."""
+"""Simple proofs that a batched mapping has no solution, in the user's words, and a limit of the batch size."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from opweave.problems.words import counted, joined
 def shortage(problem: BatchedMapping) -> str | None:
     """Say why the batch cannot run, if that is easy to see.
 
-    Looks for shares, pins and forbids that contradict each other, for operators whose devices, after these and memory
-    limits, cannot make up the batch, and for too little memory in all.
+    The function looks for contradictory shares, pins and forbids, for operators whose remaining devices cannot make up
+    the batch within their memory, and for too little memory in total.
 
     Returns
     -------
     str or None
-        The reason, naming operator, bytes that are lacking and, where it is about sizes or memory, a batch that no
-        larger one can run by any of these arguments; None when nothing was found, which proves nothing.
+        The reason, with the operator, the missing bytes and, if it concerns sizes or memory, a batch size above which
+        no batch can run by any of these arguments; None if none was found, which proves nothing.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def shortage(problem: BatchedMapping) -> str | None:
 
 
 def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> str:
-    """Name what can keep a mapping from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    """Name the rules of the problem that may exclude every mapping; ``rows_added``: whether the user added rows."""
     every = set(range(1, problem.batch + 1))
     gaps = any(sizes.keys() < every for known in problem.known_seconds.values() for sizes in known.values())
     return shared.rules_in_the_way(problem, own={"the batch sizes": gaps}, rows_added=rows_added)
@@ -50,25 +50,25 @@ def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> st
 
 @dataclass(frozen=True, slots=True)
 class _Asked(Asked):
-    """What side constraints ask of one operator: devices, and counts of inputs by device."""
+    """The devices, and the numbers of inputs by device, that side constraints require for one operator."""
 
     shares: dict[str, set[int]] = field(default_factory=dict)
 
     @property
     def fixed(self) -> dict[str, int]:
-        """Inputs that must run on a device, where that many are more than none."""
+        """Numbers of inputs that must run on a device, if different from 0."""
         return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
 
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Batch sizes of one operator by device, and the devices that it cannot do without."""
+    """Batch sizes of one operator by device, and the devices that it must use."""
 
     sizes: dict[str, list[int]]
     needed: frozenset[str]
 
     def sums(self, most: int) -> frozenset[int]:
-        """Batches up to ``most`` that it can make up."""
+        """Batches of at most ``most`` inputs that it can make up."""
         if not all(self.sizes.get(device) for device in self.needed):
             return frozenset()
         fixed = sum(self.sizes[device][0] for device in self.needed)
@@ -101,7 +101,7 @@ def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
 
 
 def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterator[str]:
-    """Shares of one operator that cannot all be, or not with its pins and forbids."""
+    """Shares of one operator that contradict each other, or its pins and forbids."""
     for device, counts in asked.shares.items():
         if len(counts) > 1:
             two = " and ".join(f"{count:,}" for count in sorted(counts)[:2])
@@ -126,7 +126,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
 
 
 def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
-    """Sizes on the devices that know the operator's time, after pins, forbids and shares."""
+    """Batch sizes on the devices that know the operator's time, after pins, forbids and shares."""
     sizes = {}
     for device, by_size in problem.known_seconds[name].items():
         counts = asked.shares.get(device)
@@ -138,7 +138,7 @@ def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
 
 
 def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
-    """Sizes that the operator could run if it were alone on each device."""
+    """Batch sizes that the operator could run if it were alone on each device."""
     limits = problem.memory_limits
     found: dict[str, list[int]] = {}
     for device, able in choice.sizes.items():
@@ -184,7 +184,7 @@ def _too_small(problem: BatchedMapping, name: str, choice: _Choice, fitting: _Ch
 
 
 def _too_much(problem: BatchedMapping) -> Iterator[str]:
-    """More bytes in all than all devices hold."""
+    """More bytes are needed in total than all devices hold."""
     room = room_of(problem.memory_limits.values())
     if room is None:
         return
@@ -199,16 +199,17 @@ def _too_much(problem: BatchedMapping) -> Iterator[str]:
 
 
 def _demand(problem: BatchedMapping) -> tuple[int, int]:
-    """Bytes that any batch takes, wherever it runs, and those of each input."""
+    """Bytes that any batch takes, wherever it runs, and bytes of each input."""
     used = {name for op in problem.graph.operators for name in op.parameters}
     weights = sum(parameter.bytes for parameter in problem.graph.parameters if parameter.id in used)
     return weights, sum(problem.bytes_per_input.values())
 
 
 def _limit(problem: BatchedMapping) -> str:
-    """How large a batch can be at most by all the arguments together, in words, for a problem whose batch cannot run.
+    """The largest batch that may run by all the arguments together, in words, for a problem whose batch cannot run.
 
-    Of batch sizes with gaps, a larger batch may run where this one cannot: the words are about smaller ones then.
+    If batch sizes have gaps, a larger batch may run although this one cannot; the words then concern smaller batches
+    only.
     """
     wide = problem.model_copy(update={"batch": LARGEST_BATCH})
     room, (weights, each) = room_of(wide.memory_limits.values()), _demand(wide)

@@ -1,6 +1,6 @@
-"""Placements within batched mapping: the whole batch on one device for each operator, and the way of one input.
+"""Placements within batched mapping: the whole batch on one device per operator, and the path of one input.
 
-Everything known of placement serves both. With a batch of one input the first is the problem itself.
+All methods for placement apply to both. For a batch of one input, the first is the problem itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opweave.problems.spec import FrozenDict
 
 
 def seconds_of(problem: BatchedMapping, size: int) -> FloatArray:
-    """Seconds of a batch of ``size`` for every operator on every device, NaN where it cannot run."""
+    """Seconds of a batch of ``size`` for every operator on every device; NaN if it cannot run there."""
     known = problem.known_seconds
     rows = [
         [known[op.id].get(device.name, {}).get(size, np.nan) for device in problem.cluster.devices]
@@ -31,7 +31,7 @@ def seconds_of(problem: BatchedMapping, size: int) -> FloatArray:
 
 
 def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray) -> Placement:
-    """A placement on the same cluster under the same constraints; NaN where an operator cannot run."""
+    """A placement on the same cluster under the same constraints; NaN if an operator cannot run on a device."""
     table = tuple(tuple(None if np.isnan(s) else float(s) for s in row) for row in seconds.tolist())
     costs = Costs(
         operators=tuple(op.id for op in graph.operators),
@@ -49,7 +49,7 @@ def placement_with(problem: BatchedMapping, graph: OpGraph, seconds: FloatArray)
 
 
 def plain_constraints(problem: BatchedMapping) -> Iterator[Constraint]:
-    """The side constraints in placement's words; shares of a part or with another meaning have none."""
+    """The side constraints as constraints of placement, which has none for partial shares or other meanings."""
     for constraint in problem.constraints:
         if not isinstance(constraint, Share):
             yield constraint
@@ -66,12 +66,12 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
     Returns
     -------
     Placement or None
-        Tensors and workspaces are those of the whole batch. None where an operator has no device that takes the whole
-        batch, or sizes would leave the range of bytes.
+        Tensors and workspaces are those of the whole batch. None if an operator has no device for the whole batch, or
+        if sizes would exceed the range of bytes.
     """
     seconds = seconds_of(problem, problem.batch)
     shares = [each for each in problem.constraints if isinstance(each, Share)]
-    if not all(means(each, Share) for each in shares):  # a share that means something else has no word in placement
+    if not all(means(each, Share) for each in shares):  # a share with another meaning has no equivalent in placement
         return None
     if np.isnan(seconds).all(axis=1).any() or any(0 < each.inputs < problem.batch for each in shares):
         return None
@@ -98,15 +98,15 @@ def unsplit(problem: BatchedMapping) -> Placement | None:
 
 
 def one_input(problem: BatchedMapping, seconds: FloatArray) -> Placement:
-    """What a single input has to pass: a relaxation, whose optimum no plan of the whole batch beats.
+    """The work of a single input: a relaxation, whose optimum is a lower bound for the whole batch.
 
-    Each input passes every operator in some batch, on one device, and its data travel between them; no two of these
+    Each input passes every operator in some batch, on one device, and its data travel between them. No two of these
     batches overlap on a device. Memory and side constraints are left out.
 
     Parameters
     ----------
     seconds
-        Least time of any batch, NaN where an operator cannot run. Shape (operators, devices).
+        Least time of any batch; NaN if an operator cannot run. Shape (operators, devices).
     """
     devices = tuple(device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices)
     free = problem.model_copy(
@@ -116,7 +116,7 @@ def one_input(problem: BatchedMapping, seconds: FloatArray) -> Placement:
 
 
 def whole(problem: BatchedMapping, schedule: Schedule) -> BatchedSchedule:
-    """A schedule of the unsplit problem in the words of batched mapping."""
+    """Convert a schedule of the unsplit problem to batched mapping."""
     inputs = tuple(range(problem.batch))
     batches = []
     for op in problem.graph.operators:
@@ -127,7 +127,7 @@ def whole(problem: BatchedMapping, schedule: Schedule) -> BatchedSchedule:
 
 
 def single(problem: BatchedMapping, solution: BatchedSchedule) -> Schedule | None:
-    """The same, backwards; None where some operator's batch is split."""
+    """Convert a schedule of batched mapping back; None if some operator's batch is split."""
     if any(len(batch.inputs) != problem.batch for batch in solution.batches):
         return None
     return Schedule(

@@ -1,5 +1,5 @@
-"""How memory ordering is written down: arrays (``instance.py``), programs for engines, reductions.
+"""Memory ordering written for solvers: arrays (``instance.py``), programs for engines, reductions.
 
-There is no ``shortage.py``, as nothing runs short but the limit, which bounds look at; no ``milp.py``, as there are two
-programs of equal rank, ``pairwise.py`` and ``time_indexed.py``.
+There is no ``shortage.py``, because only the limit can be short, and bounds check it. There is no ``milp.py``, because
+there are two programs of equal rank, ``pairwise.py`` and ``time_indexed.py``.
 """

@@ -1,8 +1,8 @@
-"""Memory ordering for constraint-programming engines: which operator runs before which, and the steps that follow.
+"""Memory ordering for constraint-programming engines: which operator runs before which, and the resulting steps.
 
-The footprints are those of the pairwise program (:mod:`.pairwise`): columns say of pairs "a runs before b", and every
-footprint is a linear row over them. Here every group of operators has a step, too, and a pair that is chosen puts the
-step of the one behind that of the other, so that pairs close no cycle. All numbers are whole: bytes over their greatest
+The footprints are those of the pairwise program (:mod:`.pairwise`): columns of pairs say "a runs before b", and every
+footprint is a linear row over them. In addition, every group of operators has a step. If a pair chooses "a before b",
+the step of b follows that of a, so pairs close no cycle. All numbers are integers: bytes divided by their greatest
 common divisor. Rows of your own use ``model.before(a, b)`` (0/1) and ``model.position(a)``.
 """
 
@@ -28,27 +28,27 @@ from opweave.problems.errors import LimitExceededError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 LARGEST = 2**55
-"""Units of the largest objective: sums of rows stay whole numbers of 64 bits."""
+"""Largest objective in units, so that sums of rows stay within 64-bit integers."""
 
 SLACK = 0.01
 RELATIVE_SLACK = 1e-15
-"""How far a bound may be off as a floating-point number, in units and relative."""
+"""Largest error of a bound as a floating-point number, in units and relative."""
 
 
 @dataclass(eq=False)
 class PairIntervals(PairHandles, IntervalModel):
-    """The model and what it was written from.
+    """The model, and the data from which it was written.
 
     Attributes
     ----------
     bytes_of_unit
         Bytes of one unit of the objective.
     pair_columns, otherwise
-        Columns of "the first group of a pair before the second", and of the contrary.
+        Columns of "the first group of a pair runs before the second", and of the opposite.
     excess
         Columns that footprints share.
     step
-        Column of the step of every group.
+        Column of every group's step.
     least
         Column of the peak or of the total, in units.
     """
@@ -62,7 +62,7 @@ class PairIntervals(PairHandles, IntervalModel):
     least: int = -1
 
     def terms(self, expression: Linear, factor: int = 1) -> dict[int, int]:
-        """An expression over pairs and excesses as whole coefficients by column, ``factor`` bytes to the unit."""
+        """An expression over pairs and excesses as integer coefficients by column; one unit is ``factor`` bytes."""
         return {self._column(number): int(value) // factor for number, value in expression.terms.items()}
 
     def _column(self, number: int) -> int:
@@ -70,7 +70,7 @@ class PairIntervals(PairHandles, IntervalModel):
         return self.pair_columns[number] if number < counted else self.excess[number - counted]
 
     def open_pair(self, number: int) -> None:
-        """Add the columns of a pair and tie them to the steps of its groups."""
+        """Add the columns of a pair, and link them to the steps of its groups."""
         self.pair_columns.append(self.binary())
         self.otherwise.append(self.binary())
         first, second = (self.step[ends[number]] for ends in (self.facts.pairs.first, self.facts.pairs.second))
@@ -81,14 +81,14 @@ class PairIntervals(PairHandles, IntervalModel):
 
 @register_formulation
 class PairSteps(OrderingProgram):
-    """Pairs and steps."""
+    """The constraint program of pairs and steps."""
 
     name: ClassVar[str] = "pair_steps"
     model_type: ClassVar[type[LinearModel]] = PairIntervals
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pair_steps")
 
     def build(self, problem: MemoryOrdering) -> PairIntervals:
-        """Write the model: steps, pairs, footprints, what precedence says of pairs."""
+        """Write the model: steps, pairs, footprints, and the pairs that precedence settles."""
         pairwise = Pairwise(self.context)
         facts = pairwise.prepare(problem)
         check_rows(pairwise.count_rows(facts) + 3 * len(facts.pairs), self.name, self.context.limits)
@@ -104,7 +104,7 @@ class PairSteps(OrderingProgram):
         return model
 
     def _steps(self, model: PairIntervals) -> None:
-        """A step for every group, behind those of all groups before it."""
+        """Add a step for every group, after the steps of all groups that must run before it."""
         groups, closed = model.facts.groups, model.facts.pairs.closed
         earliest, latest = closed.sum(axis=1), len(closed) - 1 - closed.sum(axis=0)
         model.step = [model.whole(int(low), int(high)) for low, high in zip(earliest, latest, strict=True)]
@@ -112,19 +112,19 @@ class PairSteps(OrderingProgram):
             model.row({model.step[h]: 1, model.step[g]: -1}, 1, None)
 
     def _excesses(self, model: PairIntervals) -> None:
-        """Every excess is at least each of the expressions that it stands over."""
+        """Every excess is at least as large as each of its expressions."""
         model.excess = [model.whole(0, excess.upper) for excess in model.facts.excesses]
         for excess, column in zip(model.facts.excesses, model.excess, strict=True):
             for over in excess.over:
                 model.row({**model.terms(over), column: -1}, None, -int(over.constant))
 
     def _footprints(self, model: PairIntervals, problem: MemoryOrdering) -> None:
-        """Every footprint is at most the peak, or the limit; the total is the sum of all."""
+        """Every footprint is at most the peak, or the limit; the total is the sum of all footprints."""
         unit, loads = model.bytes_of_unit, model.facts.loads
         limit, ceiling = problem.limit_bytes, self.context.ceiling
         if problem.objective == "peak":
             caps = [cap for cap in (limit, ceiling) if cap is not None]
-            least = -(-model.facts.floor // unit)
+            least = -(-model.facts.lower_bound // unit)
             most = int(min(caps)) // unit if caps else max(least, LARGEST)
             model.least = model.whole(least, max(least, most), "peak")
             for load in loads.values():
@@ -141,7 +141,7 @@ class PairSteps(OrderingProgram):
         model.minimise(Linear.of(model.least), unit)
 
     def _arcs(self, model: PairIntervals) -> None:
-        """What runs before p runs before q, too, for every arc p -> q, beside every critical group."""
+        """For every arc p -> q and critical group: a group before which q runs is also one before which p runs."""
         pairs, groups = model.facts.pairs, model.facts.groups
         heads, tails = reduced_arcs(groups.before, pairs.closed)
         for g in np.flatnonzero(model.facts.critical).tolist():
@@ -154,11 +154,11 @@ class PairSteps(OrderingProgram):
                 model.row({later[columns[q]]: 1, earlier[columns[p]]: -1}, None, 0)
 
     def extract(self, model: PairIntervals, values: FloatArray) -> Ordering:
-        """The groups in the order that the pairs say."""
+        """The groups in the order that the pairs give."""
         return model.facts.order(values[model.pair_columns])
 
     def start(self, model: PairIntervals, solution: Ordering) -> FloatArray:
-        """Every column; an order that splits groups is first regrouped, which does not raise its peak."""
+        """Values of all columns. An order that splits groups is regrouped first, which does not raise its peak."""
         facts, values = model.facts, np.full(len(model), np.nan)
         groups = facts.gather(solution)
         pairs = facts.pairs.values_of(groups)
@@ -167,23 +167,23 @@ class PairSteps(OrderingProgram):
         known = facts.follow([int(value) for value in pairs.tolist()])
         values[model.excess] = known[facts.counted :]
         footprints = [int(load.at(known)) for load in facts.loads.values()]
-        reached = sum(footprints) if "total" in model.families else max([*footprints, facts.floor])
+        reached = sum(footprints) if "total" in model.families else max([*footprints, facts.lower_bound])
         values[model.least] = -(-reached // model.bytes_of_unit)
         return values
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
-        """Units of the model as bytes, rounded so that a lower bound stays one."""
+        """Convert units of the model to bytes, rounded so that a lower bound stays one."""
         unit = instance_of(problem).granularity()
         return max(0, math.ceil(value - SLACK - RELATIVE_SLACK * abs(value))) * unit
 
 
 def _check_sizes(instance: OrderingInstance, unit: int) -> None:
-    """Refuse sizes whose sums are no whole numbers of 64 bits.
+    """Refuse sizes whose sums exceed 64-bit integers.
 
     Raises
     ------
     LimitExceededError
-        When they are not.
+        If they do.
     """
     largest = sum(int(size) for size in instance.size) + int(instance.workspace.max(initial=0))
     if largest * max(1, instance.operators) // unit > LARGEST:

@@ -1,4 +1,4 @@
-"""Fused nodes written as an ordinary memory-ordering problem, and the way back for its orders."""
+"""Fused nodes written as an ordinary memory-ordering problem, and the conversion of its orders back."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 def fused_problem(
     problem: MemoryOrdering, nodes: Sequence[Node], arcs: Sequence[tuple[str, str]]
 ) -> Reduction[MemoryOrdering, Ordering]:
-    """Write ``nodes`` as operators; nodes with one member stay the operators that they were.
+    """Write ``nodes`` as operators; a node with one member stays the operator that it is.
 
     Parameters
     ----------
     problem
-        The original.
+        The original problem.
     nodes
         A partition of its operators. Storages are numbered as in :class:`~.instance.OrderingInstance`.
     arcs
-        Pairs (before, after) of operator ids that the side constraints ask for; none of them is in a fused node.
+        Pairs (before, after) of operator ids that the side constraints require; none of them is in a fused node.
     """
     writer = _Writer(problem, sorted(nodes, key=lambda node: min(node.members)))
     reduced = problem.model_copy(
@@ -42,10 +42,10 @@ def fused_problem(
 
 
 class _Writer:
-    """Names the operators and keeps the tensors that are still needed.
+    """Names the operators, and keeps the tensors that are still needed.
 
-    A view whose storage is made in the same node is replaced by the storage; other views stay, because whoever reads
-    them has to wait for the operator that makes them.
+    A view whose storage is made in the same node is replaced by the storage. Other views stay, because their readers
+    have to wait for the operator that makes them.
     """
 
     def __init__(self, problem: MemoryOrdering, nodes: Sequence[Node]) -> None:
@@ -58,7 +58,7 @@ class _Writer:
         self._tensor = {tensor.id: self._kept_as(tensor.id) for tensor in self._graph.tensors}
 
     def inner_orders(self) -> dict[str, tuple[str, ...]]:
-        """Original operators, in order, of every operator of the smaller problem."""
+        """The original operators, in order, of every operator of the smaller problem."""
         operators = self._graph.operators
         return {
             name: tuple(operators[v].id for v in node.members)

@@ -1,9 +1,8 @@
 """Fusion that keeps the optimum: groups of operators become one (sections IV-B1 and IV-B2 of Zhong et al.).
 
-Rounds of two kinds follow each other until nothing more can be fused: neighbouring pairs, which builds up chains, and
-whole sub-graphs between an operator and one that every path from it runs through (its post-dominators; Algorithm 1 of
-the paper grows its candidates from each tensor). What may be fused is decided in
-:mod:`~opweave.formulations.memory_ordering.subgraphs`.
+Two kinds of rounds alternate until nothing more can be fused. One fuses neighbouring pairs, which builds up chains. The
+other fuses whole sub-graphs between an operator and one that every path from it passes (its post-dominators; Algorithm
+1 of the paper grows its candidates from each tensor). The conditions for fusing are in
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 MOST_GROUP_NODES = 40
-"""Largest sub-graph that is tried (M in Algorithm 1 of the paper), in nodes that may be fused ones themselves."""
+"""Largest sub-graph that is tried (M in Algorithm 1 of the paper), in nodes, which may themselves be fused."""
 
 MOST_INNER_STATES = 500
-"""States of a sub-graph that are searched; above, its valley condition is proved by minimum cuts or not at all."""
+"""Most states of a sub-graph that are searched; beyond, its valley condition is proved by minimum cuts, if at all."""
 
 MOST_HOPS = 8
-"""How many post-dominators of an operator are tried as the end of a sub-graph."""
+"""Number of post-dominators of an operator that are tried as the end of a sub-graph."""
 
 
 def fuse(
@@ -36,13 +35,13 @@ def fuse(
 ) -> Reduction[MemoryOrdering, Ordering]:
     """Fuse operators that may run back to back without changing the least peak.
 
-    Every fused operator of the smaller problem is an ordinary one: its ``workspace_bytes`` carry the inner peak of the
-    best inner order, and ``lift`` puts that order in its place. The reduction is exact: both problems have the same
-    optimum, under ``limit_bytes`` too.
+    Every fused operator of the smaller problem is an ordinary one. Its ``workspace_bytes`` hold the inner peak of the
+    best inner order, and ``lift`` replaces it by that order. The reduction is exact: both problems have the same
+    optimum, also under ``limit_bytes``.
 
-    Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Left
-    unfused: operators that side constraints name, and what :func:`~.subgraphs.fuse_group` cannot prove or express.
-    The problem comes back unchanged for objective ``"total"``, for contradictory constraints, and for constraints
+    Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Not
+    fused: operators that side constraints name, and groups that :func:`~.subgraphs.fuse_group` cannot prove or express.
+    The problem is returned unchanged for objective ``"total"``, for contradictory constraints, and for constraints
     without an ``"order_arcs"`` expression, about which nothing is known.
 
     Parameters
@@ -50,7 +49,7 @@ def fuse(
     problem
         Any ordering problem.
     should_stop
-        Asked now and then; what has been fused until then is exact, too.
+        Called now and then; the fusions made until then are exact too.
 
     Examples
     --------
@@ -87,7 +86,7 @@ def fuse(
 
 
 def _order_arcs(problem: MemoryOrdering) -> list[tuple[str, str]] | None:
-    """Pairs (before, after) that the side constraints ask for; None when one of them may ask for something else."""
+    """Pairs (before, after) that the side constraints require; None if one of them may require something else."""
     arcs: list[tuple[str, str]] = []
     for constraint in problem.constraints:
         write = expression(type(constraint), "order_arcs")
@@ -122,9 +121,9 @@ def _fused(
 def _fuse_disjoint(
     graph: NodeGraph, groups: Iterable[Sequence[int]], frozen: set[int], refused: set[tuple[Node, ...]]
 ) -> list[tuple[tuple[int, ...], Node]]:
-    """Fuse groups that do not touch each other; what was proved for one stays true when another is fused.
+    """Fuse disjoint groups; what is proved for one stays true when another is fused.
 
-    ``refused`` remembers groups in vain: fusing their surroundings seldom changes the answer.
+    ``refused`` remembers groups that failed, because fusing their surroundings seldom changes the answer.
     """
     taken = set(frozen)
     fused: list[tuple[tuple[int, ...], Node]] = []
@@ -144,7 +143,7 @@ def _fuse_disjoint(
 
 
 def _pairs(graph: NodeGraph) -> Iterator[tuple[int, int]]:
-    """Every operator with each of those that it directly feeds."""
+    """Every operator paired with each of its direct successors."""
     for k in graph.order:
         for j in graph.after[k]:
             if len(graph.after[k]) == 1 or len(graph.before[j]) == 1 or j == graph.after[k][0]:
@@ -152,9 +151,9 @@ def _pairs(graph: NodeGraph) -> Iterator[tuple[int, int]]:
 
 
 def _regions(graph: NodeGraph) -> Iterator[list[int]]:
-    """Sub-graphs from an operator, or from all readers of a storage, to an operator that every path runs through.
+    """Sub-graphs from an operator, or from all readers of a storage, to an operator that every path passes.
 
-    Each is offered with and without that last operator.
+    Each is tried with and without that last operator.
     """
     if len(graph.nodes) > MOST_REACHABILITY_NODES:
         return
@@ -176,12 +175,12 @@ def _regions(graph: NodeGraph) -> Iterator[list[int]]:
 
 
 class _PostDominators:
-    """For every node the first one that all paths from it to the end run through.
+    """For every node, the first node that all paths from it to the end pass.
 
     Attributes
     ----------
     next
-        That node; -1 when there is none.
+        That node; -1 if there is none.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -192,7 +191,7 @@ class _PostDominators:
             self._depth[k] = self._depth[self.next[k]] + 1 if self.next[k] >= 0 else 1
 
     def common(self, nodes: Sequence[int]) -> int:
-        """The first node that all paths from all of ``nodes``, ends included, run through; -1 when there is none."""
+        """The first node that all paths from all of ``nodes`` pass, ends included; -1 if there is none."""
         return reduce(self._meet, nodes) if nodes else -1
 
     def _meet(self, one: int, other: int) -> int:

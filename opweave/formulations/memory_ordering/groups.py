@@ -1,11 +1,11 @@
-"""Operators that may run back to back without raising the best peak: an exact contraction.
+"""Operators that may run back to back without raising the least peak: an exact contraction.
 
-Two rules pair an operator with the one right before or after it. Each is an exchange argument: whatever the order,
-moving one operator next to the other raises no step above the peak, so the optimum stays. Both hold for any peak, with
-order arcs too, but not with rows that forbid the exchange; and they say nothing about the total.
+Two rules pair an operator with the one right before or after it. Each rule is an exchange argument: in any order,
+moving one operator next to the other raises no step above the peak, so the optimum stays. Both rules hold for any peak,
+also with order arcs, but not with rows that forbid the exchange. They do not apply to the total.
 
-Words, in bytes: the step of v needs ``f(D) + inc(v)`` and changes the live bytes f by ``delta(v)``; both depend on what
-has run (D), so each has a smallest and a largest value over all D.
+Notation, in bytes: the step of v needs ``f(D) + inc(v)`` and changes the live bytes f by ``delta(v)``. Both depend on
+the set D of operators that have run, so each has a smallest and a largest value over all D.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from opweave.problems.graph_arrays import Adjacency, find_cycle
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Groups:
-    """A partition of the operators into runs that are executed back to back.
+    """A partition of the operators into sequences that run back to back.
 
     Attributes
     ----------
     members
-        Operators of every group, in the order in which they run.
+        Operators of every group, in running order.
     group, place
-        Group of every operator and its place within it.
+        Group of every operator, and its place within the group.
     centre
         Operator of every group next to which the others were moved.
     before, after
@@ -47,13 +47,13 @@ class Groups:
         return np.diff(self.members.start)
 
     def operator_closure(self, closed: BoolArray) -> BoolArray:
-        """Entry [v, u]: operator u runs before operator v; ``closed`` says so of groups."""
+        """Entry [v, u]: operator u runs before operator v, given the same relation of groups in ``closed``."""
         within = (self.group[:, None] == self.group[None, :]) & (self.place[None, :] < self.place[:, None])
         joined: BoolArray = closed[np.ix_(self.group, self.group)] | within
         return joined
 
     def gather(self, order: IntArray) -> IntArray:
-        """Groups in the order in which their centres run in ``order``: the exchange that proves the rules."""
+        """Groups in the order in which their centres run in ``order``; this is the exchange that proves the rules."""
         position = np.empty(len(order), dtype=np.int64)
         position[order] = np.arange(len(order))
         return np.argsort(position[self.centre], kind="stable")
@@ -64,15 +64,15 @@ class Groups:
 
 
 def single_groups(instance: OrderingInstance) -> Groups:
-    """Every operator on its own: nothing is contracted."""
+    """Each operator in a group of its own; nothing is contracted."""
     return _partition(instance, [[v] for v in range(instance.operators)], list(range(instance.operators)))
 
 
 def contract(instance: OrderingInstance, closed: BoolArray) -> Groups:
     """Join operators by the backward and the forward rule. ``closed[v, u]``: u must run before v.
 
-    A forward pair (a, b) is never followed by a backward pair (b, c): both would move b. So every group is a centre
-    with backward pairs before it and forward pairs after it.
+    A forward pair (a, b) is never followed by a backward pair (b, c), because both would move b. So every group is a
+    centre with backward pairs before it and forward pairs after it.
     """
     steps = _Steps.of(instance)
     following = np.full(instance.operators, -1, dtype=np.int64)
@@ -95,7 +95,7 @@ def contract(instance: OrderingInstance, closed: BoolArray) -> Groups:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Steps:
-    """Smallest and largest ``inc`` and ``delta`` of every operator over all states, bytes."""
+    """Smallest and largest ``inc`` and ``delta`` of every operator over all states, in bytes."""
 
     inc_min: IntArray
     inc_max: IntArray
@@ -126,7 +126,7 @@ def _sum(index: IntArray, bytes_: IntArray, count: int) -> IntArray:
 
 
 def _overwritten(instance: OrderingInstance, readers: IntArray) -> tuple[IntArray, IntArray]:
-    """Most and least bytes that every operator writes over dying inputs."""
+    """Largest and smallest number of bytes that every operator writes over dying inputs."""
     most = np.zeros(instance.operators, dtype=np.int64)
     least = np.zeros(instance.operators, dtype=np.int64)
     start = instance.overwrite.start.tolist()
@@ -151,7 +151,7 @@ def overwrite_groups(instance: OrderingInstance, begin: int, end: int) -> list[t
 
 
 def _immediate(direct: IntArray, closed: BoolArray) -> int:
-    """The one of ``direct`` that all others come before (``closed[v, u]``: u before v); -1 when there is none."""
+    """The element of ``direct`` that runs after all others (``closed[v, u]``: u before v); -1 if there is none."""
     candidates: list[int] = direct.tolist()
     for v in candidates:
         if closed[v, direct].sum() == len(direct) - 1:
@@ -160,10 +160,10 @@ def _immediate(direct: IntArray, closed: BoolArray) -> int:
 
 
 def _forward(steps: _Steps, u: int, v: int) -> bool:
-    """Whether v may move up to right after u, when all its other predecessors come before u.
+    """Whether v may move up to right after u, if all its other predecessors run before u.
 
-    Yes if it frees no less than it takes, so that no later step grows, and its own step stays within that of u or adds
-    nothing.
+    It may if it frees at least as many bytes as it takes, so that no later step grows, and if its own step needs no
+    more than that of u or adds nothing.
     """
     if steps.delta_max[v] > 0:
         return False
@@ -172,7 +172,7 @@ def _forward(steps: _Steps, u: int, v: int) -> bool:
 
 
 def _backward(steps: _Steps, u: int, v: int) -> bool:
-    """Whether u may move down to right before v, when all its other successors come after v."""
+    """Whether u may move down to right before v, if all its other successors run after v."""
     if steps.delta_min[u] < 0:
         return False
     return bool(steps.inc_max[u] - steps.delta_min[u] <= steps.inc_min[v])

@@ -1,4 +1,4 @@
-"""The states that a small group of operators can be in: how little they hold, and the best way through them."""
+"""The states of a small group of operators: the least bytes that they hold, and the best path through them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InnerStorage:
     size
         Bytes.
     maker
-        Operator of the group that makes it, -1 for one that is live before the group runs.
+        Operator of the group that makes it; -1 if it is live before the group runs.
     readers
         Operators of the group that read it, as a bitset.
     """
@@ -36,15 +36,15 @@ class InnerStates:
     before
         Predecessors of every operator within the group, as bitsets. Operators are in topological order.
     made
-        Bytes that every operator adds to what stays live.
+        Bytes that every operator adds to those that stay live.
     stay
-        Bytes that it adds while it runs: ``made``, its workspace, and results that nobody reads.
+        Bytes that it adds while it runs: ``made``, its workspace, and results without a reader.
     reads
         Storages that it reads and that die inside the group.
     overwrites
-        Storages among ``reads`` that it may write over, and the sizes of its results.
+        Storages among ``reads`` that it may overwrite, and the sizes of its results.
     most_states
-        States that may be visited by each of the searches.
+        Largest number of states that each search may visit.
     """
 
     before: tuple[int, ...]
@@ -70,7 +70,7 @@ class InnerStates:
         return [v for v, before in enumerate(self.before) if not state >> v & 1 and before & ~state == 0]
 
     def step(self, state: int, live: int, v: int) -> tuple[int, int]:
-        """Bytes needed while ``v`` runs after ``state``, and bytes live afterwards."""
+        """Bytes needed while ``v`` runs after ``state``, and bytes that are live afterwards."""
         done = state | 1 << v
         dying = sum(storage.size for storage in self.reads[v] if storage.readers & ~done == 0)
         return live + self.stay[v] - self._overwritten(done, v), live + self.made[v] - dying
@@ -91,24 +91,24 @@ class InnerStates:
         live_before = self.end - self.made[v] + sum(storage.size for storage in self.reads[v])
         return self.step(self.all & ~(1 << v), live_before, v)[0]
 
-    def holds_at_least(self, floor: int) -> bool:
-        """Whether every state other than the first and the last is known to hold ``floor`` bytes or more."""
-        if not self._one_order_holds(floor):
+    def holds_at_least(self, least: int) -> bool:
+        """Whether every state other than the first and the last is known to hold ``least`` bytes or more."""
+        if not self._one_order_holds(least):
             return False
-        answer = self._all_states_hold(floor)
-        return self._cuts_hold(floor) if answer is None else answer
+        answer = self._all_states_hold(least)
+        return self._cuts_hold(least) if answer is None else answer
 
-    def _one_order_holds(self, floor: int) -> bool:
+    def _one_order_holds(self, least: int) -> bool:
         """A quick way to say no."""
         state, live = 0, 0
         for v in range(len(self.before) - 1):
             live = self.step(state, live, v)[1]
             state |= 1 << v
-            if live < floor:
+            if live < least:
                 return False
         return True
 
-    def _all_states_hold(self, floor: int) -> bool | None:
+    def _all_states_hold(self, least: int) -> bool | None:
         """Visit all states; None when there are too many."""
         seen = {0}
         work = [(0, 0)]
@@ -121,31 +121,31 @@ class InnerStates:
                 if len(seen) >= self.most_states:
                     return None
                 after = self.step(state, live, v)[1]
-                if after < floor:
+                if after < least:
                     return False
                 seen.add(child)
                 work.append((child, after))
         return True
 
-    def _cuts_hold(self, floor: int) -> bool:
+    def _cuts_hold(self, least: int) -> bool:
         """Find the emptiest state that has run a source and not a sink, for all pairs of them, by minimum cuts."""
         fed = 0
         for before in self.before:
             fed |= before
         sources = [v for v, before in enumerate(self.before) if before == 0]
         sinks = [v for v in range(len(self.before)) if not fed >> v & 1]
-        return all(self.least_live(v, w) >= floor for v in sources for w in sinks if v != w)
+        return all(self.least_live(v, w) >= least for v in sources for w in sinks if v != w)
 
     def least_live(self, has_run: int, has_not_run: int) -> int:
-        """Fewest bytes live in any state after ``has_run`` and before ``has_not_run``: a minimum closure.
+        """Fewest live bytes of any state after ``has_run`` and before ``has_not_run``, as a minimum closure.
 
-        A storage costs its size where its maker has run and one of its readers has not; the rest of what an operator
-        makes costs its size where the operator has run. Sizes are exact integers of any size.
+        A storage costs its size if its maker has run and one of its readers has not. All else that an operator makes
+        costs its size if the operator has run. Sizes are exact integers of any size.
         """
         import networkx as nx
 
         network: nx.DiGraph[object] = nx.DiGraph()
-        network.add_edge("start", has_run)  # no capacity: unbounded
+        network.add_edge("start", has_run)  # no capacity means unbounded
         network.add_edge(has_not_run, "end")
         lasting = list(self.made)
         storages = {id(storage): storage for row in self.reads for storage in row}
@@ -163,9 +163,9 @@ class InnerStates:
         return int(nx.maximum_flow_value(network, "start", "end")) - live_before
 
     def best_order(self) -> tuple[list[int], int] | None:
-        """An order with the least peak, and that peak; None when too many states had to be visited.
+        """An order with the least peak, and that peak; None if too many states had to be visited.
 
-        Best first on the peak so far: the first time that the last state is taken from the heap, its peak is the least.
+        The search is best first on the peak so far, so the peak is least when the last state first leaves the heap.
         """
         reached: dict[int, tuple[int, int]] = {0: (0, -1)}
         heap = [(0, 0, 0)]

@@ -1,4 +1,4 @@
-"""Memory ordering as arrays over operators and storages: what searches, bounds and formulations work on.
+"""Memory ordering as arrays over operators and storages, for searches, bounds and formulations.
 
 A *storage* is a tensor together with all its aliases. The live bytes after a down-set D of operators are
 
@@ -32,19 +32,20 @@ class OrderingInstance:
     names
         Operator ids.
     size, kept, producer
-        Of every storage: counted bytes; whether it stays to the end; the operator that makes it, -1 for graph inputs.
+        Per storage: the bytes that count, whether it stays to the end, and the operator that makes it (-1: graph
+        input).
     reads, writes
         Storages that every operator reads and makes.
     readers
         Operators that read every storage.
     before, after
-        Direct predecessors and successors of every operator: data flow and order arcs of side constraints.
+        Direct predecessors and successors of every operator, by data flow and by order arcs of side constraints.
     workspace
         Scratch bytes of every operator.
     overwrite
         Storages that every operator may overwrite if they die in its step, grouped by size.
     slots
-        For every entry of ``overwrite``: how many of the operator's outputs have that size.
+        For every entry of ``overwrite``, the number of the operator's outputs that have its size.
     """
 
     names: tuple[str, ...]
@@ -71,7 +72,7 @@ class OrderingInstance:
         return len(self.size)
 
     def unread(self) -> BoolArray:
-        """Storages that nobody reads and nobody keeps: live in their producer's step only (inputs: never)."""
+        """Storages that are neither read nor kept. They are live only in their producer's step (inputs: never)."""
         nobody_reads: BoolArray = np.diff(self.readers.start) == 0
         return ~self.kept & nobody_reads
 
@@ -80,15 +81,15 @@ class OrderingInstance:
         return int(self.size[(self.producer < 0) & ~self.unread()].sum())
 
     def granularity(self) -> int:
-        """Greatest common divisor of all sizes: every footprint is a multiple of it (1 when all are zero)."""
+        """Greatest common divisor of all sizes, so every footprint is a multiple of it (1 if all sizes are zero)."""
         return max(1, math.gcd(*(int(x) for x in np.unique(np.concatenate([self.size, self.workspace])))))
 
     def ordering(self, order: IntArray) -> Ordering:
-        """Operator positions as a solution."""
+        """Convert operator positions to a solution."""
         return Ordering(order=tuple(self.names[v] for v in order.tolist()))
 
     def positions(self, solution: Ordering) -> IntArray:
-        """A solution as operator positions."""
+        """Convert a solution to operator positions."""
         index = {name: v for v, name in enumerate(self.names)}
         return np.asarray([index[name] for name in solution.order], dtype=np.int64)
 
@@ -97,12 +98,12 @@ class OrderingInstance:
 def lower(problem: MemoryOrdering) -> OrderingInstance:
     """Write a problem as arrays; order arcs of its side constraints become precedences.
 
-    Only constraints with an ``"order_arcs"`` expression are taken in; whoever calls this has to see to the others.
+    Only constraints with an ``"order_arcs"`` expression are written. The caller must handle the others.
 
     Raises
     ------
     ContradictionError
-        When the order arcs and the data flow close a cycle.
+        If the order arcs and the data flow close a cycle.
     """
     graph, arrays = problem.graph, problem.graph.arrays
     tensors = len(graph.tensors)
@@ -147,7 +148,7 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
 
 
 def _storages(tensors: Adjacency, storage_of: IntArray) -> Adjacency:
-    """Tensors of every operator as storages, each once, first occurrence first."""
+    """The storages of every operator's tensors, each once, in the order of their first occurrence."""
     rows = storage_of[tensors.items].tolist()
     start = tensors.start.tolist()
     return Adjacency.from_lists([list(dict.fromkeys(rows[start[v] : start[v + 1]])) for v in range(len(tensors))])
@@ -162,7 +163,7 @@ def _filtered(tensors: Adjacency, keep: BoolArray, storage_of: IntArray) -> Adja
 def _overwrites(
     problem: MemoryOrdering, reads: Adjacency, writes: Adjacency, size: IntArray, kept: BoolArray
 ) -> tuple[Adjacency, IntArray]:
-    """Candidates for in-place results: inputs with the size of an output, not kept, not empty."""
+    """Candidates for in-place results: inputs that have the size of an output and are neither kept nor empty."""
     rows: list[list[int]] = []
     slots: list[int] = []
     for v, op in enumerate(problem.graph.operators):

@@ -1,8 +1,8 @@
-"""What is live while an operator runs, in terms of who runs before whom.
+"""The bytes that are live while an operator runs, expressed by which operator runs before which.
 
-For operator v, ``before(a, v)`` is 1 when a runs before v. A storage s with producer p and readers C is live during
-v's step iff ``before(p, v) - before(c, v) = 1`` for some c in C. Most of it is settled by precedence alone; the rest
-are the terms of a linear row.
+For operator v, ``before(a, v)`` is 1 if a runs before v. A storage s with producer p and readers C is live during v's
+step if and only if ``before(p, v) - before(c, v) = 1`` for some c in C. Precedence alone settles most of this; the rest
+becomes the terms of a linear row.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opweave.problems.arrays import BoolArray, IntArray
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A column that equals max(0, every one of ``over``) in an optimum; at most ``upper``."""
+    """A column that equals the maximum of 0 and all of ``over`` in an optimum; it is at most ``upper``."""
 
     column: int
     upper: int
@@ -29,12 +29,12 @@ class Excess:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Footprints:
-    """What precedence alone says about every operator's step.
+    """What precedence alone says about the step of every operator.
 
     Attributes
     ----------
     lower, upper
-        Least and most bytes live during every operator's step.
+        Fewest and most bytes that are live during every operator's step.
     """
 
     instance: OrderingInstance
@@ -44,7 +44,7 @@ class Footprints:
 
     @classmethod
     def of(cls, instance: OrderingInstance, closed: BoolArray) -> Footprints:
-        """``closed[v, u]`` says that u must run before v."""
+        """Compute the footprints; ``closed[v, u]`` says that u must run before v."""
         lower = np.zeros(instance.operators, dtype=np.int64)
         upper = np.zeros(instance.operators, dtype=np.int64)
         view = cls(instance, closed, lower, upper)
@@ -61,7 +61,7 @@ class Footprints:
         return view
 
     def live(self, v: int) -> tuple[BoolArray, BoolArray]:
-        """Storages not made by v that are live during its step in every order, and in some but not all orders."""
+        """Storages not made by v that are live during its step: in every order, and in some but not all orders."""
         instance = self.instance
         earlier, later = self.closed[v], self.closed[:, v]
         late_or_v = later.copy()
@@ -75,7 +75,7 @@ class Footprints:
         return sure, ~(sure | never_made | finished)
 
     def savings(self, v: int) -> tuple[int, int]:
-        """Most and least bytes that v can write over inputs that die in its step."""
+        """Most and fewest bytes that v can write over inputs that die in its step."""
         most = least = 0
         begin, end = int(self.instance.overwrite.start[v]), int(self.instance.overwrite.start[v + 1])
         for size, slots, candidates in overwrite_groups(self.instance, begin, end):
@@ -85,7 +85,7 @@ class Footprints:
         return most, least
 
     def dying(self, s: int, v: int) -> bool | None:
-        """Whether v is the last reader of s: always, never, or (None) it depends on the order."""
+        """Whether v is the last reader of s: always, never, or (None) depending on the order."""
         others = self.instance.readers[s]
         others = others[others != v]
         if self.closed[others, v].any():
@@ -94,21 +94,21 @@ class Footprints:
 
 
 def _count(instance: OrderingInstance, mask: BoolArray) -> IntArray:
-    """Readers of every storage that are in ``mask``."""
+    """Number of readers of every storage that are in ``mask``."""
     running = np.zeros(len(instance.readers.items) + 1, dtype=np.int64)
     np.cumsum(mask[instance.readers.items], out=running[1:])
     return running[instance.readers.start[1:]] - running[instance.readers.start[:-1]]
 
 
 class Loads:
-    """Writes operators' footprints as linear expressions of pair columns and new excess columns.
+    """Writes footprints of operators as linear expressions of pair columns and new excess columns.
 
     Parameters
     ----------
     footprints
         What precedence settles.
     before
-        ``before(a, v)``: 1 when a runs before v, else 0.
+        ``before(a, v)`` is 1 if a runs before v, otherwise 0.
     first_column
         Number of the first excess column.
     """
@@ -123,11 +123,11 @@ class Loads:
 
     @property
     def excesses(self) -> list[Excess]:
-        """The excess columns made so far, by column."""
+        """The excess columns made so far, in the order of their columns."""
         return list(self._shared.values())
 
     def of(self, v: int) -> Linear:
-        """Bytes live during the step of v."""
+        """Bytes that are live during the step of v."""
         instance = self._instance
         sure, open_ = self._view.live(v)
         own = int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v])
@@ -139,7 +139,7 @@ class Loads:
         return total(parts)
 
     def _alive(self, s: int, v: int) -> Linear:
-        """1 when s is live during the step of v."""
+        """1 if s is live during the step of v."""
         closed = self._view.closed
         producer = int(self._instance.producer[s])
         made = Linear(1) if producer < 0 else self._before(producer, v)
@@ -150,7 +150,7 @@ class Loads:
         return alive[0] if len(alive) == 1 else self._excess(alive, 1)
 
     def _overwritten(self, slots: int, candidates: list[int], v: int) -> Linear:
-        """How many of ``slots`` outputs overwrite a dying candidate."""
+        """Number of outputs, out of ``slots``, that overwrite a dying candidate."""
         dying = 0
         undecided: list[Linear] = []
         for s in candidates:
@@ -162,18 +162,19 @@ class Loads:
         left = min(slots - surely, len(undecided))
         if left == 0:
             return Linear(surely)
-        # Undecided inputs that die: min(left, sum(1 - outlives)) = left - max(0, left - sum(1 - outlives)).
+        # The number of undecided inputs that die: min(left, sum(1 - outlives)) = left - max(0, left - sum(1 -
+        # outlives)).
         missed = total([Linear(left - len(undecided)), *undecided])
         return surely + left - (missed if left == len(undecided) else self._excess([missed], left))
 
     def _outlives(self, s: int, v: int) -> Linear:
-        """1 when some reader of s runs after v, which reads it too."""
+        """1 if another reader of s runs after v, which reads s too."""
         closed = self._view.closed
         later = [1 - self._before(c, v) for c in self._last[s] if c != v and not closed[v, c]]
         return later[0] if len(later) == 1 else self._excess(later, 1)
 
     def _excess(self, over: list[Linear], upper: int) -> Linear:
-        """The column that is max(0, ``over``); one column for equal expressions."""
+        """The column that equals the maximum of 0 and all of ``over``; equal expressions share a column."""
         key = (upper, frozenset((a.constant, frozenset(a.terms.items())) for a in over))
         if key not in self._shared:
             self._shared[key] = Excess(self._first + len(self._shared), upper, tuple(over))
@@ -181,7 +182,7 @@ class Loads:
 
 
 def _last_readers(view: Footprints) -> list[list[int]]:
-    """Readers of every storage that come before no other reader of it: only they decide how long it lives."""
+    """Readers of every storage that precede no other reader of it; only they decide how long it lives."""
     rows = []
     for s in range(view.instance.storages):
         readers = view.instance.readers[s]

@@ -1,4 +1,4 @@
-"""The graph while it is being fused: nodes that stand for one or more operators, over the instance's storages."""
+"""The graph during fusion: nodes that stand for one or more operators, and the storages of the instance."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering
 
 MOST_REACHABILITY_NODES = 20_000
-"""Up to here all ancestors are known, as bitsets of nodes**2 / 4 bytes; beyond, only direct predecessors are."""
+"""Most nodes for which all ancestors are stored (bitsets of nodes**2 / 4 bytes); beyond, only direct predecessors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +21,12 @@ class Node:
     Attributes
     ----------
     members
-        Operator positions in the order in which they run.
+        Operator positions in running order.
     reads, writes
-        Storages that it needs from outside, and storages that it leaves behind (or that nobody reads).
+        Storages that it needs from outside, and storages that it leaves behind or that have no reader.
     workspace
-        Bytes that its busiest step needs beyond the live bytes before it and ``writes``, less what it overwrites.
+        Bytes that its busiest step needs beyond the live bytes before it and ``writes``, minus the bytes that it
+        overwrites.
     inplace_ok
         Whether the problem's in-place rule applies to it.
     """
@@ -38,7 +39,7 @@ class Node:
 
 
 def single_nodes(problem: MemoryOrdering, instance: OrderingInstance) -> list[Node]:
-    """Every operator as a node of its own."""
+    """A node for every operator."""
     return [
         Node(
             members=(v,),
@@ -52,22 +53,22 @@ def single_nodes(problem: MemoryOrdering, instance: OrderingInstance) -> list[No
 
 
 class NodeGraph:
-    """Nodes with their precedences and storages; rebuilt after every round of fusion.
+    """Nodes with their precedences and storages; it is rebuilt after every round of fusion.
 
     Attributes
     ----------
     nodes
         The nodes.
     size, kept
-        Of every storage: counted bytes; whether it stays to the end.
+        Per storage: the bytes that count, and whether it stays to the end.
     producer
-        Node that makes each storage, -1 for graph inputs and for storages that vanished into a node.
+        Node that makes each storage; -1 for graph inputs and for storages inside a node.
     readers
         Nodes that read each storage.
     before, after
         Direct predecessors and successors of every node.
     order, position
-        One topological order of the nodes, and the place of every node in it.
+        One topological order of the nodes, and the position of every node in it.
     """
 
     def __init__(self, nodes: Sequence[Node], instance: OrderingInstance, in_place: InPlace) -> None:
@@ -104,7 +105,7 @@ class NodeGraph:
         return into, out
 
     def _reach(self) -> list[int] | None:
-        """Ancestors of every node as a bitset; None when there are too many nodes."""
+        """Ancestors of every node as bitsets; None if there are too many nodes."""
         if len(self.nodes) > MOST_REACHABILITY_NODES:
             return None
         masks = [0] * len(self.nodes)
@@ -134,7 +135,7 @@ class NodeGraph:
         return sorted(found, key=self.position.__getitem__)
 
     def candidates(self, reads: Sequence[int], writes: Iterable[int]) -> tuple[int, ...]:
-        """Storages that a node with ``inplace_ok`` may write over when they die in its step."""
+        """Storages that a node with ``inplace_ok`` may overwrite when they die in its step."""
         if self.in_place == "none":
             return ()
         sizes = {self.size[s] for s in writes}
@@ -142,6 +143,6 @@ class NodeGraph:
         return tuple(s for s in allowed if not self.kept[s] and self.size[s] > 0 and self.size[s] in sizes)
 
     def overwritten(self, dying: Iterable[int], writes: Iterable[int]) -> int:
-        """Bytes of ``writes`` that go over ``dying`` storages of the same size."""
+        """Bytes of ``writes`` that replace ``dying`` storages of the same size."""
         shared = Counter(self.size[s] for s in dying) & Counter(self.size[s] for s in writes)
         return sum(size * count for size, count in shared.items())

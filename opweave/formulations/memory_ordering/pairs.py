@@ -1,4 +1,4 @@
-"""Binary columns "a runs before b" for the pairs of operators that matter, and the cycles that they may close."""
+"""Binary columns "a runs before b" for the relevant pairs of operators, and the cycles that they may close."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ Arc = tuple[int, int]
 
 @dataclass(eq=False)
 class Pairs:
-    """Which pairs of groups have a column, and which way it points.
+    """The pairs of groups that have a column, and the direction of each column.
 
-    Column k stands for ``first[k]`` before ``second[k]``, with first < second. Pairs whose order precedence settles
-    have none; others get one when somebody asks for it.
+    Column k means that ``first[k]`` runs before ``second[k]``, with first < second. Pairs that precedence settles have
+    no column; other pairs get one on demand.
 
     Attributes
     ----------
     groups
-        Operators that run back to back.
+        The groups of operators that run back to back.
     closed
         Entry [g, h]: group h must run before group g.
     column
-        Column of a pair [g, h] in both orientations, -1 for none. Shape (groups, groups).
+        Column of the pair [g, h], the same in both orientations; -1 for none. Shape (groups, groups).
     first, second
         Groups of every column.
     """
@@ -42,7 +42,7 @@ class Pairs:
 
     @classmethod
     def around(cls, groups: Groups, closed: BoolArray, wanted: BoolArray) -> Pairs:
-        """Columns for all unsettled pairs with an end in ``wanted`` (by group)."""
+        """Make columns for all unsettled pairs with at least one group in ``wanted``."""
         unsettled = ~(closed | closed.T)
         np.fill_diagonal(unsettled, val=False)
         first, second = np.nonzero(np.triu(unsettled & (wanted[:, None] | wanted[None, :])))
@@ -60,7 +60,7 @@ class Pairs:
         return mask
 
     def settled(self, a: int, v: int) -> bool | None:
-        """Whether operator a runs before operator v; None when either is possible."""
+        """Whether operator a runs before operator v; None if precedence leaves it open."""
         g, h = int(self.groups.group[a]), int(self.groups.group[v])
         if g == h:
             return bool(self.groups.place[a] < self.groups.place[v])
@@ -69,12 +69,12 @@ class Pairs:
         return False if self.closed[g, h] else None
 
     def before(self, a: int, v: int) -> Linear:
-        """1 when operator a runs before operator v, over the pairs' numbers.
+        """1 if operator a runs before operator v, as an expression over pair numbers.
 
         Raises
         ------
         KeyError
-            When the pair is not settled and has no column.
+            If the pair is not settled and has no column.
         """
         settled = self.settled(a, v)
         if settled is not None:
@@ -84,7 +84,7 @@ class Pairs:
         return self.group_before(int(self.groups.group[a]), int(self.groups.group[v]))
 
     def group_before(self, g: int, h: int) -> Linear:
-        """1 when group g runs before group h, over the pairs' numbers."""
+        """1 if group g runs before group h, as an expression over pair numbers."""
         pair = Linear.of(int(self.column[g, h]))
         return pair if g < h else 1 - pair
 
@@ -101,7 +101,7 @@ class Pairs:
         return len(self.first) - 1
 
     def chosen(self, values: NDArray[np.float64]) -> BoolArray:
-        """The digraph that precedence and the columns' values make: entry [g, h] says that g runs before h."""
+        """The digraph of precedence and the columns' values: entry [g, h] says that g runs before h."""
         digraph = self.closed.T.copy()
         first, second = np.asarray(self.first, dtype=np.int64), np.asarray(self.second, dtype=np.int64)
         forward = values > 0.5
@@ -110,7 +110,7 @@ class Pairs:
         return digraph
 
     def order(self, values: NDArray[np.float64]) -> IntArray:
-        """Groups in an order that obeys precedence, and the columns too where they close no cycle."""
+        """Groups in an order that obeys precedence, and also the columns unless they close a cycle."""
         digraph = self.chosen(values)
         waiting = digraph.sum(axis=0)
         blocked = self.closed.sum(axis=1)
@@ -130,7 +130,7 @@ class Pairs:
         return (position[self.first] < position[self.second]).astype(np.float64)
 
     def cycles(self, values: NDArray[np.float64]) -> list[list[Arc]]:
-        """For every group on a cycle, a shortest one: its arcs (g, h) that columns chose. Empty for an order."""
+        """A shortest cycle for every group on one, as its arcs (g, h) chosen by columns; empty without cycles."""
         from scipy.sparse import csr_array
         from scipy.sparse.csgraph import connected_components
 

@@ -1,11 +1,11 @@
 """Memory ordering as an integer program over pairs: "a runs before b".
 
-Of all pairs only those with a critical end get a column: an operator is critical when its step could exceed the best
-lower bound known. For one critical operator, the memory row and the arc rows are the linear program of a minimum
-closure, so that the relaxation is at least as strong as the minimum-cut bound of every operator.
+Only pairs with a critical operator get a column. An operator is critical if its step could exceed the best known lower
+bound. For one critical operator, the memory row and the arc rows form the linear program of a minimum closure, so the
+relaxation is at least as strong as the minimum-cut bound of every operator.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model that work on
-operator ids: ``model.before(a, b)`` is 0 or 1, ``model.position(a)`` the step of a, from 0:
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model that take
+operator ids: ``model.before(a, b)`` is 0 or 1, and ``model.position(a)`` is the step of a, counted from 0:
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.constraints import Constraint
@@ -55,21 +55,21 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 @dataclass(frozen=True, eq=False)
 class PairFacts:
-    """What programs over pairs are written from.
+    """The data from which programs over pairs are written.
 
     Attributes
     ----------
     pairs
         The pairs that have a column.
     counted
-        How many of them footprints know of; others are asked for by handles.
+        Number of pairs that footprints use; handles may ask for more.
     critical
-        Groups that hold an operator with undecided footprint.
+        Groups that hold an operator whose footprint precedence does not settle.
     loads
-        Footprint of every operator that has a memory row, bytes; over numbers of pairs, then of excesses.
+        Footprint in bytes of every operator that has a memory row, over pair numbers, then excesses.
     excesses
         Columns that follow the pairs.
-    floor
+    lower_bound
         Least value of the peak, bytes.
     """
 
@@ -81,7 +81,7 @@ class PairFacts:
     loads: dict[int, Linear]
     excesses: list[Excess]
     scale: Scale
-    floor: int
+    lower_bound: int
 
     def follow(self, pairs: Sequence[float]) -> list[float]:
         """Values of the counted pairs, then of all excesses."""
@@ -91,28 +91,28 @@ class PairFacts:
         return known
 
     def order(self, values: FloatArray) -> Ordering:
-        """Groups in the order that the pairs' values say; where they say a cycle, in a near one."""
+        """The order of the groups according to the pairs' values; if these form a cycle, an order close to them."""
         return self.instance.ordering(self.groups.spread(self.pairs.order(values)))
 
     def gather(self, solution: Ordering) -> IntArray:
-        """The groups in a solution's order; one that splits groups is regrouped, which does not raise its peak."""
+        """The groups in a solution's order. If it splits groups, it is regrouped, which does not raise its peak."""
         return self.groups.gather(self.instance.positions(solution))
 
 
 class PairHandles(Handles):
-    """Handles over pairs; a pair that has no column gets one when it is asked for.
+    """Handles over pairs; a pair without a column gets one when a handle asks for it.
 
     Attributes
     ----------
     pair_columns
-        Column of every pair by its number.
+        Column of every pair, by its number.
     """
 
     facts: PairFacts
     pair_columns: list[int]
 
     def before(self, first: str, second: str) -> Linear:
-        """1 when operator ``first`` runs before operator ``second``, else 0."""
+        """1 if operator ``first`` runs before operator ``second``, otherwise 0."""
         names = self.facts.instance.names
         return self.by_column(self._before(names.index(first), names.index(second)))
 
@@ -122,11 +122,11 @@ class PairHandles(Handles):
         return self.by_column(total(self._before(u, v) for u in range(self.facts.instance.operators)))
 
     def by_column(self, pairs: Linear) -> Linear:
-        """An expression over numbers of pairs as one over columns."""
+        """Convert an expression over pair numbers to one over columns."""
         return Linear(pairs.constant, {self.pair_columns[number]: value for number, value in pairs.terms.items()})
 
     def _before(self, a: int, v: int) -> Linear:
-        """Over numbers of pairs; a pair without a column gets one."""
+        """``before`` over pair numbers; a pair without a column gets one."""
         if a == v:
             return Linear()
         pairs = self.facts.pairs
@@ -141,14 +141,14 @@ class PairHandles(Handles):
 
 @dataclass(eq=False)
 class PairModel(PairHandles, LinearModel):
-    """The pairwise program: ``x`` (0/1, pairs of groups), ``excess``, ``peak`` (units; not for the total)."""
+    """The pairwise program: ``x`` (0/1, pairs of groups), ``excess``, ``peak`` (in units; not for the total)."""
 
     facts: PairFacts
     link: Callable[[PairModel, int], None]
     pair_columns: list[int] = field(default_factory=list)
 
     def open_pair(self, number: int) -> None:
-        """Add the column of a pair and tie it to the others."""
+        """Add the column of a pair, and link it to the others."""
         self.add_pairs([number])
         self.link(self, number)
 
@@ -162,14 +162,14 @@ class PairModel(PairHandles, LinearModel):
 
 @register_formulation
 class Pairwise(OrderingProgram):
-    """The pairwise program; cycles are cut off as they appear (:meth:`separate`)."""
+    """The pairwise program; cycles are cut off when they appear (:meth:`separate`)."""
 
     name: ClassVar[str] = "pairwise"
     model_type: ClassVar[type[LinearModel]] = PairModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise")
 
     def build(self, problem: MemoryOrdering) -> PairModel:
-        """Write the model; families in the order (M), (P), then what subclasses add."""
+        """Write the model: rows (M), rows (P), then those that subclasses add."""
         model = PairModel(self.prepare(problem), self.link)
         model.check_time = self.check_time
         self._columns(model, problem)
@@ -182,7 +182,7 @@ class Pairwise(OrderingProgram):
         return model
 
     def prepare(self, problem: MemoryOrdering) -> PairFacts:
-        """Contract, find the critical operators, choose the pairs, write the footprints."""
+        """Contract the operators, find the critical ones, choose the pairs, and write the footprints."""
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         closed = ancestors(instance.after)
@@ -190,12 +190,12 @@ class Pairwise(OrderingProgram):
         groups = contract(instance, closed) if contracting else single_groups(instance)
         closed = ancestors(groups.after)
         footprints = Footprints.of(instance, groups.operator_closure(closed))
-        floor = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
-        # Operators below a proved floor need no row. The peak itself is lifted to it for users' rows only: the search
-        # goes faster towards a relaxation that is still minimised than among the many of the same value.
-        proved = max(floor, int(self.context.floor or 0)) if problem.objective == "peak" else floor
+        lower_bound = max(instance.start_bytes(), int(footprints.lower.max(initial=0)))
+        # Operators below a proved lower bound need no row. The peak itself is raised to it for users' rows only: the
+        # search goes faster towards a relaxation that is still minimised than among the many of the same value.
+        proved = max(lower_bound, int(self.context.lower_bound or 0)) if problem.objective == "peak" else lower_bound
         least_peak(problem, proved)
-        shown = proved if self.context.extended else floor
+        shown = proved if self.context.extended else lower_bound
         undecided = footprints.upper > (proved if problem.objective == "peak" else footprints.lower)
         wanted = np.zeros(len(groups.after), dtype=bool)
         wanted[groups.group[undecided]] = True
@@ -213,21 +213,21 @@ class Pairwise(OrderingProgram):
         return facts
 
     def count_rows(self, facts: PairFacts) -> int:
-        """Rows that the model will have, without those of the excess columns."""
+        """Number of rows of the model, without those of the excess columns."""
         heads, tails = reduced_arcs(facts.groups.before, facts.pairs.closed)
         free = [facts.pairs.free(g) for g in np.flatnonzero(facts.critical).tolist()]
         return int(facts.critical.sum()) + sum(int((mask[heads] & mask[tails]).sum()) for mask in free)
 
     def _columns(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """x[k]: first group of pair k before its second; excess; peak in units, floor to limit."""
+        """x[k]: first group of pair k before its second; excess; peak in units, lower bound to limit."""
         facts = model.facts
         model.add_pairs(range(facts.counted))
         model.reals("excess", range(len(facts.excesses)), high=[excess.upper for excess in facts.excesses])
         if problem.objective == "peak":
-            peak_column(model, facts.scale, facts.floor, (problem.limit_bytes, self.context.ceiling))
+            peak_column(model, facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
 
     def _memory_rows(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """(M) The footprint of every critical operator, in units, is at most the peak; or at most the limit."""
+        """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit."""
         rows, facts, scale = model.rows("memory"), model.facts, model.facts.scale
         if problem.objective == "peak":
             peak = Linear.of(model.column("peak", None))
@@ -235,37 +235,37 @@ class Pairwise(OrderingProgram):
                 rows.add(load / scale.unit <= peak)
         elif problem.limit_bytes is not None:
             for v, load in facts.loads.items():
-                if not load.terms:  # whole bytes say more than units: a limit may be short by one byte
+                if not load.terms:  # bytes are more precise than units: a limit may be short by one byte
                     least_peak(problem, int(load.constant), f"during operator {facts.instance.names[v]!r}")
                 rows.add((load - scale.room(problem.limit_bytes)) / scale.unit <= 0)
 
     def _excess_rows(self, model: PairModel) -> None:
-        """Every excess is at least each of the expressions it stands over: live for one of several readers."""
+        """Every excess is at least each of its expressions; a storage is live if any of its readers needs it."""
         for excess in model.facts.excesses:
             for over in excess.over:
                 model.rows("excess_rows").add(over <= Linear.of(excess.column))
 
     def _arc_rows(self, model: PairModel) -> None:
-        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v that is free beside it."""
+        """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v whose order to them is open."""
         rows, pairs = model.rows("arcs"), model.facts.pairs
         heads, tails = reduced_arcs(model.facts.groups.before, pairs.closed)
         for g in np.flatnonzero(model.facts.critical).tolist():
             columns = pairs.column[g]
             beside = (columns[heads] >= 0) & (columns[tails] >= 0)
             p, q = heads[beside], tails[beside]
-            # before(a, g) is the column itself when a < g, and 1 - column otherwise
+            # before(a, g) is the column itself if a < g, and 1 - column otherwise
             sign_p, sign_q = np.where(p < g, 1.0, -1.0), np.where(q < g, 1.0, -1.0)
             upper = (p > g).astype(np.float64) - (q > g)
             rows.at_most_each(np.stack([columns[q], columns[p]], axis=1), np.stack([sign_q, -sign_p], axis=1), upper)
 
     def order_rows(self, model: PairModel) -> None:
-        """Rows that keep the pairs free of cycles; here none, see :meth:`separate`."""
+        """Add rows that keep the pairs free of cycles. Here there are none; see :meth:`separate`."""
 
     def link(self, model: PairModel, number: int) -> None:
-        """Tie a pair that a user asked for to the others; here nothing, see :meth:`separate`."""
+        """Link a pair that a handle asked for to the others. Here nothing is needed; see :meth:`separate`."""
 
     def _objective(self, model: PairModel, problem: MemoryOrdering) -> None:
-        """Minimise the peak, or the sum of all footprints; units."""
+        """Minimise the peak, or the sum of all footprints, in units."""
         unit = model.facts.scale.unit
         if problem.objective == "peak":
             model.minimise(Linear.of(model.column("peak", None)), unit)
@@ -273,11 +273,11 @@ class Pairwise(OrderingProgram):
             model.minimise(total(model.facts.loads.values()) / unit, unit)
 
     def extract(self, model: PairModel, values: FloatArray) -> Ordering:
-        """Groups in the order that the pairs say; where they say a cycle, in a near one that obeys precedence."""
+        """The order that the pairs give; if they form a cycle, an order close to them that obeys precedence."""
         return model.facts.order(values[model.pair_columns])
 
     def start(self, model: PairModel, solution: Ordering) -> FloatArray:
-        """Every column; an order that splits groups is first regrouped, which does not raise its peak."""
+        """Values of all columns. An order that splits groups is regrouped first, which does not raise its peak."""
         facts, values = model.facts, np.full(len(model), np.nan)
         pairs = facts.pairs.values_of(facts.gather(solution))
         known = facts.follow(pairs.tolist())
@@ -285,11 +285,11 @@ class Pairwise(OrderingProgram):
         values[model.pair_columns] = pairs
         if "peak" in model.families:
             peak = max((load.at(known) for load in facts.loads.values()), default=0.0)
-            values[model.column("peak", None)] = facts.scale.units(max(peak, facts.floor))
+            values[model.column("peak", None)] = facts.scale.units(max(peak, facts.lower_bound))
         return values
 
     def separate(self, model: PairModel, values: FloatArray) -> list[Row]:
-        """(C) Along every cycle, not all of its chosen arcs can hold: their sum is at most their number less one."""
+        """(C) The chosen arcs of a cycle cannot all hold: their sum is at most their number minus one."""
         pairs = model.facts.pairs
         cycles = pairs.cycles(values[model.pair_columns])
         return [model.by_column(total(pairs.group_before(g, h) for g, h in arcs)) <= len(arcs) - 1 for arcs in cycles]
@@ -297,16 +297,16 @@ class Pairwise(OrderingProgram):
 
 @register_formulation
 class PairwisePositions(Pairwise):
-    """The pairwise program with position rows (C') that exclude all cycles at once, for engines that cut none off.
+    """The pairwise program with position rows (C') that exclude all cycles at once, for engines without cuts.
 
-    Side constraints registered for ``"pairwise"`` are understood too.
+    It also understands side constraints that are registered for ``"pairwise"``.
     """
 
     name: ClassVar[str] = "pairwise_positions"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "pairwise", "pairwise_positions")
 
     def add_constraints(self, model: Any, problem: MemoryOrdering) -> None:
-        """Those registered for ``"pairwise"`` only are written the same way here."""
+        """Add side constraints, including those that are registered only for ``"pairwise"``."""
         super().add_constraints(model, problem)
         for constraint in problem.constraints:
             write = expression(type(constraint), Pairwise.name)
@@ -314,11 +314,11 @@ class PairwisePositions(Pairwise):
                 write(self, model, constraint)
 
     def count_rows(self, facts: PairFacts) -> int:
-        """Two rows for every pair and one for every arc come on top."""
+        """As for the base class, plus two rows per pair and one per arc."""
         return super().count_rows(facts) + 2 * len(facts.pairs) + len(facts.groups.before.items)
 
     def order_rows(self, model: PairModel) -> None:
-        """(C') begin[g], the step in which group g begins: after the end of every group that is before it."""
+        """(C') begin[g], the step in which group g begins, lies after the end of every group that runs before g."""
         facts, rows = model.facts, model.rows("positions")
         lengths = facts.groups.lengths().astype(np.float64)
         earliest, latest = self._window(facts)
@@ -327,12 +327,12 @@ class PairwisePositions(Pairwise):
         rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -lengths[heads])
         first, second = (np.asarray(ends, dtype=np.int64) for ends in (facts.pairs.first, facts.pairs.second))
         pair = np.arange(len(first))
-        # first before second, when x = 1: begin[first] + length - begin[second] <= big (1 - x)
+        # first before second, if x = 1: begin[first] + length - begin[second] <= big (1 - x)
         big = np.maximum(0.0, latest[first] + lengths[first] - earliest[second])
         columns, coefficients = np.stack([begin[first], begin[second], pair], axis=1), np.ones((len(pair), 3))
         coefficients[:, 1], coefficients[:, 2] = -1.0, big
         rows.at_most_each(columns, coefficients, big - lengths[first])
-        # second before first, when x = 0
+        # second before first, if x = 0
         big = np.maximum(0.0, latest[second] + lengths[second] - earliest[first])
         columns, coefficients = np.stack([begin[second], begin[first], pair], axis=1), np.ones((len(pair), 3))
         coefficients[:, 1], coefficients[:, 2] = -1.0, -big
@@ -346,7 +346,7 @@ class PairwisePositions(Pairwise):
         return earliest.astype(np.float64), latest.astype(np.float64)
 
     def link(self, model: PairModel, number: int) -> None:
-        """The two position rows of a pair that a user asked for."""
+        """Add the two position rows of a pair that a handle asked for."""
         facts, x = model.facts, Linear.of(model.pair_columns[number])
         g, h = (Linear.of(model.column("begin", ends[number])) for ends in (facts.pairs.first, facts.pairs.second))
         steps = facts.instance.operators
@@ -354,7 +354,7 @@ class PairwisePositions(Pairwise):
         model.rows("more_positions").add(h + 1 - g <= steps * x)
 
     def start(self, model: PairModel, solution: Ordering) -> FloatArray:
-        """Also the steps in which groups begin."""
+        """Values of all columns, including the steps in which groups begin."""
         values, groups = super().start(model, solution), model.facts.gather(solution)
         begin = np.concatenate([[0], np.cumsum(model.facts.groups.lengths()[groups])])[:-1]
         values[np.asarray(model.families["begin"].columns, dtype=np.int64)[groups]] = begin

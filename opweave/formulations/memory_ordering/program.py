@@ -1,4 +1,4 @@
-"""What the integer programs of memory ordering share: units, the peak's range, reasons."""
+"""The common parts of the integer programs of memory ordering: units, the range of the peak, reasons."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
     problem_type: ClassVar[type[MemoryOrdering]] = MemoryOrdering
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
-        """Units of the model as bytes, rounded so that a lower bound stays one."""
+        """Convert units of the model to bytes, rounded so that a lower bound stays one."""
         return scale_of(lower(problem)).bound(value)
 
     def counts_units(self, problem: MemoryOrdering) -> bool:
-        """Unless footprints are too large for the engines' digits."""
+        """Always, unless footprints are too large for the precision of engines."""
         return scale_of(lower(problem)).whole
 
     def why_infeasible(self, problem: MemoryOrdering) -> str:
@@ -40,18 +40,18 @@ class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
 
 
 def scale_of(instance: OrderingInstance) -> Scale:
-    """The unit of an instance: no footprint exceeds all storages and the largest workspace together."""
+    """The unit of an instance. No footprint exceeds all storages and the largest workspace together."""
     workspace = int(instance.workspace.max(initial=0))
     return Scale.of(instance.granularity(), int(instance.size.sum()) + workspace)
 
 
 def instance_of(problem: MemoryOrdering) -> OrderingInstance:
-    """The problem as arrays.
+    """Write the problem as arrays.
 
     Raises
     ------
     InfeasibleError
-        When its order constraints contradict each other.
+        If its order constraints contradict each other.
     """
     try:
         return lower(problem)
@@ -59,24 +59,24 @@ def instance_of(problem: MemoryOrdering) -> OrderingInstance:
         raise InfeasibleError(str(error)) from error
 
 
-def least_peak(problem: MemoryOrdering, floor: int, when: str = "") -> int:
-    """``floor`` bytes, unless they already exceed the limit; ``when`` they are needed, if it is known.
+def least_peak(problem: MemoryOrdering, lower_bound: int, when: str = "") -> int:
+    """The lower bound, in bytes; ``when`` says at which step that much is needed, if it is known.
 
     Raises
     ------
     InfeasibleError
-        When they do.
+        When the lower bound exceeds the limit.
     """
-    if problem.limit_bytes is not None and floor > problem.limit_bytes:
+    if problem.limit_bytes is not None and lower_bound > problem.limit_bytes:
         raise InfeasibleError(
-            f"every order needs at least {floor:,} bytes{when and ' ' + when}, {floor - problem.limit_bytes:,} more "
-            f"than the limit of {problem.limit_bytes:,}"
+            f"every order needs at least {lower_bound:,} bytes{when and ' ' + when}, "
+            f"{lower_bound - problem.limit_bytes:,} more than the limit of {problem.limit_bytes:,}"
         )
-    return floor
+    return lower_bound
 
 
-def peak_column(model: LinearModel, scale: Scale, floor: int, caps: Iterable[int | float | None]) -> None:
-    """The peak in units, from ``floor`` bytes to the least of the caps, each a number of bytes or None."""
+def peak_column(model: LinearModel, scale: Scale, lower_bound: int, caps: Iterable[int | float | None]) -> None:
+    """The peak in units, from ``lower_bound`` bytes to the least of the caps, each a number of bytes or None."""
     most = min((int(cap) for cap in caps if cap is not None), default=None)
     high = np.inf if most is None else scale.units(scale.room(most))
-    model.columns("peak", (None,), scale.units(floor), high, scale.whole)
+    model.columns("peak", (None,), scale.units(lower_bound), high, scale.whole)

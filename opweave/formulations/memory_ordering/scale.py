@@ -1,4 +1,4 @@
-"""Bytes as the numbers that an engine computes with, and back, rounded so that bounds stay bounds."""
+"""Conversion between bytes and the numbers with which an engine computes, rounded so that bounds stay valid."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from dataclasses import dataclass
 
 LARGEST = 2**30
-"""Largest coefficient: beyond it, an engine's absolute tolerances would be coarser than one unit."""
+"""Largest coefficient; beyond it, the absolute tolerances of an engine would be coarser than one unit."""
 
 SLACK = 0.01
 RELATIVE_SLACK = 1e-10
-"""How far below an engine's bound the truth may lie, in units and relative to the bound."""
+"""Largest error of an engine's bound, in units and relative to the bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """One unit of the model is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
+    """A scale in which one unit is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
 
     Examples
     --------
@@ -29,23 +29,23 @@ class Scale:
 
     @classmethod
     def of(cls, step: int, largest: int) -> Scale:
-        """Units of ``step`` bytes, or larger ones when ``largest`` bytes would be too many of them."""
+        """Make units of ``step`` bytes, or larger ones if ``largest`` bytes would be too many units."""
         return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
 
     @property
     def whole(self) -> bool:
-        """Whether every footprint is a whole number of units."""
+        """Whether every footprint is an integer number of units."""
         return self.unit == self.step
 
     def units(self, count: int | float) -> float:
-        """Bytes as units."""
+        """Convert bytes to units."""
         return count / self.unit
 
     def room(self, limit: int) -> int:
-        """The largest footprint in bytes that a limit allows: a multiple of ``step``."""
+        """The largest footprint in bytes that a limit allows, a multiple of ``step``."""
         return limit // self.step * self.step
 
     def bound(self, value: float) -> int:
-        """An engine's lower bound (units) in bytes: less its possible error, up to a multiple of ``step``."""
+        """Convert an engine's lower bound to bytes: subtract its possible error, round up to a multiple of ``step``."""
         safe = value - SLACK - RELATIVE_SLACK * abs(value)
         return math.ceil(safe * (self.unit / self.step)) * self.step

@@ -1,22 +1,22 @@
 """Groups of operators that may run back to back without losing the optimum, and the operator that a group becomes.
 
-Let f(D) be the live bytes after a down-set D of operators; f is submodular, and every storage contributes to it by
-itself. For a group U and a state A in which all that U waits for but none of U has run, let g(I) = f(A + I) - f(A) for
-the down-sets I of U. Three sufficient conditions, each over EVERY down-set I other than the empty one and U, not over
-those of one schedule only, which may hide a lower valley:
+Let f(D) be the live bytes after a down-set D of operators; f is submodular, and every storage contributes to it
+separately. Take a group U and a state A in which everything that U waits for has run, and nothing of U. Let g(I) =
+f(A + I) - f(A) for the down-sets I of U. There are three sufficient conditions. Each covers EVERY down-set I except the
+empty one and U. The down-sets of a single schedule are not enough, since they may hide a lower valley.
 
 isolated (Theorem IV.2 of Zhong et al., strong form)
-    What U waits for precedes all of it, what waits for U follows all of it, and no storage is shared with operators
-    that may run in between. Then g is the same wherever U runs. If g(I) >= max(0, g(U)), moving all of U to the state
-    with the fewest other live bytes makes no step worse: the group runs there, in its own best order.
+        All that U waits for precedes all of U, all that waits for U follows all of U, and no storage is shared with
+        operators that may run in between. Then g is the same wherever U runs. If g(I) >= max(0, g(U)), moving all of U
+        to the state with the fewest other live bytes makes no step worse; the group runs there in its own best order.
 falling (Theorem IV.1, decreasing, for any U with one source)
-    If g(I) >= g(U) and no step needs more than the source's, the rest of U runs right after the source. A later state D
-    becomes D + U, and f(D + U) - f(D) <= f(A + U) - f(A + (D & U)) <= 0 by submodularity.
+        If g(I) >= g(U) and no step needs more than the source's, the rest of U runs right after the source. A later
+        state D becomes D + U, and f(D + U) - f(D) <= f(A + U) - f(A + (D & U)) <= 0 by submodularity.
 rising (Theorem IV.1, increasing, for any U with one sink)
-    If g(I) >= 0 and no step needs more than the sink's, the rest of U waits for the sink. The mirror image.
+        If g(I) >= 0 and no step needs more than the sink's, the rest of U waits for the sink, by symmetry.
 
-A storage read by U and by operators that may run before or after it is *uncertain*: it dies inside U in some orders
-only.
+A storage that is read by U and by operators that may run before or after U is *uncertain*: it dies inside U only in
+some orders.
 
 Sources: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
 IV-B; for chains the segments of J. W. H. Liu, "An application of generalized tree pebbling to sparse matrix
@@ -44,14 +44,14 @@ class Death(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Nodes that might be fused, with what each of the three conditions asks of their surroundings.
+    """Nodes that might be fused, and what the three conditions need to know about their surroundings.
 
     Attributes
     ----------
     nodes
-        In topological order.
+        The nodes in topological order.
     sources, sinks
-        Those with no predecessor, and no successor, in the group.
+        Nodes without a predecessor, and nodes without a successor, in the group.
     falling, rising, isolated
         Whether precedences allow that kind of fusion.
     """
@@ -65,10 +65,10 @@ class _Group:
 
 
 def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node | None:
-    """One node that stands for several without changing the least peak, or None when that is not proved.
+    """One node that replaces several without changing the least peak; None if that is not proved.
 
-    Left alone: groups with more than ``most_states`` inner states to search; groups in which an in-place result may be
-    written over an uncertain storage; groups whose inner peak an operator cannot express.
+    Not fused: groups with more than ``most_states`` inner states, groups in which an in-place result may overwrite an
+    uncertain storage, and groups whose inner peak an operator cannot express.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node
     nodes
         The group, in topological order.
     most_states
-        Inner states that may be visited for each of the checks.
+        Number of inner states that each check may visit.
     """
     group = _surroundings(graph, nodes)
     if not (group.falling or group.rising or group.isolated):
@@ -102,7 +102,7 @@ def _isolated(inner: InnerStates) -> tuple[list[int], int] | None:
 
 
 def _falling(inner: InnerStates) -> tuple[list[int], int] | None:
-    """Uncertain storages count as staying, the worst case: if they die, what runs after the source needs less."""
+    """Uncertain storages count as staying, which is the worst case: if they die, later operators need less."""
     best = inner.best_order() if inner.holds_at_least(inner.end) else None
     return best if best is not None and best[1] == inner.first_cost(best[0][0]) else None
 
@@ -136,7 +136,7 @@ def _all_precede(graph: NodeGraph, pairs: Sequence[tuple[int, int]]) -> bool:
 
 
 def _deaths(graph: NodeGraph, group: _Group) -> dict[int, Death]:
-    """Of every storage that somebody in the group reads."""
+    """For every storage that the group reads, whether it dies inside the group."""
     inside = set(group.nodes)
     deaths: dict[int, Death] = {}
     for s in {s for k in group.nodes for s in graph.nodes[k].reads}:
@@ -187,7 +187,7 @@ def _inner_states(graph: NodeGraph, group: _Group, deaths: dict[int, Death], mos
 
 
 def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: Sequence[int], peak: int) -> Node | None:
-    """The group as one operator whose step needs ``peak`` bytes beyond what is live before it, if one can be that."""
+    """The group as one operator whose step needs ``peak`` bytes beyond those live before it; None if impossible."""
     inner = [graph.nodes[group.nodes[index]] for index in order]
     inside = set(group.nodes)
     made = {s for node in inner for s in node.writes}
@@ -210,7 +210,7 @@ def _as_node(graph: NodeGraph, group: _Group, deaths: dict[int, Death], order: S
 
 
 def _overwriting(graph: NodeGraph, node: Node, deaths: dict[int, Death]) -> Node | None:
-    """The same node as one that writes over inputs, since its peak leaves no room for both; None when it cannot."""
+    """The same node, overwriting inputs because its peak leaves no room for both; None if it cannot."""
     firsts = [s for s in node.reads if deaths[s] is Death.SURE] if graph.in_place == "first" else node.reads[:1]
     for first in firsts:
         reads = (first, *(s for s in node.reads if s != first))

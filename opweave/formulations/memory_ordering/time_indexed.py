@@ -1,8 +1,8 @@
-"""Memory ordering as the paper's integer program over steps, complete and mended.
+"""Memory ordering as the paper's integer program over steps, completed and corrected.
 
 Source: Zhong et al., "Memory-aware Scheduling for Complex Wired Networks with Iterative Graph Optimization", section
-IV-A. Equation numbers are the paper's. What it leaves out and real graphs need: operators that write several tensors
-or none, views (storages instead of tensors), results written in place, and memory for results that nobody reads.
+IV-A. Equation numbers are the paper's. Real graphs need things that the paper leaves out: operators that write several
+tensors or none, views (storages instead of tensors), in-place results, and memory for results without a reader.
 
 Rows of your own use ``model.runs(op, step)``, ``model.before(a, b)`` and ``model.position(op)``; steps count from 0.
 """
@@ -34,12 +34,12 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 ABSENT, PRESENT = -1, -2
-"""In place of a column: the variable is 0, or 1, in every order."""
+"""Replace a column whose variable is 0, or 1, in every order."""
 
 
 @dataclass(eq=False)
 class StepModel(LinearModel):
-    """The paper's program: ``O`` and ``T`` (0/1), ``saved`` (in-place writes), ``peak`` (units; not for the total).
+    """The paper's program: ``O`` and ``T`` (0/1), ``saved`` (in-place writes), ``peak`` (in units; not for the total).
 
     Steps run from 1 to n.
 
@@ -59,7 +59,7 @@ class StepModel(LinearModel):
     runs_at: IntArray
     held_at: IntArray
     scale: Scale
-    floor: int
+    lower_bound: int
     savings: list[tuple[int, int, int, int, list[int], int]] = field(default_factory=list)
     asked: dict[tuple[str, str], int] = field(default_factory=dict)
 
@@ -71,22 +71,22 @@ class StepModel(LinearModel):
         return self.instance.operators
 
     def runs(self, op: str, step: int) -> Linear:
-        """1 when operator ``op`` runs in ``step`` (from 0), else 0."""
+        """1 if operator ``op`` runs in ``step`` (counted from 0), otherwise 0."""
         return self._sum({step: 1}, op)
 
     def position(self, op: str) -> Linear:
-        """The step in which operator ``op`` runs, from 0."""
+        """The step in which operator ``op`` runs, counted from 0."""
         return self._sum({step: step for step in range(self.steps)}, op)
 
     def before(self, first: str, second: str) -> Linear:
-        """1 when operator ``first`` runs before ``second``, else 0: a new column tied to their steps."""
+        """1 if operator ``first`` runs before ``second``, otherwise 0: a new column, linked to their steps."""
         if (first, second) in self.asked:
             return Linear.of(self.asked[first, second])
         (column,) = self.binaries("before_pairs", [(first, second)]).tolist()
         binary, rows = Linear.of(column), self.rows("pairs")
         self.asked[first, second] = column
         for step in range(self.steps):
-            # first is done by this step and second is not, or the other way round
+            # first has run by this step and second has not, or the other way round
             done = dict.fromkeys(range(step + 1), 1)
             lead = self._sum(done, first) - self._sum(done, second)
             rows.add(lead <= binary)
@@ -94,21 +94,21 @@ class StepModel(LinearModel):
         return binary
 
     def _sum(self, weights: dict[int, int], op: str) -> Linear:
-        """Sum over steps (from 0) of weight * O."""
+        """Sum of weight * O over the steps, counted from 0."""
         runs = self.runs_at[self.instance.names.index(op)]
         return Linear(0, {int(runs[j + 1]): weight for j, weight in weights.items() if runs[j + 1] != ABSENT})
 
 
 @register_formulation
 class TimeIndexed(OrderingProgram):
-    """The paper's program with its pruning (7)-(10) and the storages that must be live fixed."""
+    """The paper's program with its pruning (7)-(10); storages that must be live are fixed."""
 
     name: ClassVar[str] = "time_indexed"
     model_type: ClassVar[type[LinearModel]] = StepModel
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
 
     def build(self, problem: MemoryOrdering) -> StepModel:
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         model = self._prepare(problem, instance_of(problem))
         model.check_time = self.check_time
         self._columns(model, problem)
@@ -124,11 +124,11 @@ class TimeIndexed(OrderingProgram):
 
     def _prepare(self, problem: MemoryOrdering, instance: OrderingInstance) -> StepModel:
         """Number the columns that are not settled, and check the size of the model."""
-        steps, floor = instance.operators, instance.start_bytes()
+        steps, lower_bound = instance.operators, instance.start_bytes()
         check_closure(steps, self.name, self.context.limits)
         if problem.objective == "peak":
-            floor = max(floor, int(self.context.floor or 0))
-        least_peak(problem, floor)
+            lower_bound = max(lower_bound, int(self.context.lower_bound or 0))
+        least_peak(problem, lower_bound)
         first, last = self.windows(instance)
         step = np.arange(steps + 2)
         runs = np.where((step >= first[:, None]) & (step <= last[:, None]), 0, ABSENT)
@@ -140,7 +140,7 @@ class TimeIndexed(OrderingProgram):
         touched = windows[instance.reads.heads()].sum() + windows[instance.writes.heads()].sum()
         arcs = len(instance.before.items)
         check_rows(int(3 * steps + touched + arcs + np.count_nonzero(free)), self.name, self.context.limits)
-        return StepModel(instance, runs, held, scale_of(instance), floor)
+        return StepModel(instance, runs, held, scale_of(instance), lower_bound)
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:
         """(7)-(8) First and last step of every operator: anc(i) + 1 and n - des(i)."""
@@ -148,12 +148,12 @@ class TimeIndexed(OrderingProgram):
         return closed.sum(axis=1) + 1, instance.operators - closed.sum(axis=0)
 
     def _residence(self, instance: OrderingInstance, first: IntArray, last: IntArray) -> IntArray:
-        """(5), (9)-(10) Where T[s, j] is settled: ABSENT, PRESENT, else 0. Shape (storages, n + 2).
+        """(5), (9)-(10) Entries T[s, j] that are settled: ABSENT or PRESENT, otherwise 0. Shape (storages, n + 2).
 
-        Absent before the producer's first step and after the last step of any reader; the paper's (10) takes the
-        earliest reader instead of the latest, which would cut off valid orders. Present, which the paper leaves out,
-        from the producer's last step to the last reader's first. A graph input is there from step 0, a kept storage in
-        step n.
+        A storage is absent before the producer's first step and after the last step of any reader; the paper's (10)
+        takes the earliest reader instead of the latest, which would cut off valid orders. It is present, which the
+        paper leaves out, from the producer's last step to the last reader's first. A graph input is present from step
+        0, and a kept storage in step n.
         """
         steps = instance.operators
         held = np.zeros((instance.storages, steps + 2), dtype=np.int64)
@@ -173,14 +173,14 @@ class TimeIndexed(OrderingProgram):
         return held
 
     def _columns(self, model: StepModel, problem: MemoryOrdering) -> None:
-        """O[i, j] and T[s, j] where they are not settled; saved; peak, units, from the floor to the limit."""
+        """O[i, j] and T[s, j] where they are not settled; saved; peak, units, from the lower bound to the limit."""
         names = model.instance.names
         model.binaries("O", [(names[i], j) for i, j in np.argwhere(model.runs_at >= 0).tolist()])
         model.binaries("T", [(s, j) for s, j in np.argwhere(model.held_at >= 0).tolist()])
         self._number_savings(model)
         model.reals("saved", range(len(model.savings)), high=[most for _, _, _, most, _, _ in model.savings])
         if problem.objective == "peak":
-            peak_column(model, model.scale, model.floor, (problem.limit_bytes, self.context.ceiling))
+            peak_column(model, model.scale, model.lower_bound, (problem.limit_bytes, self.context.ceiling))
 
     def _number_savings(self, model: StepModel) -> None:
         instance, column = model.instance, len(model)
@@ -204,8 +204,8 @@ class TimeIndexed(OrderingProgram):
     def _precedence(self, model: StepModel) -> None:
         """Arcs that no storage enforces: sum_j j (O[v, j] - O[u, j]) >= 1.
 
-        Data flow follows from (3)-(5) where the reader needs a storage that its predecessor makes; order constraints,
-        and views that other views are made of, carry no bytes.
+        Data flow follows from (3)-(5) if the reader needs a storage that its predecessor makes. Order constraints, and
+        views from which other views are made, carry no bytes.
         """
         instance = model.instance
         for v in range(instance.operators):
@@ -225,7 +225,7 @@ class TimeIndexed(OrderingProgram):
             model.rows("operands").at_most_each(np.stack([column[open_], place[open_]], axis=1), (1.0, -1.0), 0.0)
 
     def _production(self, model: StepModel) -> None:
-        """(4) T[s, j] <= T[s, j - 1] + O[producer(s), j]: memory is filled by the producer only."""
+        """(4) T[s, j] <= T[s, j - 1] + O[producer(s), j]: only the producer allocates memory."""
         rows, instance = model.rows("production"), model.instance
         for s in range(instance.storages):
             p = int(instance.producer[s])
@@ -236,7 +236,7 @@ class TimeIndexed(OrderingProgram):
                 rows.add(Linear.over(int(column) for column in (earlier[j], made[j]) if column >= 0) >= held)
 
     def _overwriting(self, model: StepModel) -> None:
-        """Outputs saved in step j: none unless the operator runs, at most the inputs gone in step j + 1."""
+        """Outputs saved in step j: none unless the operator runs, and at most as many as inputs gone in step j + 1."""
         rows = model.rows("overwriting")
         for v, j, _, most, candidates, column in model.savings:
             saved = Linear.of(column)
@@ -246,10 +246,10 @@ class TimeIndexed(OrderingProgram):
             rows.add(saved + Linear.over(place for place in after if place >= 0) <= gone)
 
     def _memory(self, model: StepModel, problem: MemoryOrdering) -> None:
-        """(6), summed over the operators: sum_s size(s) T[s, j] + sum_k extra(k) O[k, j] - saved <= peak, units.
+        """(6), summed over the operators: sum_s size(s) T[s, j] + sum_k extra(k) O[k, j] - saved <= peak, in units.
 
-        Exactly one operator runs in a step, so one row for each step is tighter than the paper's one for each step and
-        operator. For the total, the left sides are summed and the limit, if any, is the right side.
+        Exactly one operator runs in a step, so one row per step is tighter than the paper's one per step and operator.
+        For the total, the left sides are summed, and the limit, if any, is the right side.
         """
         rows, scale, footprints = model.rows("memory"), model.scale, _footprints(model)
         if problem.objective == "peak":
@@ -271,7 +271,7 @@ class TimeIndexed(OrderingProgram):
         return model.instance.ordering(np.argsort(where @ np.arange(model.steps + 2), kind="stable"))
 
     def start(self, model: StepModel, solution: Ordering) -> FloatArray:
-        """Every column as the order implies."""
+        """The values of all columns that the order implies."""
         instance, values = model.instance, np.full(len(model), np.nan)
         step = np.empty(model.steps, dtype=np.int64)
         step[instance.positions(solution)] = np.arange(1, model.steps + 1)
@@ -288,7 +288,7 @@ class TimeIndexed(OrderingProgram):
             values[column] = float(step[names.index(first)] < step[names.index(second)])
         if "peak" in model.families:
             peak = max((footprint.at(values) for footprint in _footprints(model)), default=0)
-            values[model.column("peak", None)] = model.scale.units(max(peak, model.floor))
+            values[model.column("peak", None)] = model.scale.units(max(peak, model.lower_bound))
         return values
 
 
@@ -306,7 +306,7 @@ class TimeIndexedOpen(TimeIndexed):
 
 
 def _footprints(model: StepModel) -> list[Linear]:
-    """Bytes live in every step."""
+    """Bytes that are live in every step."""
     instance = model.instance
     saved: list[dict[int, float]] = [{} for _ in range(model.steps + 1)]
     for _, j, size, _, _, column in model.savings:
@@ -323,7 +323,7 @@ def _footprints(model: StepModel) -> list[Linear]:
 
 
 def _ends(instance: OrderingInstance, step: NDArray[np.int64]) -> IntArray:
-    """Last step in which every storage is live; -1 for inputs that nobody needs."""
+    """Last step in which every storage is live; -1 for inputs without a reader."""
     ends = np.full(instance.storages, -1, dtype=np.int64)
     made = instance.producer >= 0
     ends[made] = step[instance.producer[made]]

@@ -1,4 +1,4 @@
-"""A linear program as plain arrays: what engines are given, and what their answers are checked against."""
+"""A linear program as plain arrays: the input of engines, against which their answers are checked."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 
 WHOLE_TOLERANCE = 1e-9
-"""How far below a whole number a bound may lie and still mean it."""
+"""Tolerance for rounding the bounds of integer columns to integers."""
 
 
 class TriviallyInfeasibleError(Exception):
-    """A row without variables can never hold, or the bounds of a variable leave nothing between them."""
+    """A row without variables can never hold, or a variable has no value between its bounds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MatrixModel:
-    """Minimise ``offset + cost x`` over ``rows``, ``lower <= x <= upper``, some columns whole.
+    """Minimise ``offset + cost x`` subject to ``rows``, ``lower <= x <= upper``, and some integer columns.
 
     Attributes
     ----------
     cost, lower, upper
         Shape (columns,).
     whole
-        Columns that take whole numbers only.
+        Whether each column is restricted to integers.
     names
-        A name of every column, for messages.
+        Name of every column, for messages.
     """
 
     cost: FloatArray
@@ -63,7 +63,7 @@ class MatrixModel:
         Raises
         ------
         InvalidInputError
-            Names the row or variable.
+            If there is such a number; the message names the row or variable.
         """
         each = np.arange(self.columns)
         bad_cost = ~np.isfinite(self.cost) | (np.abs(self.cost) >= LARGEST_COEFFICIENT)
@@ -76,7 +76,7 @@ class MatrixModel:
         self.rows.check()
 
     def broken(self, values: FloatArray) -> str | None:
-        """What is wrong with ``values`` as a solution: not finite, outside a bound, fractional, or a broken row."""
+        """How ``values`` fail (not finite, outside a bound, fractional, or a broken row); None if they do not."""
         if values.shape != (self.columns,) or not np.isfinite(values).all():
             return "values that are missing or not finite"
         slack = FEASIBILITY * np.maximum(1.0, np.abs(values))
@@ -96,20 +96,20 @@ class MatrixModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """What an engine is given, and how its columns and the model's belong together.
+    """The program that an engine receives, and the relation between its columns and the model's.
 
     Attributes
     ----------
     matrix
         The program.
     column
-        Its column for each of the model's; -1 for one that a user fixed. Shape (model's columns,).
+        The program's column for each column of the model; -1 for one that a user fixed. Shape (model's columns,).
     fixed
-        Values of those that are fixed. Shape (model's columns,).
+        Values of the fixed columns. Shape (model's columns,).
     spare
-        Values of the program's columns where the model knows none, NaN for none. Shape (program's columns,).
+        Values of the program's columns that the model lacks, NaN if unknown. Shape (program's columns,).
     own_objective
-        Whether it minimises what the formulation wrote, not what a user put in its place.
+        Whether the objective is the formulation's own and not one that a user put in its place.
     """
 
     matrix: MatrixModel
@@ -122,31 +122,31 @@ class Program:
 
     @property
     def size(self) -> str:
-        """How large it is, in words."""
+        """The size in words."""
         return f"{self.matrix.columns:,} variables, {len(self.matrix.rows):,} rows"
 
     def broken(self, values: FloatArray) -> str | None:
-        """What is wrong with an engine's values; None when nothing is."""
+        """How an engine's values violate the program; None if they do not."""
         return self.matrix.broken(values)
 
     def objective(self, values: FloatArray) -> float:
-        """Cost of an engine's values, in the model's units."""
+        """The cost of an engine's values, in the model's units."""
         return self.matrix.objective(values)
 
     def model_values(self, values: FloatArray) -> FloatArray:
-        """An engine's values by column of the model, whole ones rounded."""
+        """Convert an engine's values to values by column of the model; integer ones are rounded."""
         clean = np.where(self.matrix.whole, np.round(values), values)
         return np.where(self.column >= 0, clean[self.column], self.fixed) if len(clean) else self.fixed.copy()
 
     def engine_values(self, values: FloatArray) -> FloatArray:
-        """A model's values by column of the program."""
+        """Convert a model's values to values by column of the program."""
         result = self.spare.copy()
         there = self.column >= 0
         result[self.column[there]] = values[: len(there)][there]
         return result
 
     def block(self, rows: Sequence[Row]) -> Block:
-        """Rows over the model's columns as rows of the program."""
+        """Convert rows over the model's columns to rows of the program."""
         collected = Rows()
         for row in rows:
             terms: dict[int, float] = {}
@@ -169,9 +169,9 @@ def to_arrays(model: LinearModel) -> Program:
     Raises
     ------
     InvalidInputError
-        For NaN, infinite or extreme numbers; names the row or variable.
+        If there are NaN, infinite or extreme numbers; the message names the row or variable.
     TriviallyInfeasibleError
-        When a row without variables can never hold, or a variable has no value left.
+        If a row without variables can never hold, or a variable has no value left.
     """
     count = len(model)
     low, high = np.asarray(model.low, dtype=np.float64), np.asarray(model.high, dtype=np.float64)
@@ -194,7 +194,7 @@ def to_arrays(model: LinearModel) -> Program:
 
 
 def of_arrays(matrix: MatrixModel) -> LinearModel:
-    """Arrays as a model again: columns ``x``, continuous or whole, and rows ``rows``, by number."""
+    """Convert arrays to a model with columns ``x`` (continuous or integer) and rows ``rows``, by number."""
     model = LinearModel()
     model.columns("x", range(matrix.columns), matrix.lower, matrix.upper, matrix.whole)
     model.rows("rows").extend(matrix.rows)
@@ -208,7 +208,7 @@ def rows_of(model: LinearModel) -> Block:
     Raises
     ------
     TriviallyInfeasibleError
-        When a row without variables can never hold.
+        If a row without variables can never hold.
     """
     blocks = {name: rows.block() for name, rows in model.row_families.items()}
     names = RowNames({name: len(block) for name, block in blocks.items()})
@@ -216,12 +216,12 @@ def rows_of(model: LinearModel) -> Block:
 
 
 def without_zeros(block: Block) -> Block:
-    """The rows without coefficients of 0 and without those that always hold.
+    """The rows without coefficients of 0, and without rows that always hold.
 
     Raises
     ------
     TriviallyInfeasibleError
-        When a row has nothing left and does not hold.
+        If a row has no coefficients left and does not hold.
     """
     kept = block.value != 0.0
     lengths = np.diff(block.start)
@@ -266,7 +266,7 @@ def cost_of(cost: Linear, count: int) -> FloatArray:
 
 
 def whole_bounds(low: FloatArray, high: FloatArray, whole: BoolArray) -> tuple[FloatArray, FloatArray]:
-    """Bounds of whole columns are whole, as some engines refuse others."""
+    """Round the bounds of integer columns to integers, because some engines refuse others."""
     return (
         np.where(whole, np.ceil(low - WHOLE_TOLERANCE), low),
         np.where(whole, np.floor(high + WHOLE_TOLERANCE), high),

@@ -1,4 +1,4 @@
-"""Handles: the words in which rows of one's own are written, the same for every formulation and engine."""
+"""Handles: the words in which users write rows of their own, the same for every formulation and engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opweave.formulations.modeling.linear import Linear
 from opweave.problems.errors import UnsupportedFeatureError
 
 WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", "held")
-"""The handles that are functions; ``objective`` is the one that is not."""
+"""The handles that are functions; ``objective`` is an attribute."""
 
 OLDER_WORDS = ("starts", "ends")
 
@@ -16,46 +16,46 @@ _MODELS: list[tuple[str, str, type[Handles]]] = []
 
 
 class Handles:
-    """What rows of one's own are written with; a model overrides those that it has.
+    """The handles for users' rows; a model overrides those that it supports.
 
     Attributes
     ----------
     more_words
-        Handles that a model has beside :data:`WORDS`.
+        Handles of a model in addition to :data:`WORDS`.
     """
 
     more_words: ClassVar[tuple[str, ...]] = ()
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when operator ``op`` runs on ``device``, else 0."""
+        """1 if operator ``op`` runs on ``device``, otherwise 0."""
         self._lack("on")
 
     def start(self, op: str) -> Linear:
-        """When operator ``op`` starts, in seconds."""
+        """The start of operator ``op``, in seconds."""
         self._lack("start")
 
     def end(self, op: str) -> Linear:
-        """When operator ``op`` ends, in seconds."""
+        """The end of operator ``op``, in seconds."""
         self._lack("end")
 
     def before(self, first: str, second: str) -> Linear:
-        """1 when operator ``first`` runs before ``second``, else 0."""
+        """1 if operator ``first`` runs before ``second``, otherwise 0."""
         self._lack("before")
 
     def position(self, op: str) -> Linear:
-        """The step in which operator ``op`` runs, from 0."""
+        """The step in which operator ``op`` runs, counted from 0."""
         self._lack("position")
 
     def batch(self, op: str, device: str) -> Linear:
-        """How many inputs operator ``op`` works through on ``device``."""
+        """The number of inputs that operator ``op`` processes on ``device``."""
         self._lack("batch")
 
     def stage(self, op: str) -> Linear:
-        """The stage that operator ``op`` is part of, from 0."""
+        """The stage of operator ``op``, counted from 0."""
         self._lack("stage")
 
     def share(self, op: str, device: str) -> Linear:
-        """The part of operator ``op`` that ``device`` works on, from 0 to 1."""
+        """The share of operator ``op`` that ``device`` computes, from 0 to 1."""
         self._lack("share")
 
     def held(self, device: str) -> Linear:
@@ -63,16 +63,16 @@ class Handles:
         self._lack("held")
 
     def starts(self, *of: str) -> Linear:
-        """The older word for :meth:`start`."""
+        """The older name of :meth:`start`."""
         return self.start(*of)
 
     def ends(self, *of: str) -> Linear:
-        """The older word for :meth:`end`."""
+        """The older name of :meth:`end`."""
         return self.end(*of)
 
     @classmethod
     def words(cls) -> tuple[str, ...]:
-        """The handles that this kind of model has."""
+        """The handles of this class of models."""
         return (*(word for word in WORDS if getattr(cls, word) is not getattr(Handles, word)), *cls.more_words)
 
     def _lack(self, word: str) -> NoReturn:
@@ -85,5 +85,5 @@ class Handles:
 
 
 def note_model(kind: str, formulation: str, model: type[Any]) -> None:
-    """Remember which model a formulation of a problem writes, for messages."""
+    """Remember the model class of a formulation, for messages."""
     _MODELS.append((kind, formulation, model))

@@ -1,4 +1,4 @@
-"""Constraint programs: whole columns, rows that hold under conditions, intervals and circuits, and the same handles."""
+"""Constraint programs: integer columns, conditional rows, intervals and circuits, with the handles of linear models."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
 FINEST = 1_000_000
-"""Fractions in rows are rounded to parts of this, to the side that keeps every solution."""
+"""Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
 
 LARGEST_FACTOR = 1e9
-"""Largest factor that makes the numbers of a row whole."""
+"""Largest factor by which the numbers of a row are multiplied to make them integers."""
 
 
 @dataclass(eq=False)
 class IntervalModel(LinearModel):
-    """Minimise one column over rows of whole numbers, intervals that must not overlap, and circuits.
+    """Minimise one column subject to rows of integers, intervals that must not overlap, and circuits.
 
     Attributes
     ----------
     whole_rows
-        The rows; they take the place of families of rows.
+        The rows; they replace the families of rows.
     apart, circuits
         As in :class:`~opweave.formulations.modeling.whole.WholeProgram`.
     timed, tick
-        Columns that count ticks, rounded down, and seconds of a tick.
+        Columns that count ticks, rounded down, and the length of a tick in seconds.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class IntervalModel(LinearModel):
     circuits: list[list[Arc]] = field(init=False, default_factory=list)
 
     def whole(self, low: int, high: int, name: str = "n", key: Key = None) -> int:
-        """Add a column of whole numbers; without a name it has a number."""
+        """Add an integer column; a column without a name gets a number."""
         return int(self.wholes(name, (len(self) if name == "n" else key,), low, high)[0])
 
     def binary(self, name: str = "n", key: Key = None) -> int:
@@ -59,11 +59,11 @@ class IntervalModel(LinearModel):
         return self.whole(0, 1, name, key)
 
     def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
-        """Add a row with whole coefficients, which holds where all columns of ``only_if`` are 1."""
+        """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
         self.whole_rows.append(WholeRow.of(terms, low, high, only_if))
 
     def add(self, row: Row, name: str = ADDED) -> None:
-        """Add a row in seconds, bytes and counts; where it is rounded, it lets a little more through."""
+        """Add a row in seconds, bytes and counts. Rounding may only relax it slightly."""
         if row.decided():
             return
         self.whole_rows.append(self.rounded(row))
@@ -76,7 +76,7 @@ class IntervalModel(LinearModel):
         Raises
         ------
         UnsupportedFeatureError
-            When the cost is anything else.
+            If the cost is not a single column.
         """
         (column,) = self.cost.terms or (None,)
         if column is None or len(self.cost.terms) != 1 or self.cost.terms[column] != 1.0:
@@ -97,13 +97,13 @@ class IntervalModel(LinearModel):
         return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
 
     def broken(self, values: Sequence[int]) -> str | None:
-        """What is wrong with ``values`` as a solution; None when nothing is."""
+        """How ``values`` violate the model; None if they are a solution."""
         return self.program().broken(values)
 
     def rounded(self, row: Row) -> WholeRow:
-        """A row in whole numbers; rounding only ever lets a little more through.
+        """Convert a row to integers. Rounding may only relax it slightly.
 
-        Columns of :attr:`timed` are rounded down to ticks: they may be almost two off.
+        Columns of :attr:`timed` are rounded down to ticks, so they may be off by almost two.
         """
         terms = {column: value for column, value in row.terms.items() if value}
         scale = 1.0 / self.tick if any(column in self.timed for column in terms) else 1.0
@@ -123,14 +123,14 @@ class IntervalModel(LinearModel):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExactProgram:
-    """What a constraint-programming engine is given; its columns are the model's.
+    """The program that a constraint-programming engine receives; its columns are the model's.
 
     Attributes
     ----------
     data
         The program.
     own_objective
-        Whether it minimises what the formulation wrote, not what a user put in its place.
+        Whether the objective is the formulation's own and not one that a user put in its place.
     """
 
     data: WholeProgram
@@ -139,23 +139,23 @@ class ExactProgram:
     exact: ClassVar[bool] = True
 
     def hinted(self, start: FloatArray | None) -> WholeProgram:
-        """The data with the values to begin from, as far as they are known."""
+        """The data with the known values to start from."""
         known = {} if start is None else {c: round(v) for c, v in enumerate(start.tolist()) if not math.isnan(v)}
         return replace(self.data, hint=known)
 
     @property
     def size(self) -> str:
-        """How large it is, in words."""
+        """The size in words."""
         return f"{len(self.data.low):,} variables, {len(self.data.rows):,} rows"
 
     def broken(self, values: FloatArray) -> str | None:
-        """What is wrong with an engine's values; None when nothing is."""
+        """How an engine's values violate the program; None if they do not."""
         if not (np.isfinite(values).all() and (values == np.round(values)).all()):
             return "values that are not whole numbers"
         return self.data.broken([int(value) for value in values])
 
     def objective(self, values: FloatArray) -> float:
-        """Cost of an engine's values, in the model's units."""
+        """The cost of an engine's values, in the model's units."""
         return float(values[self.data.goal])
 
     def model_values(self, values: FloatArray) -> FloatArray:

@@ -1,4 +1,4 @@
-"""Linear expressions and rows: the one dialect of terms that is written one at a time."""
+"""Linear expressions and rows that are written one at a time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from opweave.problems.arrays import FloatArray
 
 CONSTANT_TOLERANCE = 1e-8
-"""How far a row without columns may be from holding: room for rounding where terms have cancelled out."""
+"""Tolerance for a row without columns; terms that cancel out leave rounding errors."""
 
 
 class InfeasibleError(Exception):
-    """Writing the problem down already showed that it has no solution; the message, if any, says why in its words."""
+    """Writing the problem showed that it has no solution. The message, if any, says why in the problem's words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Linear:
-    """``constant + sum of coefficient * column``; comparing it with another one or a number gives a row.
+    """``constant + sum of coefficient * column``; comparing it with another expression or a number gives a row.
 
     Examples
     --------
@@ -32,12 +32,12 @@ class Linear:
 
     @classmethod
     def of(cls, column: int, coefficient: float = 1) -> Linear:
-        """One column, ``coefficient`` times."""
+        """One column times ``coefficient``."""
         return cls(0, {column: coefficient})
 
     @classmethod
     def over(cls, columns: Iterable[int], coefficient: float = 1) -> Linear:
-        """The sum of several columns, each ``coefficient`` times; one that comes twice counts twice."""
+        """The sum of several columns, each times ``coefficient``; a column that is listed twice counts twice."""
         terms: dict[int, float] = {}
         for column in columns:
             terms[column] = terms.get(column, 0) + coefficient
@@ -82,7 +82,7 @@ class Linear:
     __hash__ = None  # type: ignore[assignment]
 
     def at(self, values: Mapping[int, float] | Sequence[float] | FloatArray) -> float:
-        """Its value where columns have ``values``."""
+        """The value of the expression if the columns have ``values``."""
         return self.constant + sum(value * values[column] for column, value in self.terms.items())
 
 
@@ -90,9 +90,9 @@ ZERO = Linear()
 
 
 def total(parts: Iterable[Linear]) -> Linear:
-    """The sum of many expressions, in time that grows with their terms only; whole numbers stay whole.
+    """The sum of many expressions, in time that grows only with their terms; integers stay integers.
 
-    What cancels out is left out.
+    Terms that cancel out are left out.
 
     Examples
     --------
@@ -117,12 +117,12 @@ class Row:
     high: float
 
     def decided(self) -> bool:
-        """Whether it has no columns, as they have cancelled out, and holds.
+        """Whether the row holds because all its columns have cancelled out.
 
         Raises
         ------
         InfeasibleError
-            When it has no columns and does not hold.
+            If it has no columns and does not hold.
         """
         if not self.terms and (self.low > CONSTANT_TOLERANCE or self.high < -CONSTANT_TOLERANCE):
             raise InfeasibleError
@@ -130,5 +130,5 @@ class Row:
 
     @property
     def key(self) -> tuple[frozenset[tuple[int, float]], float, float]:
-        """Equal for equal rows."""
+        """A key that is equal for equal rows."""
         return frozenset(self.terms.items()), self.low, self.high

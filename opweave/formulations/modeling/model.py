@@ -16,7 +16,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
 
 Key = str | int | tuple[str | int, ...] | None
-"""What tells the columns of a family apart: names of operators and devices; None where there is one only."""
+"""Distinguishes the columns of a family by names of operators and devices; None if there is only one column."""
 
 ADDED = "added"
 """Family of the rows that side constraints and users add."""
@@ -32,26 +32,26 @@ class Family:
 
 @dataclass(eq=False)
 class LinearModel(Handles):
-    """Minimise a linear cost over rows; formulations derive a class that says what it was written from.
+    """Minimise a linear cost subject to rows. Formulations derive classes that store the data of their model.
 
     Attributes
     ----------
     problem
         The problem that the model stands for; set before side constraints and a user's function add to the model.
     low, high, integral
-        Bounds of every column, and whether it takes whole numbers only.
+        Bounds of every column, and whether it is restricted to integers.
     families
-        Columns by the name of their family; ``c[key]`` in messages and in Pyomo models.
+        Columns by family name; messages and Pyomo models call them ``c[key]``.
     row_families
         Rows by the name of their family.
     added
-        Rows of side constraints and users, in natural units; they stand in the family ``added``, too.
+        Rows of side constraints and users, in natural units; they are also in the family ``added``.
     cost, unit
-        What is minimised, in units of ``unit`` seconds or bytes.
+        The cost to minimise, in units of ``unit`` seconds or bytes.
     timed, tick
         Columns that hold times, in units of ``tick`` seconds.
     check_time
-        Called now and then while rows are added; may raise.
+        Called now and then while rows are added; may raise an exception.
 
     Examples
     --------
@@ -80,11 +80,11 @@ class LinearModel(Handles):
         return len(self.low)
 
     def binaries(self, name: str, keys: Iterable[Key]) -> IntArray:
-        """Add 0/1 columns, one for each key. Shape (keys,)."""
+        """Add 0/1 columns, one per key. Shape (keys,)."""
         return self.columns(name, keys, 0.0, 1.0, True)
 
     def wholes(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
-        """Add columns of whole numbers; bounds are broadcast. Shape (keys,)."""
+        """Add integer columns; bounds are broadcast. Shape (keys,)."""
         return self.columns(name, keys, low, high, True)
 
     def reals(self, name: str, keys: Iterable[Key], low: ArrayLike = 0.0, high: ArrayLike = np.inf) -> IntArray:
@@ -96,7 +96,7 @@ class LinearModel(Handles):
         return int(self.reals(name, (None,), low, high)[0])
 
     def columns(self, name: str, keys: Iterable[Key], low: ArrayLike, high: ArrayLike, whole: ArrayLike) -> IntArray:
-        """Add columns, one for each key; bounds and whether they are whole are broadcast. Shape (keys,)."""
+        """Add columns, one per key; the bounds and ``whole`` (restricted to integers) are broadcast. Shape (keys,)."""
         family = self.families.setdefault(name, Family([], []))
         first, before = len(self.low), len(family.keys)
         family.keys.extend(keys)
@@ -108,12 +108,12 @@ class LinearModel(Handles):
         return np.arange(first, first + count, dtype=np.int64)
 
     def column(self, name: str, key: Key) -> int:
-        """The column of a family with a key."""
+        """The column of a family that has a given key."""
         family = self.families[name]
         return family.columns[family.keys.index(key)]
 
     def rows(self, name: str) -> Rows:
-        """The family of rows of that name, made when it is asked for first."""
+        """The family of rows with a given name; it is made on first use."""
         if name not in self.row_families:
             self.row_families[name] = Rows(self.check_time)
         return self.row_families[name]
@@ -124,16 +124,16 @@ class LinearModel(Handles):
         self.added.append(row)
 
     def minimise(self, cost: Linear, unit: float = 1.0) -> None:
-        """Set the objective, in units of so many seconds or bytes."""
+        """Set the objective; ``unit`` is the number of seconds or bytes in one unit of the cost."""
         self.cost, self.unit = cost, unit
 
     @property
     def objective(self) -> Linear:
-        """What is minimised, in seconds or bytes."""
+        """The objective, in seconds or bytes."""
         return self.cost * self.unit
 
     def filled(self, known: Mapping[int, float]) -> FloatArray:
-        """Values by column, NaN where none is known."""
+        """Values by column, NaN if unknown."""
         values = np.full(len(self), np.nan)
         values[list(known)] = list(known.values())
         return values
@@ -147,11 +147,11 @@ class LinearModel(Handles):
 
 
 def _never() -> None:
-    """No clock runs."""
+    """Do not check any time limit."""
 
 
 def component_name(family: str, key: Key) -> str:
-    """As Pyomo writes it: ``x[conv1,gpu]``.
+    """The name as Pyomo writes it: ``x[conv1,gpu]``.
 
     Examples
     --------
@@ -164,7 +164,7 @@ def component_name(family: str, key: Key) -> str:
 
 
 class ColumnNames(Sequence[str]):
-    """Names of a model's columns, made when somebody asks: composing all of them takes longer than solving."""
+    """Names of a model's columns, made on demand because making all of them takes longer than solving."""
 
     def __init__(self, model: LinearModel | None) -> None:
         self._model = model
@@ -179,11 +179,11 @@ class ColumnNames(Sequence[str]):
         return 0 if self._model is None else len(self._model)
 
     def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())  # models stay at home: whoever computes elsewhere needs no names
+        return (tuple, ())  # do not pickle the model: other processes need no names
 
 
 class RowNames(Sequence[str]):
-    """Names of the rows of families that stand one after the other, made when somebody asks."""
+    """Names of the rows of consecutive families, made on demand."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = sizes

@@ -1,8 +1,8 @@
 """Linear programs as Pyomo models, and Pyomo models as arrays.
 
-A model of ours becomes a Pyomo model with components indexed by the names of operators and devices. Its handles return
-Pyomo expressions in seconds, bytes and counts; ``model.add(row)`` adds a row. Whatever a user changes in it, rows and
-variables of her own included, counts when it is read back.
+A linear model becomes a Pyomo model with components indexed by the names of operators and devices. Its handles return
+Pyomo expressions in seconds, bytes and counts; ``model.add(row)`` adds a row. All changes that a user makes, including
+new rows and variables, count when the model is read back.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ OWN_ROWS = "own_rows"
 
 @dataclass(eq=False)
 class PyomoView:
-    """A Pyomo model that says what one of ours says; it keeps up with columns and rows that handles add.
+    """A Pyomo model that is equivalent to a linear model; it is updated with columns and rows that handles add.
 
     Attributes
     ----------
     source
-        Our model.
+        The linear model.
     concrete
         The Pyomo model.
     variables
-        Pyomo variables of our columns.
+        Pyomo variables of the linear model's columns.
     built
-        Identities of the components with our rows.
+        Identities of the components with the linear model's rows.
     written
-        Whether the formulation wrote the Pyomo model, so that ours only knows its columns.
+        Whether the formulation wrote the Pyomo model itself, so that the linear model only has its columns.
     """
 
     source: LinearModel
@@ -108,7 +108,7 @@ class PyomoView:
         rows = Constraint(range(done, len(block)))
         self._put(name, rows)
         self.built.add(id(rows))
-        # row by row and not by a rule: Pyomo prints an error when a rule raises
+        # one by one and not by a rule: Pyomo prints an error when a rule raises
         for index, (low, high) in enumerate(zip(block.lower.tolist(), block.upper.tolist(), strict=True)):
             if index < done:
                 continue
@@ -120,14 +120,14 @@ class PyomoView:
             self._expressions.append((row, row.expr))
 
     def _put(self, name: str, component: Any) -> None:
-        """Add a component; one that continues another has a number behind its name."""
+        """Add a component; one that continues another component gets a number after its name."""
         free, number = name, 1
         while self.concrete.component(free) is not None:
             free, number = f"{name}_{number}", number + 1
         self.concrete.add_component(free, component)
 
     def expression(self, linear: Linear) -> LinearExpression:
-        """A linear expression over our columns as one of Pyomo's, even where it is only a constant."""
+        """Write a linear expression over our columns as a Pyomo expression, even if it is only a constant."""
         from pyomo.core.expr.numeric_expr import LinearExpression
 
         self.catch_up()
@@ -138,7 +138,7 @@ class PyomoView:
         )
 
     def handle(self, word: str) -> Callable[..., LinearExpression]:
-        """A handle of ours that returns Pyomo expressions."""
+        """A handle of the linear model, returning Pyomo expressions."""
         return lambda *arguments: self.expression(getattr(self.source, word)(*arguments))
 
     def add(self, row: RelationalExpression, name: str | None = None) -> None:
@@ -153,7 +153,7 @@ class PyomoView:
         rows[len(rows) if name is None else name] = row
 
     def added(self) -> Iterator[tuple[Any, Row]]:
-        """The rows that are not ours, and what they say; columns that are not ours are numbered behind ours."""
+        """The user's constraints as rows; the user's columns are numbered after ours."""
         from pyomo.environ import Constraint
 
         column = {id(variable): k for k, variable in enumerate([*self.variables, *self._others()])}
@@ -162,12 +162,12 @@ class PyomoView:
                 yield row, row_of(row, lambda variable: column[id(variable)])
 
     def _others(self) -> list[Any]:
-        """Variables that are not ours."""
+        """The variables of the user."""
         ours = {id(variable) for variable in self.variables}
         return [variable for variable in variables_of(self.concrete) if id(variable) not in ours]
 
     def program(self) -> Program:
-        """The Pyomo model as it is now, as arrays.
+        """The current Pyomo model, as arrays.
 
         Raises
         ------
@@ -189,7 +189,7 @@ class PyomoView:
         return replace(program, matrix=replace(matrix, cost=by_column, offset=offset))
 
     def _only_added(self) -> bool:
-        """Whether variables and rows have been added at most, and what was ours is as it was."""
+        """Whether the user has only added variables and rows, and everything else is unchanged."""
         from pyomo.environ import Constraint, Expression, Objective, Param, Set, Var
 
         known = (Constraint, Expression, Objective, Param, Set, Var)
@@ -204,7 +204,7 @@ class PyomoView:
         )
 
     def _joined(self) -> Program:
-        """Our own arrays, and a user's columns and rows behind them: reading back what we wrote takes longest."""
+        """Our own arrays followed by a user's columns and rows; reading our part back from Pyomo would take longest."""
         ours, others = to_arrays(self.source), self._others()
         bounds = np.asarray([bounds_of(variable) for variable in others], dtype=np.float64).reshape(-1, 2)
         whole = np.concatenate([ours.matrix.whole, [not variable.is_continuous() for variable in others]]).astype(bool)
@@ -229,7 +229,7 @@ class PyomoView:
         return program_of(matrix, variables, self.variables, own_objective=True)
 
     def note_objective(self) -> None:
-        """Remember the objective as ours."""
+        """Remember the objective as the formulation's own."""
         self._objective = _active_objective(self.concrete)
 
 
@@ -251,14 +251,14 @@ def to_pyomo(model: LinearModel) -> PyomoView:
 
 
 def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float = 1.0) -> PyomoView:
-    """A Pyomo model that a formulation has written itself, with columns by variable in the order of its components.
+    """Wrap a Pyomo model that a formulation wrote itself; columns are its variables in the order of its components.
 
     Parameters
     ----------
     timed
         Names of the components that hold times with a horizon.
     tick
-        Seconds of their unit.
+        The unit of these times in seconds.
     """
     from pyomo.environ import Constraint, Var
 
@@ -280,7 +280,7 @@ def from_pyomo(concrete: ConcreteModel, timed: Sequence[str] = (), tick: float =
 
 
 def _active_objective(model: ConcreteModel) -> list[tuple[int, int]]:
-    """What tells the formulation's objective from one that a user put in its place."""
+    """The active objectives; they tell the formulation's own objective from one that a user put in its place."""
     from pyomo.environ import Objective
 
     return [(id(objective), id(objective.expr)) for objective in model.component_data_objects(Objective, active=True)]

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def program_of(
     matrix: MatrixModel, variables: Sequence[Any], columns: Sequence[Any], *, own_objective: bool
 ) -> Program:
-    """What an engine is given of a Pyomo model with ``columns``, of which ``variables`` have become arrays."""
+    """Make the program of a Pyomo model with ``columns``, given the arrays of those ``variables`` that were read."""
     place = {id(variable): k for k, variable in enumerate(variables)}
     column = np.asarray([place.get(id(variable), -1) for variable in columns], dtype=np.int64)
     fixed = np.asarray(
@@ -33,7 +33,7 @@ def program_of(
 
 
 def values_of(variables: Sequence[Any]) -> FloatArray:
-    """The Pyomo variables' values, NaN where there is none."""
+    """The values of the Pyomo variables, NaN if there is none."""
     return np.asarray([variable.value for variable in variables], dtype=np.float64)
 
 
@@ -44,14 +44,14 @@ def load_values(variables: Sequence[Any], values: FloatArray) -> None:
 
 
 def variables_of(model: ConcreteModel) -> list[Any]:
-    """The variables of a Pyomo model, in the order of its components: its columns."""
+    """The columns of a Pyomo model: its variables, in the order of its components."""
     from pyomo.environ import Var
 
     return list(model.component_data_objects(Var))
 
 
 def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
-    """Read a linear Pyomo model with one objective into arrays and check every number in it.
+    """Read a linear Pyomo model with one objective into arrays, and check every number in it.
 
     Returns
     -------
@@ -61,11 +61,11 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
     Raises
     ------
     InvalidInputError
-        For NaN, infinite or extreme numbers, or not exactly one objective; names the row or variable.
+        If numbers are NaN, infinite or extreme, or there is not exactly one objective; names the row or variable.
     UnsupportedFeatureError
-        For anything but linear rows and a linear objective.
+        If a row or the objective is not linear.
     TriviallyInfeasibleError
-        When a row without variables can never hold, or a variable has no value left.
+        If a row without variables can never hold, or a variable has no value left.
     """
     from pyomo.common.errors import InfeasibleConstraintException, InvalidConstraintError, InvalidExpressionError
     from pyomo.environ import Objective
@@ -85,7 +85,7 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
     used = {id(variable) for variable in form.columns}
     spare = [v for v in variables_of(model) if not v.fixed and id(v) not in used]  # later rows may use them
     variables = [*form.columns, *spare]
-    # Rows with two different sides come out twice; rows with none, or that hold trivially, not at all.
+    # Rows with two different sides become two rows; rows with no side or that always hold are dropped.
     side = np.asarray([entry.bound_type for entry in form.rows], dtype=np.int64)
     rhs = np.asarray(form.rhs, dtype=np.float64)
     sparse = form.A.tocsr()
@@ -116,7 +116,7 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
 
 
 def _not_compiled(error: ValueError) -> Exception:
-    """Tell a component that is not linear from a number that is not one; both are ValueErrors to Pyomo."""
+    """Tell a component that is not linear from an invalid number; Pyomo raises ValueError for both."""
     if "does not know how to process" in " ".join(str(error).split()):
         return UnsupportedFeatureError(f"engines take linear models only: {error}")
     return InvalidInputError(f"the model cannot be read: {error}")
@@ -132,7 +132,7 @@ def _bounds(variables: Sequence[Any], whole: BoolArray) -> tuple[FloatArray, Flo
 
 
 def bounds_of(variable: Any) -> tuple[float, float]:
-    """Both bounds of a variable, infinite where there is none."""
+    """Both bounds of a variable, infinite if there is none."""
     low, high = variable.bounds
     return -np.inf if low is None else low, np.inf if high is None else high
 
@@ -143,7 +143,7 @@ def row_of(row: Any, column: Callable[[Any], int]) -> Row:
     Raises
     ------
     UnsupportedFeatureError
-        When it is not linear.
+        If it is not linear.
     """
     from pyomo.environ import value
     from pyomo.repn import generate_standard_repn
@@ -161,7 +161,7 @@ def row_of(row: Any, column: Callable[[Any], int]) -> Row:
 
 
 class Names(Sequence[str]):
-    """Names of Pyomo components, made when somebody asks: composing all of them takes longer than solving."""
+    """Names of Pyomo components, made on demand because making all of them takes longer than solving."""
 
     def __init__(self, components: Sequence[Any] = ()) -> None:
         self._components = components
@@ -179,4 +179,4 @@ class Names(Sequence[str]):
         return len(self._components)
 
     def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())  # components stay at home: whoever computes elsewhere needs no names
+        return (tuple, ())  # do not pickle the components: other processes need no names

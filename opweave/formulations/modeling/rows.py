@@ -1,4 +1,4 @@
-"""Rows by family, collected as flat lists and arrays: what is written one by one and what is written in bulk."""
+"""Rows by family, collected as flat lists and arrays; they are written one by one or in bulk."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ ROWS_BETWEEN_CHECKS = 4096
 
 LARGEST_COEFFICIENT = 1e15
 SMALLEST_COEFFICIENT = 1e-9
-"""Engines drop coefficients beyond these without a word and solve another model."""
+"""Engines silently drop coefficients beyond these and solve another model."""
 
 INFINITE = 1e20
-"""Bounds from here on mean "none"."""
+"""Engines read larger bounds as no bound."""
 
 FEASIBILITY = 1e-5
-"""How far a returned value may lie outside a row or bound, relative to the row's largest term."""
+"""Tolerance of a returned value for rows and bounds, relative to the largest term of the row."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Block:
-    """Rows ``lower <= A x <= upper`` in compressed sparse rows.
+    """Rows ``lower <= A x <= upper`` in compressed sparse row format.
 
     Attributes
     ----------
     start, index, value
         Row r holds columns ``index[start[r]:start[r + 1]]`` with coefficients ``value``.
     lower, upper
-        Shape (rows,); +-inf where there is none.
+        Shape (rows,); -inf or inf for a missing side.
     names
-        A name of every row, for messages.
+        Name of every row, for messages.
     """
 
     start: NDArray[np.int32]
@@ -53,7 +53,7 @@ class Block:
         return len(self.lower)
 
     def joined(self, other: Block) -> Block:
-        """These rows and then those of another block of the same model."""
+        """These rows, followed by those of another block of the same model."""
         return Block(
             start=np.concatenate([self.start, self.start[-1] + other.start[1:]]).astype(np.int32),
             index=np.concatenate([self.index, other.index]),
@@ -69,7 +69,7 @@ class Block:
         Raises
         ------
         InvalidInputError
-            Names the row.
+            If there is such a number; the message names the row.
         """
         row = np.repeat(np.arange(len(self)), np.diff(self.start))
         size = np.abs(self.value)
@@ -83,7 +83,7 @@ class Block:
         refuse(wrong, self.names, each, "can never hold: a side is infinite the wrong way")
 
     def broken(self, values: FloatArray) -> str | None:
-        """Name of a row that ``values`` break, or None."""
+        """Name of a row that ``values`` violate, or None."""
         if len(self) == 0:
             return None
         terms = self.value * values[self.index]
@@ -98,22 +98,22 @@ class Block:
 
 
 def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> None:
-    """Raise for the first bad number, with the name of its owner.
+    """Raise an error for the first bad number, with the name of its owner.
 
     Raises
     ------
     InvalidInputError
-        When any is bad.
+        If any number is bad.
     """
     if bad.any():
         raise InvalidInputError(f"{names[int(owner[int(np.argmax(bad))])]} of the model {what}")
 
 
 class Rows:
-    """One family of rows; one with two different sides becomes two.
+    """One family of rows. A row with two different sides becomes two rows.
 
-    A row whose columns have cancelled out is decided here, for all programs alike: it is dropped where it holds, and
-    the problem has no solution where it does not.
+    A row whose columns cancel out is decided here, in the same way for all programs. If it holds, it is dropped; if
+    not, the problem has no solution.
 
     Examples
     --------
@@ -144,12 +144,12 @@ class Rows:
         Raises
         ------
         InfeasibleError
-            When it has no columns and does not hold.
+            If it has no columns and does not hold.
         """
         if row.decided():
             return
         if row.low < row.high and math.isfinite(row.low) and math.isfinite(row.high):
-            self.add(Row(row.terms, row.low, math.inf))  # engines' files know one side of a row
+            self.add(Row(row.terms, row.low, math.inf))  # the files of engines allow one side per row
             row = Row(row.terms, -math.inf, row.high)
         if self._count % ROWS_BETWEEN_CHECKS == 0:
             self._check_time()
@@ -167,7 +167,7 @@ class Rows:
         self._count += len(block)
 
     def at_most_each(self, columns: IntArray, coefficients: ArrayLike, upper: ArrayLike) -> None:
-        """Add many rows ``sum <= upper`` of one length: columns (rows, terms), broadcast coefficients and upper."""
+        """Add many rows ``sum <= upper`` of equal length. ``columns``: shape (rows, terms); the rest is broadcast."""
         count, width = columns.shape
         if not count:
             return
@@ -185,7 +185,7 @@ class Rows:
         )
 
     def _finish(self) -> None:
-        """Turn the rows that were written one by one into arrays."""
+        """Convert the rows that were written one by one to arrays."""
         if not self._lengths:
             return
         start = np.zeros(len(self._lengths) + 1, dtype=np.int32)
@@ -246,7 +246,7 @@ def check_rows(count: int, formulation: str, limits: Limits) -> None:
     Raises
     ------
     LimitExceededError
-        When ``count`` rows are more than ``limits.model_rows``.
+        If ``count`` exceeds ``limits.model_rows``.
     """
     if count > limits.model_rows:
         raise LimitExceededError(

@@ -1,7 +1,7 @@
-"""Programs of whole numbers and intervals as plain data: what constraint-programming engines are given.
+"""Programs of integers and intervals as plain data, for constraint-programming engines.
 
-Engines of this kind may live in another process, so a program holds nothing but numbers. Columns are whole-number
-variables with bounds; an interval has a start column, a fixed size and perhaps a 0/1 column that says if it is there.
+Such engines may run in another process, so a program holds only numbers. Columns are integer variables with bounds. An
+interval has a start column, a fixed size and, optionally, a 0/1 column that says whether it is present.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import pairwise
 
 @dataclass(frozen=True, slots=True)
 class WholeRow:
-    """``low <= sum of coefficients * columns <= high`` where all columns of ``only_if`` are 1; None for no side."""
+    """``low <= sum of coefficients * columns <= high`` if all columns of ``only_if`` are 1; a side may be None."""
 
     columns: tuple[int, ...]
     coefficients: tuple[int, ...]
@@ -30,7 +30,7 @@ class WholeRow:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """From column ``start`` for ``size``; there if column ``present`` is 1, or always if that is None."""
+    """An interval of ``size`` from column ``start``; present if column ``present`` is 1, or always if that is None."""
 
     start: int
     size: int
@@ -39,7 +39,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Arc:
-    """From node to node, taken if its column is 1; a loop says that its node is left out of the circuit."""
+    """An arc between two nodes, taken if its column is 1; a loop that is taken leaves its node out of the circuit."""
 
     tail: int
     head: int
@@ -48,20 +48,20 @@ class Arc:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WholeProgram:
-    """Minimise one column over rows, intervals that must not overlap, and circuits.
+    """Minimise one column subject to rows, intervals that must not overlap, and circuits.
 
     Attributes
     ----------
     low, high
         Bounds of every column.
     apart
-        Lists of intervals of which no two overlap; one of size 0 does not lie inside another either.
+        Lists of intervals, no two of which overlap; an interval of size 0 may not lie inside another one either.
     goal
         The column to minimise.
     circuits
-        Lists of arcs of which those taken visit every node once in one round, but for those with a loop.
+        Lists of arcs. The arcs taken from a list form one round through all nodes except those whose loop is taken.
     hint
-        Values to begin from, by column.
+        Values to start from, by column.
     """
 
     low: Sequence[int]
@@ -73,7 +73,7 @@ class WholeProgram:
     hint: Mapping[int, int] = field(default_factory=dict)
 
     def broken(self, values: Sequence[int]) -> str | None:
-        """What is wrong with ``values`` as a solution; None when nothing is."""
+        """How ``values`` violate the program; None if they are a solution."""
         if len(values) != len(self.low):
             return f"{len(values)} values for {len(self.low)} columns"
         for column, (value, low, high) in enumerate(zip(values, self.low, self.high, strict=True)):
@@ -98,7 +98,7 @@ class WholeProgram:
 
 
 def _is_round(arcs: Sequence[Arc], values: Sequence[int]) -> bool:
-    """Whether the arcs taken leave and enter every node once and make one round without the loops."""
+    """Whether the arcs taken enter and leave every node once and, apart from loops, form a single round."""
     taken = [(arc.tail, arc.head) for arc in arcs if values[arc.taken]]
     onward = dict(taken)
     nodes = {node for arc in arcs for node in (arc.tail, arc.head)}

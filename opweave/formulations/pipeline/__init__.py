@@ -1,5 +1,5 @@
-"""How pipelines are written down: arrays (``instance.py``), presolve, programs for engines.
+"""Pipelines written for solvers: arrays (``instance.py``), presolve, programs for engines.
 
-In place of ``milp.py`` and ``cp.py`` stand ``flow.py`` and ``circuit.py``, named by what each looks for in the graph of
-devices and cut points.
+Instead of ``milp.py`` and ``cp.py`` there are ``flow.py`` and ``circuit.py``, named after what each finds in the graph
+of devices and cut points.
 """

@@ -1,14 +1,14 @@
 """Pipeline as a circuit through the devices, for constraint-programming engines.
 
-Node 0 stands for both ends of the pipeline, the others for devices; a device that is not used has a loop. 0/1 columns
-say where each device's stage begins and ends; an arc from one device to the next makes the one end where the other
-begins.
+Node 0 stands for both ends of the pipeline, and the other nodes for devices; an unused device has a loop. 0/1 columns
+say where each device's stage begins and ends. An arc from one device to the next makes the second stage begin where the
+first one ends.
 
-Time is counted in ticks. What is added up is rounded down, so the optimum in ticks, times the tick, never exceeds the
+Time is counted in ticks. Terms of sums are rounded down, so the optimum in ticks times the tick never exceeds the
 optimum in seconds.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1) and
-``model.stages()``, added and compared like numbers.
+``model.stages()``, which can be added and compared like numbers.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 TICKS = 2**28
-"""Ticks of the best known plan, or else of the largest sum of times. With 2**36 CP-SAT 9.15 called a plan optimal that
-was not; from 2**30 down it did not in hundreds of runs."""
+"""Ticks of the best known solution or, without one, of the largest sum of times. With 2**36, CP-SAT 9.15 called a
+solution optimal that was not; with 2**30 and less it did not in hundreds of runs."""
 
 
 @dataclass(eq=False)
 class CircuitModel(IntervalModel):
-    """The model and what it was written from.
+    """The model, and the data from which it was written.
 
     Attributes
     ----------
     slowest
-        Column of what is minimised, in ticks.
+        Column of the objective, in ticks.
     begins_at, ends_at
         Column of "the stage of device v begins (ends) at point b".
     arcs
         Column of every arc; node v + 1 is device v.
     sent
-        Column of the ticks that each device sends, where they are summed.
+        Column of the ticks that each device spends sending, if they are summed.
     """
 
     instance: PipelineInstance
@@ -64,11 +64,11 @@ class CircuitModel(IntervalModel):
     more_words: ClassVar[tuple[str, ...]] = ("stages",)
 
     def ticks(self, seconds: float) -> int:
-        """Whole ticks in a duration, rounded down; what is slower than any plan of use counts as just that."""
+        """Whole ticks in a duration, rounded down. Durations too long for any useful solution count as one value."""
         return min(math.floor(seconds / self.tick), 2 * TICKS)
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when operator ``op`` runs on ``device``, else 0: begun by then, and not ended."""
+        """1 if operator ``op`` runs on ``device``, otherwise 0: the stage has begun by then and not ended."""
         place, position = self.instance.names.index(op), self.instance.position
         if device not in self.instance.devices:
             return Linear()
@@ -78,7 +78,7 @@ class CircuitModel(IntervalModel):
         return Linear.over(begun) - Linear.over(ended)
 
     def stages(self) -> Linear:
-        """How many stages there are."""
+        """The number of stages."""
         return Linear.over(self.begins_at.values())
 
 
@@ -133,7 +133,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         return horizon / TICKS if horizon > 0 else 1.0
 
     def _windows(self, model: CircuitModel) -> None:
-        """A stage begins once, ends once, and ends within the reach of where it begins."""
+        """A stage begins once, ends once, and ends within reach of its beginning."""
         instance = model.instance
         for v in range(len(instance.devices)):
             starts = [a for a in range(instance.last) if instance.reach[v, a] > a]
@@ -153,7 +153,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         model.row({column: 1 for (_, b), column in model.ends_at.items() if b == instance.last}, 1, 1)
 
     def _circuit(self, model: CircuitModel) -> None:
-        """From the one end through the devices in use to the other; what follows begins where what is before ends."""
+        """The arcs lead through the devices in use; each stage begins where the previous one ends."""
         instance = model.instance
         devices = range(len(instance.devices))
         for v in devices:
@@ -205,7 +205,7 @@ class Circuit(Formulation[Pipeline, Stages]):
             model.row(total, 0, None)
 
     def _computing(self, model: CircuitModel, v: int) -> dict[int, int]:
-        """Seconds of the stage of a device in ticks, rounded down, by column."""
+        """The computing time of a device's stage in ticks, rounded down, by column."""
         elapsed = model.instance.elapsed[v] / model.tick
         terms = {column: math.floor(elapsed[b]) for (u, b), column in model.ends_at.items() if u == v}
         terms |= {column: -math.ceil(elapsed[a]) for (u, a), column in model.begins_at.items() if u == v}
@@ -217,7 +217,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         return model.instance.stages([a for a, _ in begins[1:]], [v for _, v in begins])
 
     def start(self, model: CircuitModel, solution: Stages) -> FloatArray:
-        """Every column of the plan's stages and arcs is 1, times in ticks."""
+        """The columns of the solution's stages and arcs are 1; times are in ticks."""
         instance = model.instance
         values = np.zeros(len(model))
         place = {position: point for point, position in enumerate(instance.position.tolist())}
@@ -254,13 +254,13 @@ class Circuit(Formulation[Pipeline, Stages]):
         return {**hint, model.slowest: max(0, value)}
 
     def resolution(self) -> float:
-        """A tick for every stage and transfer, in seconds."""
+        """One tick per stage and transfer, in seconds."""
         return self._tick * 2 * self._devices
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
-        """Ticks as seconds."""
+        """Convert ticks to seconds."""
         return max(0.0, value * self._tick)
 
     def why_infeasible(self, problem: Pipeline) -> str:
-        """Say what stands in the way."""
+        """Name the rules that may exclude every solution."""
         return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"

@@ -1,11 +1,11 @@
 """Pipeline as a mixed-integer program: one unit flows from the first point to the last, through stages and links.
 
-Stage z[v, a, b] carries the unit from point a to point b on device v; link l[b, v, w] from v to w at point b. Points
-only grow, so no cycles can arise; each device carries at most one stage. Neither the paper's split into two steps nor
-its classes appear here: cuts and devices are chosen together.
+Stage z[v, a, b] carries the unit from point a to point b on device v; link l[b, v, w] carries it from v to w at point
+b. Points only increase, so there are no cycles. Each device has at most one stage. The paper's split into two steps and
+its classes do not appear here: cuts and devices are chosen together.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model:
-``model.on(op, device)`` is 0 or 1, ``model.stages()`` counts the stages.
+``model.on(op, device)`` is 0 or 1, and ``model.stages()`` is the number of stages.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
@@ -40,15 +40,15 @@ from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 UNITS = 1000.0
-"""The largest sum of times in the model's units: engines' tolerances are absolute."""
+"""The largest sum of times in the model's units, chosen for the absolute tolerances of engines."""
 
 NEGLIGIBLE = 1e-8
-"""In units: what takes less counts as taking no time; engines refuse such coefficients, and bounds stay bounds."""
+"""Shorter times, in units, count as 0, because engines refuse such coefficients; lower bounds stay valid."""
 
 
 @dataclass(eq=False)
 class FlowModel(LinearModel):
-    """The program and what it was written from.
+    """The program, and the data from which it was written.
 
     Attributes
     ----------
@@ -65,16 +65,16 @@ class FlowModel(LinearModel):
     more_words: ClassVar[tuple[str, ...]] = ("stages",)
 
     def seconds(self, v: int, a: int, b: int) -> float:
-        """Of a stage, in units."""
+        """Duration of a stage, in units."""
         elapsed = self.instance.elapsed
         return float(elapsed[v, b] - elapsed[v, a]) / self.unit
 
     def sending(self, b: int, v: int, w: int) -> float:
-        """Of a transfer, in units."""
+        """Duration of a transfer, in units."""
         return self.instance.send_seconds(b, v, w) / self.unit
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when operator ``op`` runs on ``device``, else 0."""
+        """1 if operator ``op`` runs on ``device``, otherwise 0."""
         place, position = self.instance.names.index(op), self.instance.position
         return Linear.over(
             column
@@ -83,7 +83,7 @@ class FlowModel(LinearModel):
         )
 
     def stages(self) -> Linear:
-        """How many stages there are."""
+        """The number of stages."""
         return Linear.over(self.stages_at.values())
 
 
@@ -131,7 +131,7 @@ class Flow(Formulation[Pipeline, Stages]):
         return self._unit
 
     def _columns(self, model: FlowModel) -> None:
-        """z[v, a, b] where device v holds the stage, l[b, v, w] where a link leads; none slower than a known plan."""
+        """z[v, a, b] if device v can hold the stage, l[b, v, w] if a link exists; none slower than a known solution."""
         instance, most = model.instance, math.inf
         if self.context.ceiling is not None:
             most = float(self.context.ceiling) * (1 + SLACK) / model.unit
@@ -161,7 +161,7 @@ class Flow(Formulation[Pipeline, Stages]):
         self.check_time()
 
     def _flow(self, model: FlowModel) -> None:
-        """One unit leaves point 0 and reaches the last; what a stage brings to a point a link takes on to the next."""
+        """One unit leaves point 0 and reaches the last point; links carry on what stages bring to a point."""
         rows, last = model.rows("flow"), model.instance.last
         arrives: dict[tuple[int, int], dict[int, float]] = {}
         leaves: dict[tuple[int, int], dict[int, float]] = {}
@@ -224,7 +224,7 @@ class Flow(Formulation[Pipeline, Stages]):
         return model.instance.stages([b for _, b, _ in taken[:-1]], [v for _, _, v in taken])
 
     def start(self, model: FlowModel, solution: Stages) -> FloatArray:
-        """Every column of the plan's stages and links is 1, the bottleneck as long as it takes."""
+        """The columns of the solution's stages and links are 1; beta is the solution's bottleneck."""
         instance = model.instance
         place = {position: point for point, position in enumerate(instance.position.tolist())}
         devices = [instance.devices.index(stage.device) for stage in solution.stages]
@@ -243,18 +243,18 @@ class Flow(Formulation[Pipeline, Stages]):
         return values
 
     def resolution(self) -> float:
-        """Engines' tolerances, in seconds."""
+        """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
-        """Units of the model as seconds."""
+        """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: Pipeline) -> str:
-        """Say what stands in the way."""
+        """Name the rules that may exclude every solution."""
         return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
 def _felt(terms: dict[int, float]) -> dict[int, float]:
-    """Without what takes no time."""
+    """Leave out terms whose time counts as 0."""
     return {column: value for column, value in terms.items() if value > NEGLIGIBLE}

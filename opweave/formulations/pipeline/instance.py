@@ -1,7 +1,7 @@
-"""A pipeline as arrays over cut points and devices: what algorithms, bounds and formulations work on.
+"""A pipeline as arrays over cut points and devices, for algorithms, bounds and formulations.
 
-Points 0 to m are places in the order: 0 before the first operator, m behind the last one, the others where the order
-may be cut. A *stage* [a, b) on device v holds the operators between the points a and b.
+Points 0 to m are places in the order: point 0 is before the first operator, point m after the last one, and the others
+are where the order may be cut. A *stage* [a, b) on device v holds the operators between points a and b.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, Memor
 """Side constraints that :func:`lower` writes into the arrays."""
 
 SUPPORTS = ("stages",)
-"""Expressions of side constraints that :func:`lower` takes in."""
+"""Expressions of side constraints that :func:`lower` handles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,27 +36,27 @@ class PipelineInstance:
     names, devices
         Operator ids in their order, and device names.
     position
-        How many operators stand before each point. Shape (points,).
+        Number of operators before each point. Shape (points,).
     sent
-        Bytes after compression that cross at each point, 0 at both ends. Shape (points,).
+        Bytes that cross each point, after compression; 0 at both ends. Shape (points,).
     seconds
-        Of every operator on each device; unknown times count 0. Shape (devices, operators).
+        Run time of every operator on each device; unknown times count as 0. Shape (devices, operators).
     elapsed
-        Seconds of the operators before each point on each device. Shape (devices, points).
+        Run time of all operators before each point, on each device. Shape (devices, points).
     reach
-        The last point where a stage may end that begins at a point, by memory, known times and side constraints; the
-        point itself where no stage may begin. Shape (devices, points).
+        The last point where a stage that begins at a point may end, given memory, known times and side constraints; the
+        point itself if no stage may begin there. Shape (devices, points).
     memory
-        Bytes of the operators before each point beside shared parameters. Shape (points,).
+        Bytes of the operators before each point, without shared parameters. Shape (points,).
     capacity
-        Bytes of every device, ``NO_LIMIT`` where there is none.
+        Bytes of every device; ``NO_LIMIT`` if it has no limit.
     rate, latency
-        Bytes per second and seconds of every link, [from, to]; the rate is 0 where nothing can be sent or the order of
-        the devices forbids it. Shape (devices, devices).
+        Bytes per second and seconds of every link, [from, to]; the rate is 0 if nothing can be sent or the order of the
+        devices forbids it. Shape (devices, devices).
     least, most
-        How many stages there may be.
+        Smallest and largest number of stages.
     compute_counts, shared_channel, goal
-        The problem's reading.
+        The problem's options.
     """
 
     names: tuple[str, ...]
@@ -78,17 +78,21 @@ class PipelineInstance:
 
     @property
     def last(self) -> int:
-        """The point behind the last operator."""
+        """The point after the last operator."""
         return len(self.position) - 1
 
     @property
     def blur(self) -> float:
-        """Seconds by which differences and sums of ``elapsed`` along a plan may be off: rounding of the largest."""
-        largest = float(self.elapsed.max(initial=0.0)) if self.compute_counts else 0.0
+        """Seconds by which differences and sums of ``elapsed`` along a plan may be off: rounding of the largest.
+
+        Nothing where only transfers count: their seconds come from bytes, without such differences.
+        """
+        counts = self.compute_counts and self.goal != "transfers"
+        largest = float(self.elapsed.max(initial=0.0)) if counts else 0.0
         return 2.0**-52 * 4.0 * (len(self.names) + self.last + 2) * largest
 
     def stages(self, cuts: Iterable[int], devices: Iterable[int]) -> Stages:
-        """The solution of inner cut points and one device more; without operators there are no stages."""
+        """The solution with given inner cut points and one more device; without operators it has no stages."""
         if not self.names:
             return Stages(stages=())
         ends = [*(int(cut) for cut in cuts), self.last]
@@ -101,13 +105,13 @@ class PipelineInstance:
         )
 
     def send_seconds(self, point: int, source: int, target: int) -> float:
-        """Seconds to send what crosses at a point; infinite where no link leads."""
+        """Seconds to send what crosses a point; infinite if there is no link."""
         rate = float(self.rate[source, target])
         return float(self.latency[source, target]) + float(self.sent[point]) / rate if rate > 0 else np.inf
 
 
 SLACK = 1e-6
-"""How far above a known plan's objective times are still kept, relative."""
+"""Relative tolerance above a known solution's objective within which times are kept."""
 
 
 def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
@@ -116,7 +120,7 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
     Raises
     ------
     ContradictionError
-        When there is no pipeline; the message says what cannot be placed and the smallest memory that would do.
+        If there is no pipeline; the message says what cannot be placed, and the smallest sufficient memory.
     """
     instance = lower(problem, ceiling)
     if _obviously_short(instance):
@@ -125,7 +129,7 @@ def lower_unless_short(problem: Pipeline, ceiling: float | None = None) -> Pipel
 
 
 def _obviously_short(instance: PipelineInstance) -> bool:
-    """Whether some piece fits nowhere, or more stages are needed than there can be."""
+    """Whether some piece fits on no device, or more stages are needed than are allowed."""
     if instance.last == 0:
         return False
     if not instance.devices or instance.least > min(instance.last, instance.most):
@@ -137,7 +141,7 @@ def _obviously_short(instance: PipelineInstance) -> bool:
 
 
 def fewest_stages(instance: PipelineInstance) -> int:
-    """Stages that are needed if links do not matter and a device may be used again."""
+    """Number of stages needed if links do not matter and devices may be used again."""
     best = instance.reach.max(axis=0)
     point = stages = 0
     while point < instance.last:
@@ -153,14 +157,15 @@ def _too_long(instance: PipelineInstance) -> str:
 
 
 def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
-    """Write a problem as arrays; all side constraints of :data:`TAKEN_IN` are taken in.
+    """Write a problem as arrays, including all side constraints of :data:`TAKEN_IN`.
 
     Parameters
     ----------
     problem
         The problem.
     ceiling
-        Objective of a known plan. What alone takes longer is refused, so that no sum of times drowns the others.
+        Objective of a known solution. Single times above it are excluded, so that they do not drown others in sums by
+        rounding.
     """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
@@ -206,7 +211,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
 
 
 def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatArray]:
-    """Allowed positions and the bytes that cross there; Colocate joins what it ties together."""
+    """Positions of allowed cuts, and the bytes that cross there; Colocate removes the cuts inside its range."""
     joined = np.zeros(len(place) + 1, dtype=bool)
     for constraint in problem.constraints:
         if means(constraint, Colocate):
@@ -219,7 +224,7 @@ def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatAr
 
 
 def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
-    """Separate: the last position where a stage may end that begins at each position. Shape (operators + 1,)."""
+    """For Separate: the last position where a stage that begins at each position may end. Shape (operators + 1,)."""
     end = np.full(len(place) + 1, len(place), dtype=np.int64)
     for constraint in problem.constraints:
         if means(constraint, Separate):
@@ -230,7 +235,7 @@ def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
 
 
 class _Stored:
-    """Bytes of runs of operators."""
+    """Bytes of contiguous runs of operators."""
 
     def __init__(self, problem: Pipeline, names: tuple[str, ...]) -> None:
         graph = problem.graph
@@ -256,7 +261,7 @@ class _Stored:
         self.own: IntArray = np.cumsum(own)
 
     def ends(self, position: IntArray, capacity: int) -> IntArray:
-        """For each point the last one up to which everything fits into ``capacity``."""
+        """For each point, the last point up to which everything fits into ``capacity``."""
         points = len(position)
         at = self.own[position]
         if capacity == NO_LIMIT:
@@ -265,7 +270,7 @@ class _Stored:
             found = np.searchsorted(at, at + capacity, side="right") - 1
             return np.maximum(found, np.arange(points)).astype(np.int64)
         ends = np.zeros(points, dtype=np.int64)
-        uses = [0] * len(self._weights)  # of each shared parameter by the operators from begin up to end
+        uses = [0] * len(self._weights)  # uses of each shared parameter by the operators from begin to end
         end = held = 0
         for begin in range(points):
             while end + 1 < points:
@@ -282,7 +287,7 @@ class _Stored:
         return ends
 
     def _take(self, uses: list[int], position: IntArray, point: int) -> int:
-        """Count the uses in the piece behind a point; bytes of shared parameters that were not used before."""
+        """Add the uses in the piece after a point; returns the bytes of shared parameters that become used."""
         added = 0
         for number in range(int(position[point]), int(position[point + 1])):
             for parameter in self._shared.get(number, ()):
@@ -291,7 +296,7 @@ class _Stored:
         return added
 
     def _leave(self, uses: list[int], position: IntArray, point: int) -> int:
-        """Count them off again; bytes of shared parameters that are not used any more."""
+        """Remove these uses again; returns the bytes of shared parameters that are no longer used."""
         removed = 0
         for number in range(int(position[point]), int(position[point + 1])):
             for parameter in self._shared.get(number, ()):
@@ -319,4 +324,4 @@ for _kind in TAKEN_IN:
 
     @express(_kind, "stages")
     def _taken_in(_problem: Pipeline, _constraint: Constraint) -> None:
-        """Nothing to add: :func:`lower` has written the constraint into the arrays."""
+        """Add nothing: :func:`lower` has written the constraint into the arrays."""

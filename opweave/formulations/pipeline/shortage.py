@@ -1,4 +1,4 @@
-"""Plain proofs that a pipeline problem has no solution, in the user's words."""
+"""Simple proofs that a pipeline problem has no solution, in the user's words."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from opweave.problems.words import counted
 def shortage(problem: Pipeline) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
-    Looks for pieces between two cuts that no device can hold or run, side constraints that contradict each other, and
+    The function looks for pieces between two cuts that no device can hold or run, contradictory side constraints, and
+    models that need more stages than are allowed.
     models that need more stages than there can be.
 
     Returns
     -------
     str or None
-        The reason, naming operators, devices, the bytes that are lacking and the smallest memory that would do; None
-        when nothing was found, which proves nothing.
+        The reason, with operators, devices, the missing bytes and the smallest sufficient memory; None if none was
+        found, which proves nothing.
 
     Examples
     --------
@@ -57,7 +58,7 @@ def _reasons(problem: Pipeline) -> Iterator[str]:
 
 
 class _Look:
-    """The pieces that cannot be cut, and where each may run."""
+    """The pieces that cannot be cut, and the devices that may run each."""
 
     def __init__(self, problem: Pipeline) -> None:
         self._problem = problem
@@ -71,12 +72,12 @@ class _Look:
         self.pieces = [self._order[a:b] for a, b in pairwise([0, *cuts, len(self._order)])]
 
     def _able(self, piece: tuple[str, ...]) -> list[str]:
-        """Usable devices that know the times of all its operators, after pins and forbids."""
+        """Usable devices that know the times of all operators in a piece, after pins and forbids."""
         known, asked = self._problem.known_seconds, self._asked
         return [d for d in self._limits if all(d in known[name] and asked[name].allow(d) for name in piece)]
 
     def contradictions(self) -> Iterator[str]:
-        """Pieces that no device may run, and pieces whose parts must be apart."""
+        """Pieces that no device may run, and pieces with operators that must be separated."""
         for piece in self.pieces:
             if not self._able(piece):
                 yield f"{_named(piece)} may run on no usable device: times, pins and forbidden devices leave none"
@@ -94,7 +95,7 @@ class _Look:
                 yield reason
 
     def too_far_apart(self) -> Iterator[str]:
-        """Operators to be kept apart that are more than there can be stages."""
+        """Sets of operators to be separated that are larger than the number of stages."""
         most = self._problem.stage_limit
         for each in self._problem.constraints:
             if means(each, Separate) and len(each.ops) > most:
@@ -104,7 +105,7 @@ class _Look:
                 )
 
     def too_many_stages(self) -> Iterator[str]:
-        """More stages needed than there can be, even if every one had the largest device."""
+        """More stages are needed than are allowed, even if every stage had the largest device."""
         if any(limit is None for limit in self._limits.values()):
             return
         most = self._problem.stage_limit
@@ -119,7 +120,7 @@ class _Look:
 
     @cached_property
     def _weights(self) -> list[tuple[int, frozenset[str]]]:
-        """Of every piece: bytes beside its parameters, and those."""
+        """For every piece: its bytes without parameters, and its parameters."""
         graph, found = self._problem.graph, []
         for piece in self.pieces:
             names = frozenset().union(*(graph.operators[graph.operator_index[name]].parameters for name in piece))
@@ -131,7 +132,7 @@ class _Look:
         return {parameter.id: parameter.bytes for parameter in self._problem.graph.parameters}
 
     def _fewest(self, capacity: int) -> int | None:
-        """Stages of devices of one size; None when a piece is larger."""
+        """Number of stages on devices of one size; None if a piece is larger."""
         stages, total = 1, 0
         held: set[str] = set()
         for other, names in self._weights:
@@ -145,7 +146,7 @@ class _Look:
         return stages
 
     def smallest_memory(self) -> int:
-        """Bytes with which every device would do, if all had them and links did not matter."""
+        """Bytes that would be enough if every device had them and links did not matter."""
         low = max(self._problem.memory_of(piece) for piece in self.pieces)
         high = self._problem.memory_of(self._order)
         while low < high:
@@ -159,7 +160,7 @@ class _Look:
 
 
 def smallest_memory(problem: Pipeline) -> int | None:
-    """Bytes that would do if every device had them and links and pins did not matter; None without operators.
+    """Bytes that would be enough if every device had them and links and pins did not matter; None without operators.
 
     Examples
     --------

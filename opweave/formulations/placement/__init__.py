@@ -1,1 +1,1 @@
-"""How placement is written down: arrays (``instance.py``), presolve, programs for engines, coarsening."""
+"""Placement written for solvers: arrays (``instance.py``), presolve, programs for engines, coarsening."""

@@ -1,4 +1,4 @@
-"""The smaller graph that coarsening leaves: every chain of operators has become one operator."""
+"""The smaller graph that coarsening makes, in which every chain of operators is one operator."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class CoarseGraph:
     Parameters
     ----------
     graph, chains
-        The original, and positions of its operators, in order, for every operator of the smaller one; chains come in a
-        topological order.
+        The original graph, and for every operator of the smaller graph the positions of its members, in order. Chains
+        are in a topological order.
     intermediates
         ``"dropped"``: results inside a chain take no memory (the paper). ``"kept"``: they count as workspace, so that a
-        device which holds a fused operator holds its members too.
+        device that holds a fused operator can also hold its members.
     """
 
     def __init__(self, graph: OpGraph, chains: Sequence[Chain], intermediates: Intermediates) -> None:
@@ -71,7 +71,7 @@ class CoarseGraph:
         )
 
     def _storage_of(self, tensor: str, read: set[str]) -> str:
-        """The tensor whose storage a result shares; a view of what stays inside a chain owns its bytes now."""
+        """The tensor whose storage a result shares; a view of a result inside a chain owns its bytes now."""
         above = self._made[tensor].alias_of
         while above is not None and above in self._inner:
             above = self._made[above].alias_of

@@ -1,8 +1,8 @@
-"""GCOF, graph coarsening by operator fusion: chains that the runtime runs as one operator become one (Algorithm 1).
+"""GCOF, graph coarsening by operator fusion: chains that the runtime fuses become one operator (Algorithm 1).
 
-Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices". Its
-printed pseudo-code is read for its intent: chains grow from the first operators on, the longest rule wins, and what
-only began a rule is released again.
+Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices". The
+printed pseudo-code is read for its intent: chains grow from the first operators, the longest rule wins, and operators
+that only began a rule are released again.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.spec import FrozenDict
 
 FusedCost = Callable[[Sequence[str], str], float | None]
-"""``(operator ids in order, device name) -> seconds`` of the fused operator; None where it cannot run."""
+"""``(operator ids in order, device name) -> seconds`` of the fused operator; None if it cannot run there."""
 
 KNOWN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, Precede, MaxDevices, MemoryCap)
-"""Side constraints that hold for a lifted schedule when they hold for the smaller one, if what they name is unfused."""
+"""Side constraints that hold for a lifted schedule if they hold for the smaller one and name only unfused operators."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coarsening:
-    """The reduction, and what it did.
+    """The reduction, and what it fused.
 
     Attributes
     ----------
     reduction
-        The smaller problem and the way back. It is exact only where nothing was fused: splitting a chain over devices
-        may pay.
+        The smaller problem, and the conversion of its schedules back. It is exact only if nothing was fused, because
+        splitting a chain over devices may pay.
     before, after
-        Operators of the original and of the smaller problem.
+        Number of operators in the original and in the smaller problem.
     members
-        Original operators, in order, of every operator of the smaller problem.
+        The original operators, in order, of every operator of the smaller problem.
     """
 
     reduction: Reduction[Placement, Schedule]
@@ -60,25 +60,26 @@ def coarsen(
     fused_cost: FusedCost | None = None,
     intermediates: Intermediates = "kept",
 ) -> Coarsening:
-    """Fuse chains of operators by rules.
+    """Fuse chains of operators according to rules.
 
-    An operator is fused with its successor only where it feeds no other one; then every path that leaves it leads
-    through that successor, so no cycle can close. Left unfused: what makes graph outputs before its end, operators that
-    side constraints name, chains that no device runs as a whole, and everything when a side constraint is not one of
-    opweave's own, since nothing is known of it then.
+    An operator is fused with its successor only if it has no other successor. Then every path that leaves it passes
+    through that successor, so no cycle can arise. Not fused: operators that make graph outputs before the end of a
+    chain, operators that side constraints name, and chains that no device can run as a whole. If a side constraint is
+    not one of opweave's own, nothing is fused, because its meaning is unknown.
 
     Parameters
     ----------
     problem
-        What to coarsen.
+        The problem to coarsen.
     rules
         See :mod:`~opweave.formulations.placement.coarsening_rules`.
     fused_cost
-        Seconds of a fused operator; the sum of its members' when left out. A lifted schedule always takes the members'
-        own times, so it has the same length only when these are summed.
+        Seconds of a fused operator; by default, the sum of its members' times. A lifted schedule always takes the
+        members' own times, so it has the same length only with the default.
     intermediates
-        ``"kept"``: a fused operator needs as much memory as its members, so that a lifted schedule fits. ``"dropped"``:
-        results inside it take none (the paper); a lifted schedule may then be too large for a runtime without fusion.
+        ``"kept"``: a fused operator needs as much memory as its members, so a lifted schedule fits. ``"dropped"``:
+        results inside it take no memory (the paper); a lifted schedule may then be too large for a runtime without
+        fusion.
 
     Examples
     --------
@@ -122,7 +123,7 @@ def coarsen(
 
 
 def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Iterator[Chain]:
-    """Chains in a topological order of the original's operators; most have one operator."""
+    """Chains in a topological order of the original's operators; most consist of one operator."""
     following = _following(problem)
     kinds = [short_kind(op.kind) for op in problem.graph.operators]
     ids = [op.id for op in problem.graph.operators]
@@ -148,7 +149,7 @@ def _chains(problem: Placement, rules: Sequence[Rule], cost: FusedCost) -> Itera
 
 
 def _in_order(problem: Placement, grown: list[list[int]], joined: list[int]) -> Iterator[Chain]:
-    """Chains after those that they read from; a cycle would be an error of the rule above, and is refused."""
+    """Sort chains after those whose results they read. A cycle would be an error of :func:`_chains`, and is refused."""
     import networkx as nx
 
     arrays = problem.graph.arrays.successors
@@ -161,7 +162,7 @@ def _in_order(problem: Placement, grown: list[list[int]], joined: list[int]) -> 
 
 
 def _following(problem: Placement) -> list[int]:
-    """The operator that each may be fused with: its only successor, -1 where there is none or it must stay alone."""
+    """The operator with which each may be fused: its only successor; -1 if there is none or it must stay alone."""
     graph, arrays = problem.graph, problem.graph.arrays
     alone = _unfusable(problem)
     outputs = set(graph.outputs)
@@ -175,7 +176,7 @@ def _following(problem: Placement) -> list[int]:
 
 
 def _reads_again(problem: Placement, chain: Sequence[int], w: int) -> bool:
-    """Whether a tensor would be sent to the fused operator once that its members are sent one by one."""
+    """Whether a tensor sent once to the fused operator would have to be sent to its members one by one."""
     if problem.transfers != "one_port_edge":
         return False
     operators = problem.graph.operators
@@ -184,7 +185,7 @@ def _reads_again(problem: Placement, chain: Sequence[int], w: int) -> bool:
 
 
 def _unfusable(problem: Placement) -> set[int]:
-    """Operators that side constraints name; all of them when a constraint is of an unknown kind."""
+    """Operators that side constraints name; all operators if a constraint is of an unknown kind."""
     index = problem.graph.operator_index
     if any(type(constraint) not in KNOWN for constraint in problem.constraints):
         return set(index.values())
@@ -212,7 +213,7 @@ def _costs(problem: Placement, members: dict[str, tuple[str, ...]], cost: FusedC
 
 
 def _expanded(problem: Placement, members: dict[str, tuple[str, ...]], schedule: Schedule) -> Schedule:
-    """Members back to back in the time of their fused operator."""
+    """The members run back to back within the time of their fused operator."""
     device: dict[str, str] = {}
     start: dict[str, float] = {}
     reader = _readers(problem, members)
@@ -242,12 +243,12 @@ def _readers(problem: Placement, members: dict[str, tuple[str, ...]]) -> dict[tu
 def _replanned(
     problem: Placement, members: dict[str, tuple[str, ...]], cost: FusedCost, schedule: Schedule
 ) -> Schedule:
-    """The same devices and order in the members' own times."""
+    """The same devices and order, with the members' own times."""
     rough = _expanded(problem, members, schedule)
     instance = lower(problem)
     position = problem.graph.operator_index
     start = np.asarray([rough.start[name] for name in instance.names])
-    for name, inner in members.items():  # only the middles count, and they lie in their fused operator's time
+    for name, inner in members.items():  # only the middles count, and they lie within the fused operator's time
         lasts = (cost(inner, schedule.device[name]) or 0.0) if len(inner) > 1 else None
         for place, op in enumerate(inner):
             own = problem.known_seconds[op][schedule.device[name]]

@@ -1,7 +1,7 @@
-"""Which chains of operators a runtime runs as one: fusion rules as data, and the short kinds that they are written in.
+"""Fusion rules: the chains of operators that a runtime fuses, written in short kinds.
 
 A rule is a tuple of patterns, one for each operator of a chain. A pattern is a short kind (:func:`short_kind`), several
-joined by ``|``, or a shell-style wildcard such as ``"*"``. Rules of your own are tuples like these.
+short kinds joined by ``|``, or a shell-style wildcard such as ``"*"``. Rules of your own are tuples like these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SAME: Mapping[str, str] = {
 }
 
 ACTIVATION = "relu|clip|sigmoid|tanh|silu|gelu|hardswish|hardsigmoid|elu|selu|mish|softplus|activation"
-"""Activations of one input, as one pattern."""
+"""Activations with one input, as one pattern."""
 
 POINTWISE = f"add|mul|sub|div|neg|abs|exp|log|sqrt|rsqrt|pow|erf|square|{ACTIVATION}"
 """Operators that work element by element, as one pattern."""
@@ -82,7 +82,7 @@ BACKENDS: Mapping[str, tuple[Rule, ...]] = {
         ("linear|matmul|conv", POINTWISE, POINTWISE),
     ),
 }
-"""Rule sets by name: what the paper and most runtimes fuse, ONNX Runtime's, and compilers of element-wise code."""
+"""Rule sets by name: the fusions of the paper and most runtimes, of ONNX Runtime, and of element-wise compilers."""
 
 _PREFIX = re.compile(r"^(torch\.ops\.|aten(\.|::)|prims?\.|tfoplambda:|com\.microsoft[.:]+|ai\.onnx[.:]+)+")
 _OVERLOAD = re.compile(r"\.[^.]*$")
@@ -90,7 +90,7 @@ _OVERLOAD = re.compile(r"\.[^.]*$")
 
 @cache
 def short_kind(kind: str) -> str:
-    """An operator's kind without its framework's dress: small letters and digits only, synonyms made one.
+    """An operator's kind without framework-specific parts: lower-case letters and digits, with synonyms unified.
 
     Examples
     --------
@@ -109,7 +109,7 @@ def short_kind(kind: str) -> str:
 
 @cache
 def kind_matches(pattern: str, kind: str) -> bool:
-    """Whether a short kind is one of a pattern's.
+    """Whether a short kind matches a pattern.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def kind_matches(pattern: str, kind: str) -> bool:
 
 
 def longest_chain(rules: Sequence[Rule], kinds: Sequence[str]) -> tuple[int, bool]:
-    """How many of the first kinds form a whole rule (0: none), and whether all of them begin a longer one.
+    """How many of the first kinds form a complete rule (0: none), and whether all of them begin a longer rule.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Placement with intervals, for constraint-programming engines; :mod:`.interval_model` writes all but memory.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``model.on(op, device)`` (0/1),
-``model.start(op)`` and ``model.end(op)`` (seconds), added and compared like numbers:
+``model.start(op)`` and ``model.end(op)`` (seconds), which can be added and compared like numbers:
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.constraints import Constraint
@@ -15,7 +15,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use ``
 ... def _early(formulation, model, constraint):
 ...     model.add(model.end(constraint.op) <= 0.5)
 
-They hold to two ticks, so a rule about times should forgive a part of a million of the makespan.
+Rows hold to within two ticks, so a rule about times should tolerate a millionth of the makespan.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ class Intervals(ColumnProgram):
         self._activities = instance.operators + (len(messages) or len(instance.source))
         tick = fine_tick(self._activities, windows.horizon)
         if not self.context.extended:
-            # rows that are not known yet may ask for times between those that durations measure
+            # added rows may need times that are no sums of durations
             tick = common_tick(instance, windows.horizon) or tick
         self._unit = tick
-        least = self.floor(windows)
+        least = self.lower_bound(windows)
         model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
         self._memory(model, tuple(parameter.id for parameter in problem.graph.parameters))
         self.add_constraints(model, problem)
         return model
 
     def _memory(self, model: PlacementIntervals, parameters: tuple[str, ...]) -> None:
-        """(5) Bytes on every device, a shared parameter once, are at most its memory."""
+        """(5) The bytes on every device, with each shared parameter counted once, are at most its memory."""
         instance = model.instance
         own, shared = group_bytes(instance)
         users = readers_of(instance)
@@ -96,18 +96,18 @@ class Intervals(ColumnProgram):
             model.row(terms, None, capacity)
 
     def resolution(self) -> float:
-        """A tick for every activity along a path, in seconds."""
+        """One tick per activity along a path, in seconds."""
         return self._unit * self._activities
 
     def objective_bound(self, problem: Placement, value: float) -> float:
-        """Ticks as seconds, less what counts as a whole tick though it is not."""
+        """Convert ticks to seconds, minus the error of durations that count as whole ticks but are slightly shorter."""
         return max(0.0, value * self._unit * (1 - 2 * WHOLE))
 
 
 def common_tick(instance: PlacementInstance, horizon: float) -> float | None:
-    """Seconds of the largest decimal tick that measures all durations, such as 0.5 for 0.5, 1.5 and 2; None if tiny.
+    """The largest decimal tick, in seconds, that divides all durations (0.5 for 0.5, 1.5 and 2); None if too small.
 
-    What takes longer than the horizon need not be measured: no schedule of interest contains it.
+    Durations above the horizon are ignored, because no schedule of interest contains them.
     """
     durations = np.concatenate([instance.seconds.ravel(), flow_seconds(instance).ravel()])
     durations = durations[durations <= horizon * (1 + FIT)]

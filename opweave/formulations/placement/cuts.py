@@ -1,4 +1,4 @@
-"""Rows that tighten the relaxation of a placement: what must happen in windows of time. Times in units."""
+"""Rows that tighten the relaxation of a placement: work and traffic within time windows. Times are in units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
 from opweave.problems.arrays import FloatArray
 
 THRESHOLDS = 8
-"""Values of heads and of tails that windows of work begin and end at."""
+"""Number of values of heads, and of tails, at which windows of work begin and end."""
 
 
 def head_rows(model: PlacementModel) -> Iterator[Row]:
@@ -29,9 +29,9 @@ def tail_rows(model: PlacementModel) -> Iterator[Row]:
 
 
 def work_rows(model: PlacementModel) -> Iterator[Row]:
-    """Operators with head >= a and tail >= b run between a and C_max - b, so no device has more work of theirs.
+    """Operators with head >= a and tail >= b run between a and C_max - b, which limits their work on each device.
 
-    With a = b = 0 this is the area row.
+    For a = b = 0 this is the area row.
     """
     windows = model.windows
     head = windows.head.min(axis=1, initial=np.inf) / model.tick
@@ -51,13 +51,13 @@ def work_rows(model: PlacementModel) -> Iterator[Row]:
 
 
 def _work(model: PlacementModel, members: Sequence[int], k: int) -> Linear:
-    """Seconds that device k works on ``members``, in units."""
+    """Seconds that device k spends on ``members``, in units."""
     seconds = model.instance.seconds[:, k] / model.tick
     return total(model.runs_on(v, k) * float(seconds[v]) for v in members if np.isfinite(seconds[v]))
 
 
 def port_rows(model: PlacementModel, jobs: Sequence[Job]) -> Iterator[Row]:
-    """What a port carries fits between the first end of a producer and the last start of a reader."""
+    """The traffic of a port fits between the first end of a producer and the last start of a reader."""
     ports: dict[int, list[int]] = {}
     for number, job in enumerate(jobs):
         for port in job.uses:
@@ -65,7 +65,7 @@ def port_rows(model: PlacementModel, jobs: Sequence[Job]) -> Iterator[Row]:
     after = (model.instance.seconds + model.windows.tail).min(axis=1, initial=np.inf) / model.tick
     for port, members in ports.items():
         begin = min(jobs[number].ready for number in members)
-        # over all devices: the row has to hold as well where nothing passes the port
+        # over all devices, because the row must also hold if nothing passes the port
         end = min(float(after[v]) for number in members for v in model.messages[number].readers)
         work = total(
             Linear.of(column, jobs[number].length.terms.get(column, 0.0))
@@ -76,12 +76,12 @@ def port_rows(model: PlacementModel, jobs: Sequence[Job]) -> Iterator[Row]:
 
 
 def _felt(work: Linear) -> Linear:
-    """Without what takes no time."""
+    """Leave out terms whose time counts as 0."""
     return Linear(work.constant, {column: value for column, value in work.terms.items() if value > NEGLIGIBLE})
 
 
 def _thresholds(values: FloatArray) -> list[float]:
-    """A few of the values, the smallest among them."""
+    """A few of the values, including the smallest."""
     distinct = np.unique(values)
     if len(distinct) <= THRESHOLDS:
         return [float(value) for value in distinct]

@@ -1,8 +1,8 @@
-"""Placement as arrays over operators, devices and flows: what schedulers, bounds and formulations work on.
+"""Placement as arrays over operators, devices and flows, for schedulers, bounds and formulations.
 
-A *flow* is one (tensor, consumer) pair with a producer: data that has to be on the consumer's device before it starts.
-Sending flow f from device a to device b takes ``latency[a, b] + size[f] * seconds_per_byte[a, b]`` seconds; within a
-device it takes none.
+A *flow* is one (tensor, consumer) pair with a producer: data that must be on the consumer's device before the consumer
+starts. Sending flow f from device a to device b takes ``latency[a, b] + size[f] * seconds_per_byte[a, b]`` seconds;
+within a device it takes no time.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, MemoryCap)
-"""Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+"""Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
 
 SUPPORTS = ("assignment", "order_arcs")
-"""Expressions of side constraints that :func:`lower` takes in."""
+"""Expressions of side constraints that :func:`lower` handles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,25 +37,25 @@ class PlacementInstance:
     names, devices
         Operator ids and device names.
     tensors
-        Tensor id of every flow's tensor index.
+        Tensor id for each tensor index of a flow.
     seconds
-        Run time of every operator on every device, inf where it cannot or may not run. Shape (operators, devices).
+        Run time of every operator on every device; inf if it cannot or may not run there. Shape (operators, devices).
     source, target, tensor, size
         Producer, consumer, tensor (position in ``tensors``) and bytes of every flow.
     incoming, outgoing
         Flows into and out of every operator.
     before, after
-        Direct predecessors and successors: data flow and order arcs of side constraints.
+        Direct predecessors and successors, by data flow and by order arcs of side constraints.
     latency, seconds_per_byte
-        Shape (devices, devices); zero on the diagonal. The latency is inf where nothing can be sent.
+        Shape (devices, devices); zero on the diagonal. The latency is inf if nothing can be sent.
     memory
-        Bytes that every operator takes on its device beside its parameters.
+        Bytes that every operator takes on its device, without its parameters.
     parameters, parameter_bytes
-        Parameters of every operator, counted once per device; their sizes.
+        Parameters of every operator, counted once per device, and their sizes.
     capacity
-        Bytes of every device, ``NO_LIMIT`` where there is none.
+        Bytes of every device; ``NO_LIMIT`` if it has no limit.
     cluster
-        Operators with the same number share a device (Colocate).
+        Number of every operator's group; operators of one group share a device (Colocate).
     """
 
     names: tuple[str, ...]
@@ -94,7 +94,7 @@ def lower_unless_short(problem: Placement) -> PlacementInstance:
     Raises
     ------
     ContradictionError
-        When there is no placement; the message says which device is short of how many bytes, or what contradicts what.
+        If there is no placement; the message names the device that is short of bytes, or the contradiction.
     """
     reason = shortage(problem)
     if reason is not None:
@@ -104,12 +104,12 @@ def lower_unless_short(problem: Placement) -> PlacementInstance:
 
 @once
 def lower(problem: Placement) -> PlacementInstance:
-    """Write a problem as arrays; Pin, Forbid, Colocate, MemoryCap and order arcs are taken in.
+    """Write a problem as arrays, including Pin, Forbid, Colocate, MemoryCap and order arcs.
 
     Raises
     ------
     ContradictionError
-        When these leave an operator no device, or close a cycle.
+        If these leave an operator no device, or close a cycle.
     """
     graph, cluster = problem.graph, problem.cluster
     names = tuple(op.id for op in graph.operators)
@@ -146,7 +146,7 @@ def lower(problem: Placement) -> PlacementInstance:
 
 
 def _own_bytes(problem: Placement) -> IntArray:
-    """Outputs and workspace of every operator, or nothing when only parameters count."""
+    """Bytes of every operator's outputs and workspace; 0 if only parameters count."""
     graph = problem.graph
     if problem.memory == "parameters":
         return np.zeros(len(graph.operators), dtype=np.int64)
@@ -160,4 +160,4 @@ for _kind in TAKEN_IN:
 
     @express(_kind, "assignment")
     def _taken_in(_problem: Placement, _constraint: Constraint) -> None:
-        """Nothing to add: :func:`lower` has written the constraint into the arrays."""
+        """Add nothing: :func:`lower` has written the constraint into the arrays."""

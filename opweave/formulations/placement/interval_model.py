@@ -1,12 +1,12 @@
-"""The intervals of a placement: an operator or transfer is there or not. Both users of CP-SAT write their model here.
+"""The interval model of a placement, in which an operator or transfer is present or not. Both users of CP-SAT use it.
 
-Every operator has an optional interval on each device; where there are ports, every transfer has one on each of its
-routes. Those on a device or a port do not overlap. The starts of an operator's intervals are the same column.
+Every operator has an optional interval on each device. Where there are ports, every transfer has one on each of its
+routes. Intervals on the same device or port do not overlap. All intervals of an operator share one start column.
 
-Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them are whole multiples of one (to a
-part of a billion). Rounding down keeps a lower bound one: take any schedule and round every start down; since
-floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and it ends no later. So the optimum in
-ticks, times the tick, never exceeds the optimum in seconds. The schedule itself is timed again in seconds.
+Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them are whole multiples of a tick
+(to within a billionth). Rounding down keeps lower bounds valid: take any schedule and round every start down. Since
+floor(a + b) >= floor(a) + floor(b), all precedences and orders still hold, and the schedule ends no later. So the
+optimum in ticks times the tick never exceeds the optimum in seconds. The schedule itself is timed again in seconds.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class PlacementIntervals(PlacementModel, IntervalModel):
     Attributes
     ----------
     busy
-        Column of "device k works", by device.
+        Column of "device k is in use", by device.
     """
 
     busy: dict[int, int] = field(init=False, default_factory=dict)
@@ -47,15 +47,15 @@ class PlacementIntervals(PlacementModel, IntervalModel):
     rounds: ClassVar[bool] = True
 
     def units(self, seconds: FloatArray) -> IntArray:
-        """Whole ticks in durations, rounded down; a little less than a whole one counts as one."""
+        """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
 
     def ticks(self, seconds: float) -> int:
-        """As :meth:`units`, of one duration."""
+        """As :meth:`units`, for one duration."""
         return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
 
     def written(self, table: Timetable) -> FloatArray:
-        """As before, and which devices work."""
+        """The values of the base class, and of the columns of the devices in use."""
         values = super().written(table)
         for k, column in self.busy.items():
             works = (at == k and self.ticks(float(self.instance.seconds[v, k])) for v, at in enumerate(table.device))
@@ -63,7 +63,7 @@ class PlacementIntervals(PlacementModel, IntervalModel):
         return values
 
     def at_least(self, large: Linear, small: Linear, only_if: Iterable[int] = ()) -> None:
-        """Add a row ``large >= small``, which holds where all columns of ``only_if`` are 1."""
+        """Add a row ``large >= small``. It must hold if all columns of ``only_if`` are 1."""
         difference = large - small
         self.row(difference.terms, -int(difference.constant), None, only_if)  # type: ignore[arg-type]  # whole numbers
 
@@ -77,20 +77,20 @@ def intervals_of(
     least: float,
     check_time: Callable[[], None] = lambda: None,
 ) -> PlacementIntervals:
-    """Write everything but memory and side constraints, families in the paper's order.
+    """Write everything but memory and side constraints; row families are in the paper's order.
 
     Parameters
     ----------
     instance, transfers, messages
-        The problem, and its messages, of which there are none without ports.
+        The problem as arrays, its kind of transfers, and its messages; without ports there are none.
     windows
-        When everything can happen.
+        Earliest and latest times of all activities.
     tick
-        Seconds.
+        Length of a tick in seconds.
     least
-        A lower bound, in seconds.
+        A lower bound of the makespan in seconds.
     check_time
-        Called now and then; may raise.
+        Called now and then; may raise an exception.
     """
     model = PlacementIntervals(instance, transfers, messages, windows)
     model.tick = tick
@@ -122,7 +122,7 @@ def _one_device(model: PlacementIntervals) -> None:
 
 
 def _precedence(model: PlacementIntervals) -> None:
-    """(4a) S[v] >= C[u] along every arc, heads and tails."""
+    """(4a) S[v] >= C[u] along every arc; heads and tails."""
     instance, windows, length = model.instance, model.windows, Linear.of(model.length)
     after = instance.seconds + windows.tail
     for v in range(instance.operators):
@@ -133,7 +133,7 @@ def _precedence(model: PlacementIntervals) -> None:
 
 
 def _links(model: PlacementIntervals) -> None:
-    """The two ends of a flow do not run where no link leads from one to the other."""
+    """The two ends of a flow do not run on devices between which there is no link."""
     instance, linked = model.instance, links(model.instance)
     for u, v in zip(instance.source.tolist(), instance.target.tolist(), strict=True):
         for q in model.devices_of(u):
@@ -143,7 +143,7 @@ def _links(model: PlacementIntervals) -> None:
 
 
 def _routes(model: PlacementIntervals) -> None:
-    """(7) A message takes the route from its producer's device to the one where a reader runs."""
+    """(7) A message takes the route from its producer's device to the device of a reader."""
     for message, takes in zip(model.messages, model.takes, strict=True):
         for way, y in takes.items():
             begin = model.runs_on(message.producer, way.source).terms
@@ -191,9 +191,9 @@ def _delays(model: PlacementIntervals) -> None:
 
 
 def _no_overlap(model: PlacementIntervals) -> None:
-    """(6) One operator at a time on a device; (8) one message at a time out of it and into it.
+    """(6) One operator at a time on a device; (8) one message at a time out of a device, and one into it.
 
-    What shares a device or a port also fits between the least head and tail there.
+    All activities on a device or port also fit between the least head and the least tail there.
     """
     instance, windows = model.instance, model.windows
     for k, device in enumerate(instance.devices):

@@ -19,22 +19,22 @@ from opweave.problems.limits import Limits
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Job:
-    """An operator or a message; times in units of the model.
+    """An operator or a message; times are in units of the model.
 
     Attributes
     ----------
     start
-        Column of its start.
+        Column of the job's start.
     length
-        Its duration.
+        The job's duration.
     uses
         For every device or port (numbered) that it may occupy: 1 if it does.
     ready, due
-        Earliest start; latest end when it happens.
+        Earliest start; latest end if the job happens.
     shortest
-        Least duration when it happens.
+        Least duration if the job happens.
     latest
-        Latest value of start + length, also when it does not happen.
+        Largest value of start + length, also if the job does not happen.
     """
 
     start: int
@@ -48,14 +48,14 @@ class Job:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pairs:
-    """Pairs of jobs that might meet, and the columns that say which is first.
+    """Pairs of jobs that might meet, and the columns that decide which comes first.
 
     Attributes
     ----------
     first, second
         The jobs of every pair.
     forward, backward
-        Column of "first before second" and "second before first"; -1 where windows leave no room for it.
+        Column of "first before second" and "second before first"; -1 if the windows exclude it.
     """
 
     first: IntArray
@@ -65,19 +65,19 @@ class Pairs:
 
 
 def meeting(jobs: Sequence[Job], implied: BoolArray, name: str, limits: Limits) -> tuple[IntArray, IntArray]:
-    """Pairs of jobs that can share something at the same time, neither before the other anyway.
+    """Pairs of jobs that can occupy the same thing at the same time, with neither implied to be before the other.
 
     Parameters
     ----------
     jobs, implied
-        ``implied[b, a]`` says that a always ends before b starts.
+        The jobs; ``implied[b, a]`` says that a always ends before b starts.
     name, limits
-        Of the formulation, to refuse a model that is too large.
+        Name of the formulation, and limits of the model's size.
 
     Raises
     ------
     LimitExceededError
-        When the pairs need more rows than a model may have.
+        If the pairs need more rows than a model may have.
     """
     check_closure(len(jobs), name, limits)
     if not jobs:
@@ -102,7 +102,7 @@ def order_columns(
     jobs: Sequence[Job],
     pairs: tuple[IntArray, IntArray],
 ) -> Pairs:
-    """One 0/1 column for each direction of each pair that the windows leave room for; ``keys`` are the jobs' names."""
+    """One 0/1 column for each direction of each pair that the windows allow; ``keys`` are the jobs' names."""
     first, second = pairs
 
     def fits(a: int, b: int) -> bool:
@@ -121,8 +121,8 @@ def order_columns(
 def apart_rows(rows: Rows, jobs: Sequence[Job], pairs: Pairs) -> None:
     """Keep the jobs of every pair apart.
 
-    Linked without big M: one of the two directions is chosen where both jobs occupy the same thing. With a big M from
-    the two windows alone: the later job starts after the earlier one has ended.
+    Without big M: one of the two directions is chosen if both jobs occupy the same thing. With a big M that depends
+    only on the two windows: the later job starts after the earlier one has ended.
     """
     for a, b, forward, backward in zip(
         pairs.first.tolist(), pairs.second.tolist(), pairs.forward.tolist(), pairs.backward.tolist(), strict=True
@@ -147,7 +147,7 @@ def _after(rows: Rows, early: Job, late: Job, chosen: int) -> None:
 
 
 def set_orders(values: FloatArray, pairs: Pairs, occupied: Sequence[set[int]], middle: Sequence[float]) -> None:
-    """Set which direction a schedule takes, 0/1 for both columns of every pair; 0 where the two share nothing."""
+    """Set the direction that a schedule takes: 0/1 for both columns of every pair; 0 if the two share nothing."""
     columns = (pairs.first.tolist(), pairs.second.tolist(), pairs.forward.tolist(), pairs.backward.tolist())
     for a, b, forward, backward in zip(*columns, strict=True):
         shared = bool(occupied[a] & occupied[b])

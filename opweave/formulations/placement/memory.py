@@ -1,4 +1,4 @@
-"""What a device holds, counted for models: groups of tied operators, shared parameters, units."""
+"""The bytes on a device, as models count them: groups of tied operators, shared parameters, units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import IntArray
 
 WHOLE_BYTES = 1e7
-"""Largest side of a memory row, in its unit: up to here engines' tolerances leave whole numbers exact."""
+"""Largest side of a memory row, in its unit; below it, the tolerances of engines leave integers exact."""
 
 
 def readers_of(instance: PlacementInstance) -> list[IntArray]:
@@ -20,7 +20,7 @@ def readers_of(instance: PlacementInstance) -> list[IntArray]:
 
 
 def group_bytes(instance: PlacementInstance) -> tuple[IntArray, list[int]]:
-    """Bytes that every group of tied operators takes for itself alone, and the parameters that groups share."""
+    """Bytes that every group of tied operators needs for itself alone, and the parameters that groups share."""
     groups = int(instance.cluster.max(initial=-1)) + 1
     own = np.zeros(groups, dtype=np.int64)
     np.add.at(own, instance.cluster, instance.memory)
@@ -35,10 +35,10 @@ def group_bytes(instance: PlacementInstance) -> tuple[IntArray, list[int]]:
 
 
 def byte_units(instance: PlacementInstance, capacity: int) -> tuple[float, float]:
-    """Bytes of one unit of a memory row, and the capacity in it.
+    """Bytes of one unit of a memory row, and the capacity in that unit.
 
-    The unit is the greatest that measures all sizes, and the capacity is whole; or coarser where engines would drop
-    small sizes, and then ``separate`` watches over the bytes.
+    The unit is the greatest common divisor of all sizes, and the capacity is an integer. If engines would drop small
+    sizes, the unit is coarser, and :meth:`PlacementProgram.separate` checks the bytes.
     """
     own, shared = group_bytes(instance)
     unit = math.gcd(*own.tolist(), *(int(instance.parameter_bytes[p]) for p in shared)) or 1
@@ -48,7 +48,7 @@ def byte_units(instance: PlacementInstance, capacity: int) -> tuple[float, float
 
 
 def overfull(instance: PlacementInstance, device: list[int]) -> list[tuple[int, list[int]]]:
-    """Devices that hold more bytes than they have, with the operators that run there."""
+    """Devices whose operators need more bytes than the device has, with these operators."""
     found = []
     for k, capacity in enumerate(instance.capacity.tolist()):
         members = [v for v, place in enumerate(device) if place == k]

@@ -1,4 +1,4 @@
-"""(5) What a device holds fits: the rows of the program for linear engines."""
+"""(5) Every device has enough memory: the rows of the programs for linear engines."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opweave.problems.arrays import NO_LIMIT
 
 
 def memory_rows(model: PlacementModel, parameters: tuple[str, ...]) -> None:
-    """Sum of m[i] x[i, k], shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k] on every device.
+    """Sum of m[i] x[i, k], with shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k] on every device.
 
     Parameters
     ----------
     model
-        Gets columns and rows.
+        The model; it gets columns and rows.
     parameters
         Names of the parameters.
     """

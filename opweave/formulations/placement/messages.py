@@ -1,8 +1,8 @@
-"""What may have to be sent in a placement: the transfers that models decide on.
+"""The transfers of a placement about which models decide.
 
-A *message* is a transfer that happens or not, depending on where operators run. Where a tensor is sent once for each
-reader, a message is a flow and may go between any two devices; where it is sent once for all readers on a device, a
-message is a tensor and that device. Without ports nothing is decided about transfers, and there are no messages.
+A *message* is a transfer that happens or not, depending on the devices of operators. If a tensor is sent once for each
+reader, a message is a flow and may go between any two devices. If it is sent once for all readers on a device, a
+message is a tensor and that device. Without ports there is nothing to decide about transfers, so there are no messages.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Message:
     Attributes
     ----------
     tensor, producer
-        Positions of what is sent and of the operator that makes it.
+        Positions of the tensor and of the operator that makes it.
     flows, readers
         The flows that it serves, and the operators that read it, in the same order.
     routes
-        Ways that it can go; at most one of them is taken.
+        The routes that it can take; it takes at most one.
     target
-        The device that it goes to, where that is settled; else -1.
+        The device to which it goes, if that is settled; otherwise -1.
     """
 
     tensor: int
@@ -50,7 +50,7 @@ class Message:
     target: int
 
     def route(self, device: list[int]) -> Route | None:
-        """The way that it goes for given devices of the operators; None where it is not needed."""
+        """The route for given devices of the operators; None if the message is not needed."""
         source = device[self.producer]
         for reader in self.readers:
             target = device[reader]
@@ -64,7 +64,7 @@ def messages_of(
 ) -> tuple[Message, ...]:
     """Every message that some assignment of devices needs; flows between tied operators need none.
 
-    Routes that take more than ``longest`` seconds are said to take just these.
+    Routes that take more than ``longest`` seconds are given that duration.
     """
     apart = instance.cluster[instance.source] != instance.cluster[instance.target]
     flows = np.flatnonzero(apart).tolist()
@@ -86,12 +86,12 @@ def messages_of(
 
 
 def links(instance: PlacementInstance) -> BoolArray:
-    """Which devices can send to which. Shape (devices, devices)."""
+    """Whether each device can send to each other device. Shape (devices, devices)."""
     return np.isfinite(instance.latency) & np.isfinite(instance.seconds_per_byte)
 
 
 def flow_seconds(instance: PlacementInstance, *, longest: float = np.inf) -> FloatArray:
-    """Seconds of every flow between every two devices, ``longest`` at most; inf where nothing can be sent."""
+    """Seconds of every flow between every two devices, at most ``longest``; inf if nothing can be sent."""
     size = instance.size[:, None, None]
     sent = instance.latency + size * _finite(instance.seconds_per_byte)
     return np.where(links(instance), np.minimum(sent, longest), np.inf)

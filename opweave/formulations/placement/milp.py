@@ -1,13 +1,14 @@
 """Placement as a mixed-integer program, tightened: the paper's (4)-(8) with constants from the data.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8); their literal form is in :mod:`.milp_paper`. What differs: devices are linked by the marginals of every flow
-instead of products; "who is first" is linked to devices without a big M, and to times with one for each pair; pairs
-whose windows cannot meet have no rows; rows on work and traffic in windows cut the relaxation.
+(4)-(8); their literal form is in :mod:`.milp_paper`. There are four differences. Devices are linked by the marginals of
+every flow instead of products. The columns for "which comes first" are linked to devices without a big M, and to times
+with one big M per pair. Pairs whose windows cannot meet have no rows. Rows on work and traffic in windows cut the
+relaxation.
 
 Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use three handles of the model that take
-names: ``model.on(op, device)`` is a 0/1 expression, ``model.start(op)`` and ``model.end(op)`` are seconds. A rule about
-times should forgive as much as engines do: a part of a million of the makespan.
+names: ``model.on(op, device)`` is a 0/1 expression, ``model.start(op)`` and ``model.end(op)`` are in seconds. A rule
+about times should tolerate the same error as engines, a millionth of the makespan.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.constraints import Constraint
@@ -56,9 +57,9 @@ class DisjunctiveModel(PlacementModel):
     Attributes
     ----------
     between
-        Columns of "u runs on q and v on k", one matrix for each two groups of operators that a flow joins.
+        Columns of "u runs on q and v on k", one matrix for each two groups of operators that are joined by a flow.
     pairs, sent_pairs
-        Who is first, of operators and of messages.
+        Which comes first, for operators and for messages.
     """
 
     between: dict[tuple[int, int], IntArray] = field(init=False, default_factory=dict)
@@ -95,7 +96,7 @@ class DisjunctiveModel(PlacementModel):
         ]
 
     def message_jobs(self) -> list[Job]:
-        """Messages at ports: device k sends as port 2 k and receives as port 2 k + 1."""
+        """Messages at ports: device k sends through port 2 k and receives through port 2 k + 1."""
         windows, unit, jobs = self.windows, self.tick, []
         ended = windows.latest_end() / unit
         for message, at, takes in zip(self.messages, self.sent_at.tolist(), self.takes, strict=True):
@@ -123,9 +124,9 @@ class DisjunctiveModel(PlacementModel):
 class Disjunctive(ColumnProgram):
     """The tightened program.
 
-    Columns: ``x`` (group of tied operators on device), ``z`` (both ends of a flow), ``y`` (a tensor goes from here to
-    there), ``S`` and ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (who is first), ``stored``
-    (a shared parameter is on a device), ``C_max``.
+    Columns: ``x`` (group of tied operators on device), ``z`` (both ends of a flow), ``y`` (a tensor goes from one
+    device to another), ``S`` and ``T`` (starts of operators and messages), ``first`` and ``first_sent`` (which comes
+    first), ``stored`` (a shared parameter is on a device), ``C_max``.
     """
 
     name: ClassVar[str] = "disjunctive"
@@ -133,7 +134,7 @@ class Disjunctive(ColumnProgram):
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "disjunctive")
 
     def build(self, problem: Placement) -> DisjunctiveModel:
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         instance = instance_of(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         windows = self.windows(problem, instance)
@@ -145,7 +146,7 @@ class Disjunctive(ColumnProgram):
         model.add_places(model.together(windows.fits))
         self._link_columns(model)
         self._route_columns(model)
-        model.add_times(self.floor(windows))
+        model.add_times(self.lower_bound(windows))
         model.minimise(Linear.of(model.length), model.tick)
         self._one_device(model)
         memory_rows(model, tuple(parameter.id for parameter in problem.graph.parameters))
@@ -160,7 +161,7 @@ class Disjunctive(ColumnProgram):
         return model
 
     def _link_columns(self, model: DisjunctiveModel) -> None:
-        """z[u, v, q, k] for groups joined by a flow."""
+        """z[u, v, q, k] for groups that are joined by a flow."""
         instance, linked = model.instance, links(model.instance)
         names, devices = instance.names, instance.devices
         keys: list[Key] = []
@@ -175,7 +176,7 @@ class Disjunctive(ColumnProgram):
         model.reals("z", keys, high=1.0)
 
     def _route_columns(self, model: DisjunctiveModel) -> None:
-        """y[t, q, k] where a tensor has several readers for one device; z itself where one flow alone decides."""
+        """y[t, q, k] if a tensor has several readers for one device; z itself if one flow alone decides."""
         tensors, devices = model.instance.tensors, model.instance.devices
         several = [(m.tensor, way) for m in model.messages if len(m.flows) > 1 for way in m.routes]
         keys: list[Key] = [(tensors[t], devices[way.source], devices[way.target]) for t, way in several]
@@ -226,7 +227,7 @@ class Disjunctive(ColumnProgram):
             rows.add(total((model.at(u), model.lasts(u), travels)) <= model.at(v))
 
     def _arrivals(self, model: DisjunctiveModel) -> None:
-        """(4a) T[m] >= C[u], and S[v] >= T[m] + its seconds for each reader v that needs m."""
+        """(4a) T[m] >= C[u], and S[v] >= T[m] + the seconds of m for each reader v that needs m."""
         rows, ready = model.rows("arrivals"), model.windows.earliest() / model.tick
         for message, job in zip(model.messages, model.message_jobs(), strict=True):
             u, sent = message.producer, Linear.of(job.start)
@@ -240,7 +241,7 @@ class Disjunctive(ColumnProgram):
                     rows.add(total((sent, job.length, needed * big)) <= model.at(v) + big)
 
     def _no_overlap(self, model: DisjunctiveModel, closed: BoolArray) -> None:
-        """(6) No two operators at a time on a device."""
+        """(6) No two operators run at the same time on a device."""
         jobs = model.operator_jobs()
         pairs = meeting(jobs, closed, self.name, self.context.limits)
         names = [(name,) for name in model.instance.names]
@@ -248,7 +249,7 @@ class Disjunctive(ColumnProgram):
         apart_rows(model.rows("no_overlap"), jobs, model.pairs)
 
     def _ports(self, model: DisjunctiveModel, closed: BoolArray) -> None:
-        """(8) No two messages at a time out of a device, or into one."""
+        """(8) No two messages leave a device at the same time, and no two enter it at the same time."""
         jobs = model.message_jobs()
         reached = closed | np.eye(len(closed), dtype=bool)
         implied = np.zeros((len(jobs), len(jobs)), dtype=bool)
@@ -260,7 +261,7 @@ class Disjunctive(ColumnProgram):
         apart_rows(model.rows("ports"), jobs, model.sent_pairs)
 
     def _cuts(self, model: DisjunctiveModel) -> None:
-        """Rows that the others imply, but their relaxation does not."""
+        """Rows that follow from the others, but not from their relaxation."""
         families = {
             "heads": head_rows(model),
             "tails": tail_rows(model),
@@ -272,7 +273,7 @@ class Disjunctive(ColumnProgram):
                 model.rows(name).add(row)
 
     def complete(self, model: DisjunctiveModel, table: Timetable, values: FloatArray) -> None:
-        """Both ends of flows, and who is first."""
+        """Set the columns of both ends of flows, and of which comes first."""
         representative = dict(zip(model.instance.cluster.tolist(), table.device, strict=True))
         for (u, v), link in model.between.items():
             values[link[link != ABSENT]] = 0.0

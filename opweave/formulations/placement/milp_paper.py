@@ -1,8 +1,8 @@
-"""Placement as the paper writes it, equation by equation; :mod:`.milp` is the same problem and is solved sooner.
+"""Placement as the paper writes it, equation by equation; :mod:`.milp` states the same problem and is solved faster.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices", equations
-(4)-(8). Operators are i and j, devices k and h. A flow, the paper's q, is a tensor t on its way to one reader j. There
-is one M for all rows, the length of a known schedule.
+(4)-(8). Operators are i and j, devices k and h. A flow, the paper's q, is a tensor t sent to one reader j. All rows
+have the same M, the length of a known schedule.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Moirai(PaperVariables):
     """The paper's program, for ``transfers="one_port_edge"`` only.
 
     ``x[i, k]``: i runs on k. ``S[i]`` and ``C[i]``, ``S_flow[t, j]`` and ``C_flow[t, j]``: start and end of an operator
-    and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the first comes first. ``z[t, j]``: the flow crosses, and
-    ``u[t, j, k, h]``: from k to h. ``stored[w, k]``: the shared parameter w is on k.
+    and a flow. ``delta[i, j]`` and ``delta_flow[q, r]``: the order of two operators or flows. ``z[t, j]``: the flow
+    crosses devices, and ``u[t, j, k, h]``: it goes from k to h. ``stored[w, k]``: the shared parameter w is on k.
     """
 
     name: ClassVar[str] = "moirai"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
 
     def write(self, problem: Placement) -> ConcreteModel:
-        """Write the model, families in the paper's order."""
+        """Write the model; row families are in the paper's order."""
         from pyomo.common.gc_manager import PauseGC
         from pyomo.environ import ConcreteModel, Constraint, Expression, Objective
 
@@ -80,11 +80,11 @@ class Moirai(PaperVariables):
         return m.C[i] <= m.S[j]
 
     def sending(self, m: ConcreteModel, t: str, j: str) -> Row:
-        """(4a) C[i] <= S[q] where i makes the tensor of q."""
+        """(4a) C[i] <= S[q] if i makes the tensor of q."""
         return m.C[m.data.producer[t, j]] <= m.S_flow[t, j]
 
     def receiving(self, m: ConcreteModel, t: str, j: str) -> Row:
-        """(4a) C[q] <= S[j] where q is for j."""
+        """(4a) C[q] <= S[j] if q is sent to j."""
         return m.C_flow[t, j] <= m.S[j]
 
     def end(self, m: ConcreteModel, i: str) -> Row:
@@ -96,12 +96,12 @@ class Moirai(PaperVariables):
         return sum(m.x[i, k] for k in m.DEVICES) == 1
 
     def memory(self, m: ConcreteModel, k: str) -> Row:
-        """(5) Sum over i of m[i] x[i, k], and shared parameters once, are at most Mem[k]."""
+        """(5) The sum over i of m[i] x[i, k], with shared parameters once, is at most Mem[k]."""
         own = sum(m.data.m[i, k] * m.x[i, k] for i in m.OPS)
         return own + sum(m.data.m[w, k] * m.stored[w, k] for w in m.SHARED) <= m.data.capacity[k]
 
     def sharing(self, m: ConcreteModel, w: str, i: str, k: str) -> Row:
-        """(5) A shared parameter is where its operators are: x[i, k] <= stored[w, k]."""
+        """(5) A shared parameter is on the devices of its operators: x[i, k] <= stored[w, k]."""
         return m.x[i, k] <= m.stored[w, k]
 
     def no_overlap(self, m: ConcreteModel, i: str, j: str, k: str) -> Row:
@@ -110,7 +110,7 @@ class Moirai(PaperVariables):
         return m.S[i] >= m.C[j] - m.M * m.first[i, j] - m.M * (2 - m.x[i, k] - m.x[j, k])
 
     def at_home(self, m: ConcreteModel, t: str, j: str, k: str) -> Row:
-        """(7) z[q] = 0 where both ends are on k; the next two make it 1 elsewhere."""
+        """(7) z[q] = 0 if both ends are on k; the next two rows make it 1 otherwise."""
         return m.z[t, j] <= 2 - m.x[m.data.producer[t, j], k] - m.x[j, k]
 
     def crossing(self, m: ConcreteModel, t: str, j: str, k: str, h: str) -> Row:
@@ -127,7 +127,7 @@ class Moirai(PaperVariables):
         return m.S_flow[t, j] + sum(m.u[way] * m.data.p_comm[way] for way in ways)
 
     def no_link(self, m: ConcreteModel, i: str, k: str, j: str, h: str) -> Row:
-        """(7) Where nothing can be sent from k to h: x[i, k] + x[j, h] <= 1."""
+        """(7) If nothing can be sent from k to h: x[i, k] + x[j, h] <= 1."""
         return m.x[i, k] + m.x[j, h] <= 1
 
     def leaving(self, m: ConcreteModel, t: str, b: str, s: str, d: str, k: str) -> Row:

@@ -1,4 +1,4 @@
-"""What all programs of placement decide, as columns: devices, starts and routes; handles and the way back."""
+"""The columns that all programs of placement share (devices, starts, routes), their handles, and reading solutions."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Schedule, TransferModel
 
 ABSENT = -1
-"""In place of a column: the variable is 0 in every schedule."""
+"""Replaces a column whose variable is 0 in every schedule."""
 
 NEGLIGIBLE = 1e-9
-"""Units of time that are left out of rows: engines would drop such coefficients, and a schedule is timed again."""
+"""Times below this many units are left out of rows: engines would drop such coefficients, and schedules are retimed."""
 
 
 @dataclass(eq=False)
 class PlacementModel(LinearModel):
-    """What a model was written from, and its columns; times are in units of ``tick`` seconds.
+    """The data from which a model was written, and its columns; times are in units of ``tick`` seconds.
 
     Attributes
     ----------
@@ -38,11 +38,11 @@ class PlacementModel(LinearModel):
     starts_at, sent_at
         Columns of the starts of operators and messages.
     takes
-        For every message the column of each of its routes.
+        For every message, the column of each of its routes.
     stored
         Column of "parameter p is on device k", for parameters that several groups of operators share.
     used
-        Column of "device k is used", where that is counted.
+        Column of "device k is in use", if that is counted.
     length
         Column of C_max.
     """
@@ -63,7 +63,7 @@ class PlacementModel(LinearModel):
     """Whether times are whole units, rounded down."""
 
     def add_places(self, together: BoolArray) -> None:
-        """x[i, k] where group i of tied operators may run on device k; named after the group's first operator."""
+        """Add x[i, k] if group i of tied operators may run on device k; keys use the group's first operator."""
         instance = self.instance
         first = np.unique(instance.cluster, return_index=True)[1].tolist()
         keys: list[Key] = [(instance.names[first[i]], instance.devices[k]) for i, k in np.argwhere(together).tolist()]
@@ -72,18 +72,18 @@ class PlacementModel(LinearModel):
         self.place = columns[instance.cluster]
 
     def together(self, fits: BoolArray) -> BoolArray:
-        """Where all operators of a group fit. Shape (groups, devices)."""
+        """Whether all operators of a group fit on a device. Shape (groups, devices)."""
         cluster = self.instance.cluster
         found = np.ones((int(cluster.max(initial=-1)) + 1, len(self.instance.devices)), dtype=bool)
         np.logical_and.at(found, cluster, fits)
         return found
 
     def units(self, seconds: FloatArray) -> FloatArray | IntArray:
-        """Seconds in units."""
+        """Convert seconds to units."""
         return seconds / self.tick
 
     def add_times(self, least: float) -> None:
-        """S[i], T[m] and C_max within their windows; no schedule takes less than ``least`` seconds."""
+        """Add S[i], T[m] and C_max within their windows; no schedule takes less than ``least`` seconds."""
         windows, instance = self.windows, self.instance
         self.starts_at = self._within("S", instance.names, windows.earliest(), windows.latest_start())
         ended, due = windows.earliest_end(), windows.latest_end()
@@ -99,7 +99,7 @@ class PlacementModel(LinearModel):
         return columns
 
     def message_keys(self) -> list[tuple[str, str]]:
-        """Names of messages: the tensor, and its reader or the device that it goes to."""
+        """Names of messages: the tensor, and its reader or target device."""
         instance = self.instance
         return [
             (instance.tensors[m.tensor], instance.names[m.readers[0]] if m.target < 0 else instance.devices[m.target])
@@ -111,7 +111,7 @@ class PlacementModel(LinearModel):
         return Linear.of(int(self.starts_at[v]))
 
     def runs_on(self, v: int, k: int) -> Linear:
-        """1 when operator v runs on device k."""
+        """1 if operator v runs on device k."""
         return Linear() if self.place[v, k] == ABSENT else Linear.of(int(self.place[v, k]))
 
     def devices_of(self, v: int) -> list[int]:
@@ -135,15 +135,15 @@ class PlacementModel(LinearModel):
         return {name: v for v, name in enumerate(self.instance.names)}
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when operator ``op`` runs on ``device``, else 0."""
+        """1 if operator ``op`` runs on ``device``, otherwise 0."""
         return self.runs_on(self._operator[op], self.instance.devices.index(device))
 
     def start(self, op: str) -> Linear:
-        """When operator ``op`` starts, in seconds."""
+        """The start of operator ``op``, in seconds."""
         return self.at(self._operator[op]) * self.tick
 
     def end(self, op: str) -> Linear:
-        """When operator ``op`` ends, in seconds."""
+        """The end of operator ``op``, in seconds."""
         v = self._operator[op]
         seconds, dust = self.instance.seconds[v].tolist(), NEGLIGIBLE * self.windows.horizon
         lasts = {int(self.place[v, k]): seconds[k] for k in self.devices_of(v) if seconds[k] > dust}
@@ -175,7 +175,7 @@ class PlacementModel(LinearModel):
         return values
 
     def schedule(self, values: FloatArray, *, keeps_times: bool) -> Schedule:
-        """Devices and order from the values, and exact times: the earliest, or those not before the values'."""
+        """The devices and order of the values, with exact times: the earliest, or none before the values' times."""
         start, sent = values[self.starts_at] * self.tick, values[self.sent_at] * self.tick
         release = start if keeps_times else None
         return retimed(self.transfers, self.instance, self.messages, self.device(values), start, sent, release)

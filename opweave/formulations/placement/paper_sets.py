@@ -22,34 +22,34 @@ Pair = tuple[str, str]
 """Two operators, or a flow: a tensor and one of its readers."""
 
 Four = tuple[str, str, str, str]
-"""A flow and the devices that it goes from and to; or two flows; or two operators and their devices."""
+"""A flow, its source and its target; or two flows; or two operators and their devices."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PaperSets:
-    """What the equations run over. Times are in units of ``unit`` seconds, bytes in units of each device's own.
+    """The index sets of the equations. Times are in units of ``unit`` seconds, bytes in a unit of each device's own.
 
     Attributes
     ----------
     problem, instance, windows, messages
-        What the rest was read from; messages in the order of ``producer``.
+        The data from which the rest was read; messages are in the order of ``producer``.
     unit
-        Seconds of one unit of time.
+        Length of one unit of time in seconds.
     arcs
         (i, j): i has to end before j starts.
     producer
-        The flows: who makes the tensor of each.
+        The flows, with the operator that makes the tensor of each.
     pairs, flow_pairs
-        Operators, and flows, with no path between them.
+        Pairs of operators, and of flows, with no path between them.
     unlinked
         (i, k, j, h): i feeds j, and nothing can be sent from k to h.
     p
-        Time of operator i on device k, where a schedule of interest can run it there.
+        Time of operator i on device k, if a schedule of interest can run it there.
     p_comm
         Time of a flow from k to h.
     m, capacity
-        Bytes of operator i, and of a parameter that several operators share, on device k; bytes of the devices that
-        have a limit.
+        Bytes of operator i, or of a parameter that several operators share, on device k; bytes of the devices that have
+        a limit.
     uses
         (w, i): operator i uses the shared parameter w.
     """
@@ -84,7 +84,7 @@ def paper_sets(
     Raises
     ------
     LimitExceededError
-        When the program would have more rows than a model may have.
+        If the program would have more rows than a model may have.
     """
     check_closure(instance.operators, "moirai", limits)
     ops, devices = instance.names, instance.devices
@@ -128,12 +128,12 @@ def _entries(instance: PlacementInstance) -> tuple[list[int], list[int]]:
 
 
 def _counted(size: float) -> float:
-    """Engines would drop smaller coefficients, and a schedule is timed again."""
+    """Replace very small times by 0: engines would drop such coefficients, and schedules are timed again."""
     return size if size > NEGLIGIBLE else 0.0
 
 
 def _bytes(problem: Placement, instance: PlacementInstance) -> tuple[dict[Pair, float], dict[str, float], list[Pair]]:
-    """Bytes by operator or shared parameter and device, the devices' limits, and who uses what is shared."""
+    """Bytes by operator or shared parameter and device, the devices' limits, and the users of each shared parameter."""
     alone = replace(instance, cluster=np.arange(instance.operators))
     own, shared = group_bytes(alone)
     names = [parameter.id for parameter in problem.graph.parameters]
@@ -156,7 +156,7 @@ def _unordered(closed: BoolArray) -> list[tuple[int, int]]:
 
 
 def _message_order(messages: tuple[Message, ...], closed: BoolArray) -> BoolArray:
-    """Entry [n, m]: the reader of m runs before the producer of n, or is it."""
+    """Entry [n, m]: the reader of m runs before the producer of n, or is that operator."""
     reached = closed | np.eye(len(closed), dtype=bool)
     readers, producers = [m.readers[0] for m in messages], [m.producer for m in messages]
     order: BoolArray = reached[np.ix_(producers, readers)]

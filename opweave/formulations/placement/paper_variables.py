@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, ABC):
-    """Adds the variables to a model, sets them, and reads them; the rows are the subclass's."""
+    """Adds the variables to a model, sets them, and reads them; subclasses add the rows."""
 
     timed: ClassVar[tuple[str, ...]] = ("S", "S_flow", "C_max")
 
     def tick(self) -> float:
-        """Seconds of the unit of starts."""
+        """The unit of starts in seconds."""
         return self._unit
 
     def variables(self, m: ConcreteModel, data: PaperSets) -> None:
-        """Sets, variables, M; and the handles ``on``, ``start`` and ``end``, in seconds."""
+        """Add sets, variables and M, and the handles ``on``, ``start`` and ``end`` in seconds."""
         from pyomo.environ import Binary, Expression, Set, Var
 
         counted = any(means(constraint, MaxDevices) for constraint in data.problem.constraints)
@@ -52,7 +52,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
             if (i, k) not in data.p:
                 m.x[i, k].fix(0)
         m.S, m.S_flow = Var(m.OPS, bounds=(0, m.M)), Var(m.FLOWS, bounds=(0, m.M))
-        m.C_max = Var(bounds=(self.floor(data.windows) / data.unit, m.M))
+        m.C_max = Var(bounds=(self.lower_bound(data.windows) / data.unit, m.M))
         m.z, m.u = Var(m.FLOWS, domain=Binary), Var(m.ROUTES, domain=Binary)
         m.PAIRS, m.FLOW_PAIRS = Set(initialize=data.pairs, dimen=2), Set(initialize=data.flow_pairs, dimen=4)
         m.delta, m.delta_flow = Var(m.PAIRS, domain=Binary), Var(m.FLOW_PAIRS, domain=Binary)
@@ -90,7 +90,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         _set(m.used, {k: k in place.values() for k in m.used})
 
     def read(self, model: ConcreteModel) -> Schedule:
-        """Devices and order from the values, exact times from those."""
+        """The devices and order of the values, with exact times."""
         data: PaperSets = model.data
         start = data.unit * np.asarray([each.value or 0.0 for each in model.S.values()])
         sent = data.unit * np.asarray([each.value or 0.0 for each in model.S_flow.values()])
@@ -98,7 +98,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         return retimed(data.problem.transfers, data.instance, data.messages, self._places(model), start, sent, release)
 
     def separate(self, model: ConcreteModel, *values: FloatArray) -> list[Row]:
-        """(5) Operators that overfill a device by less than engines see do not all run there."""
+        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
         load_values(model.opweave.variables, *values)
         names, devices = model.data.instance.names, model.data.instance.devices
         column = {id(variable): number for number, variable in enumerate(model.opweave.variables)}

@@ -1,4 +1,4 @@
-"""What the programs of placement share: windows, bounds and reasons; starts and constraints on the linear layer."""
+"""The common parts of the programs of placement: windows, bounds, reasons, starts and side constraints."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from opweave.problems.placement.spec import Placement, Schedule
 __all__ = ["NEGLIGIBLE", "UNITS", "ColumnProgram", "PlacementProgram", "instance_of", "understand"]
 
 UNITS = 1000.0
-"""The horizon in the model's units of time: engines' tolerances are absolute, so times are scaled to them."""
+"""The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
 
 CEILING_SLACK = 1e-6
-"""How far above a known schedule's length schedules are still kept, relative: room for engines' tolerances."""
+"""Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
 
 
 class PlacementProgram(Formulation[Placement, Schedule], ABC):
@@ -43,12 +43,12 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         self._horizon = 0.0
 
     def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
-        """When everything can happen.
+        """Earliest and latest times of all activities.
 
         Raises
         ------
         InfeasibleError
-            When the links leave an operator no device.
+            If the links leave an operator no device.
         """
         self.check_time()
         windows = windows_of(instance, self._ceiling(problem, instance))
@@ -63,7 +63,7 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         return windows
 
     def _ceiling(self, problem: Placement, instance: PlacementInstance) -> float | None:
-        """Length of a known schedule, with some room; no less than any has to have while rows may come."""
+        """Length of a known schedule, with some tolerance; if rows may be added, an upper bound for all schedules."""
         if self.context.extended:
             return serial_length(instance) + self.context.waits
         ceiling = self.context.ceiling
@@ -71,20 +71,20 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
             ceiling = single_device_length(instance)
         return None if ceiling is None else float(ceiling) * (1 + CEILING_SLACK)
 
-    def floor(self, windows: Windows) -> float:
+    def lower_bound(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
-        return min(windows.horizon, max(windows.critical_path, float(self.context.floor or 0.0)))
+        return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
 
     def resolution(self) -> float:
-        """Engines' tolerances, in seconds."""
+        """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Placement, value: float) -> float:
-        """Units of the model as seconds."""
+        """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: Placement) -> str:
-        """Say what stands in the way, if that is easy to see; else what of the problem may."""
+        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
         reason = shortage(problem)
         if reason is not None:
             return reason
@@ -95,14 +95,14 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
 
 
 class ColumnProgram(PlacementProgram, ABC):
-    """A program on the linear layer: its values are read, and schedules written into them, alike for all engines."""
+    """A program of the modelling layer; values and schedules are converted in the same way for all engines."""
 
     def extract(self, model: PlacementModel, values: FloatArray) -> Schedule:
-        """Devices and order from the values, exact times from those."""
+        """The devices and order of the values, with exact times."""
         return model.schedule(values, keeps_times=self.context.extended)
 
     def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
-        """(5) Operators that overfill a device by less than engines see do not all run there."""
+        """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
         found = overfull(model.instance, model.device(values))
         together = [{int(model.place[v, k]) for v in members} for k, members in found]
         return [Linear.over(columns) <= len(columns) - 1 for columns in together]
@@ -119,12 +119,12 @@ class ColumnProgram(PlacementProgram, ABC):
 
 
 def instance_of(problem: Placement) -> PlacementInstance:
-    """The problem as arrays.
+    """Write the problem as arrays.
 
     Raises
     ------
     InfeasibleError
-        When its side constraints contradict each other.
+        If its side constraints contradict each other.
     """
     try:
         return lower(problem)

@@ -1,8 +1,8 @@
-"""A model's times turned into an exact schedule.
+"""Conversion of a model's times to an exact schedule.
 
-Engines work with tolerances and whole ticks. Only the decision is taken from them: the device of every operator, and
-the order of what shares a device or port. Everything then starts as soon as that allows, in seconds and without
-rounding, so the schedule is never longer than the engine's, up to its tolerance.
+Engines work with tolerances and whole ticks. Only the decisions are taken from them: the device of every operator, and
+the order of activities on a device or port. Every activity then starts as soon as that allows, in exact seconds, so the
+schedule is no longer than the engine's, up to its tolerance.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ def retimed(
     Parameters
     ----------
     transfers, instance, messages
-        How data travels, and what was decided on.
+        The kind of transfers, the problem as arrays, and the messages about which the model decides.
     device
         Device of every operator.
     start, sent
-        About when every operator and message starts, in seconds; those of needless messages do not matter.
+        Approximate start of every operator and message, in seconds; starts of needless messages do not matter.
     release
-        Earliest start of every operator, where rows beyond the problem's own may ask operators to wait.
+        Earliest start of every operator, if rows beyond the problem's own may make operators wait.
     """
-    if transfers == "delay":  # a schedule shows one copy for each device
+    if transfers == "delay":  # a schedule shows one copy per device
         messages = messages_of(instance, "one_port_tensor")
         sent = np.zeros(len(messages))
     return _Retiming(transfers, instance, messages, device, start, sent, release).schedule()
 
 
 class _Retiming:
-    """Activities are numbered operators first, then messages."""
+    """Activities are numbered: operators first, then messages."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class _Retiming:
             if way is not None:
                 self._routes[count + number] = way
         seconds = instance.seconds[np.arange(count), device] if count else np.zeros(0)
-        # Things that share a device or port do not overlap, so their middles say who is first, whatever the rounding.
+        # Activities on the same device or port do not overlap, so their middles give the order despite rounding.
         self._middle = (start + seconds / 2).tolist()
         self._middle += [
             float(sent[m]) + (self._routes[count + m].seconds / 2 if count + m in self._routes else 0.0)
@@ -81,7 +81,7 @@ class _Retiming:
         self._end = [0.0] * (count + len(messages))
 
     def schedule(self) -> Schedule:
-        """Start one activity after the other."""
+        """Start the activities one after the other."""
         before = self._before()
         free: dict[tuple[str, int], float] = {}
         for activity in self._sequence(before):
@@ -100,7 +100,7 @@ class _Retiming:
         )
 
     def _needs(self, activity: int) -> tuple[list[tuple[str, int]], float]:
-        """What an activity occupies, and for how long."""
+        """The devices or ports that an activity occupies, and its duration."""
         if activity < self._instance.operators:
             return [("device", self._device[activity])], float(self._seconds[activity])
         way = self._routes[activity]
@@ -108,7 +108,7 @@ class _Retiming:
         return ports, way.seconds
 
     def _before(self) -> dict[int, list[int]]:
-        """What has to end before every activity starts."""
+        """The activities that must end before every activity starts."""
         count = self._instance.operators
         before = {v: self._instance.before[v].tolist() for v in range(count)}
         for activity in self._routes:
@@ -120,7 +120,7 @@ class _Retiming:
         return before
 
     def _sequence(self, before: dict[int, list[int]]) -> list[int]:
-        """All activities, each after those before it and otherwise by their middles."""
+        """All activities in an order that respects precedence and otherwise follows their middles."""
         after: dict[int, list[int]] = {activity: [] for activity in before}
         waits = {activity: len(earlier) for activity, earlier in before.items()}
         for activity, earlier in before.items():

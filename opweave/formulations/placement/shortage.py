@@ -1,4 +1,4 @@
-"""Plain proofs that a placement problem has no solution, in the user's words."""
+"""Simple proofs that a placement problem has no solution, in the user's words."""
 
 from __future__ import annotations
 
@@ -14,21 +14,20 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
 
 MAX_DEVICE_SETS = 64
-"""How many sets of devices are compared with what must fit on them."""
+"""Number of sets of devices whose memory is compared with the demand."""
 
 
 @once
 def shortage(problem: Placement) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
-    Looks for operators that no device can run or hold, side constraints that contradict each other, sets of devices
-    that are too small for what must run there, and data that no link can carry.
+    The function looks for operators that no device can run or hold, contradictory side constraints, sets of devices
+    that that are too small for what must run there, and data that no link can carry.
 
     Returns
     -------
     str or None
-        The reason, naming operators, devices and the bytes that are lacking; None when nothing was found, which proves
-        nothing.
+        The reason, with operators, devices and the missing bytes; None if none was found, which proves nothing.
 
     Examples
     --------
@@ -67,14 +66,14 @@ class _Group:
 
     @property
     def demand(self) -> str:
-        """Who needs how much."""
+        """The demand in words: the operators and the bytes that they need."""
         if len(self.operators) == 1:
             return f"operator {self.operators[0]!r} needs {self.bytes:,} bytes"
         return f"operators {_listed(self.operators)}, which must share a device, need {self.bytes:,} bytes"
 
 
 class _Look:
-    """Where every operator may run, looked at from several sides."""
+    """The devices on which every operator may run, and several tests of them."""
 
     def __init__(self, problem: Placement) -> None:
         self._problem = problem
@@ -104,7 +103,7 @@ class _Look:
 
     @cached_property
     def groups(self) -> list[_Group]:
-        """Where each group may run, memory looked at."""
+        """The devices on which each group may run, given their memory."""
         found = []
         for names in self._together:
             needed = self._problem.memory_of(names)
@@ -149,7 +148,7 @@ class _Look:
                     yield reason
 
     def crowds(self) -> Iterator[str]:
-        """Operators that must be apart and cannot be."""
+        """Operators that must be separated and cannot be."""
         for constraint in self._problem.constraints:
             if not means(constraint, Separate):
                 continue
@@ -172,7 +171,7 @@ class _Look:
         return min([*counts, len(self._limits)])
 
     def too_many_devices(self) -> Iterator[str]:
-        """More devices needed than may be used."""
+        """More devices are needed than may be used."""
         forced = sorted(frozenset().union(*(group.devices for group in self.groups if len(group.devices) == 1)))
         apart = max((each.ops for each in self._problem.constraints if means(each, Separate)), key=len, default=())
         if len(forced) > self._most_devices:
@@ -185,7 +184,7 @@ class _Look:
             yield f"operators {_listed(apart)} must be apart, but at most {allowed} may be used"
 
     def overfull_sets(self) -> Iterator[str]:
-        """Sets of devices that cannot hold what can run nowhere else."""
+        """Sets of devices that cannot hold the operators that can run nowhere else."""
         everywhere = frozenset().union(*(group.devices for group in self.groups))
         narrow = sorted(
             {group.devices for group in self.groups} - {everywhere}, key=lambda some: (len(some), *sorted(some))
@@ -206,7 +205,7 @@ class _Look:
                 )
 
     def severed(self) -> Iterator[str]:
-        """Data between operators whose devices nothing joins."""
+        """Data between operators whose devices are not connected."""
         graph = self._problem.graph
         unlinked = set(self._problem.cluster.unreachable_pairs)
         if not unlinked:
@@ -227,14 +226,14 @@ class _Look:
                     )
 
     def circles(self) -> Iterator[str]:
-        """A ``Precede`` constraint that closes a circle."""
+        """A ``Precede`` constraint that closes a cycle."""
         asked = self._problem.turned_round
         if asked is not None:
             yield opposite_demanded(asked)
 
 
 def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:
-    """Whether each can have a device of its own (augmenting paths)."""
+    """Whether each choice can get a different device (augmenting paths)."""
     taken: dict[str, int] = {}
 
     def place(index: int, tried: set[str]) -> bool:

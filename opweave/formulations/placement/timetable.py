@@ -1,4 +1,4 @@
-"""A schedule as arrays: what models begin from."""
+"""A schedule as arrays, from which models take their start values."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from opweave.problems.placement.spec import Schedule
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Timetable:
-    """When everything happens, in seconds.
+    """The times of all activities, in seconds.
 
     Attributes
     ----------
     device, start, end
-        Of every operator.
+        Device, start and end of every operator.
     ways
-        The way that every message goes; None where it is not needed.
+        The route of every message; None if it is not needed.
     sent
-        Start of every message; the end of its producer where it is not needed.
+        Start of every message; if it is not needed, the end of its producer.
     """
 
     device: list[int]
@@ -45,7 +45,7 @@ class Timetable:
         ]
 
     def ports(self) -> list[set[int]]:
-        """What every message occupies: device k sends as port 2 k and receives as port 2 k + 1."""
+        """The ports that every message occupies: device k sends through port 2 k and receives through port 2 k + 1."""
         return [set() if way is None else {2 * way.source, 2 * way.target + 1} for way in self.ways]
 
 

@@ -1,4 +1,4 @@
-"""When operators and messages can happen in any schedule that is not longer than a known one."""
+"""Time windows of operators and messages in any schedule that is no longer than a known one."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray
 from opweave.problems.graph_arrays import topological_order
 
 HOPELESS = 4.0
-"""How many times the horizon a transfer is said to last at most."""
+"""Longest duration of a transfer in models, as a multiple of the horizon."""
 
 FIT = 1e-9
-"""Relative room when windows are compared, so that rounding never drops a schedule."""
+"""Relative tolerance when windows are compared, so that rounding never drops a schedule."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Windows:
-    """Times in seconds.
+    """Windows in seconds.
 
     Attributes
     ----------
     head
-        Earliest start of every operator on every device; inf where it cannot run. Shape (operators, devices).
+        Earliest start of every operator on every device; inf if it cannot run there. Shape (operators, devices).
     tail
-        Least time from its end on a device to the end of the schedule. Shape (operators, devices).
+        Least time from an operator's end on a device to the end of the schedule. Shape (operators, devices).
     horizon
         No schedule of interest ends later.
     """
@@ -39,9 +39,9 @@ class Windows:
 
     @property
     def hopeless(self) -> float:
-        """Seconds that no transfer of a schedule of interest takes; longer ones are as good as this in models.
+        """A duration in seconds that no transfer of a schedule of interest reaches; in models it replaces longer ones.
 
-        Engines lose digits, or refuse a model, where a transfer takes a million millions of times the horizon.
+        Engines lose digits, or refuse a model, if a transfer takes 1e12 times the horizon.
         """
         return HOPELESS * (self.horizon or 1.0)
 
@@ -58,7 +58,7 @@ class Windows:
 
     @property
     def critical_path(self) -> float:
-        """A lower bound of every schedule."""
+        """A lower bound of the makespan."""
         return float(self.through.min(axis=1, initial=np.inf).max(initial=0.0))
 
     def earliest(self) -> FloatArray:
@@ -90,14 +90,14 @@ class Windows:
 
 
 def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
-    """Heads and tails by longest paths that know devices and transfers but no contention.
+    """Compute heads and tails by longest paths, with devices and transfers but without contention.
 
     Parameters
     ----------
     instance
-        The problem.
+        The problem as arrays.
     ceiling
-        Length of a known schedule; None for none, then a length that semi-active schedules never exceed is used.
+        Length of a known schedule; if None, a length that semi-active schedules never exceed.
     """
     transfer = flow_seconds(instance)
     horizon = serial_length(instance) if ceiling is None else ceiling
@@ -126,7 +126,7 @@ def windows_of(instance: PlacementInstance, ceiling: float | None) -> Windows:
 
 
 def serial_length(instance: PlacementInstance) -> float:
-    """The longest that a schedule without needless waiting can be: everything one after the other, all slow."""
+    """Upper bound of schedules without needless waiting: all activities one after the other, at their slowest."""
     able = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0)
     sent = flow_seconds(instance)
     sent = np.where(np.isfinite(sent), sent, 0.0)
@@ -134,7 +134,7 @@ def serial_length(instance: PlacementInstance) -> float:
 
 
 def single_device_length(instance: PlacementInstance) -> float | None:
-    """The shortest schedule on one device that can run and hold everything; None when there is none."""
+    """The shortest schedule on one device that can run and hold everything; None if there is no such device."""
     used = {int(p) for p in instance.parameters.items}
     needed = int(instance.memory.sum()) + sum(int(instance.parameter_bytes[p]) for p in used)
     able = np.isfinite(instance.seconds).all(axis=0) & ((instance.capacity == NO_LIMIT) | (instance.capacity >= needed))

@@ -1,1 +1,1 @@
-"""How slicing is written down: arrays (``instance.py``), presolve, programs over cuts for engines."""
+"""Slicing written for solvers: arrays (``instance.py``), presolve, programs over cuts for engines."""

@@ -1,8 +1,8 @@
-"""Slicing for constraint-programming engines: the program over cuts in whole numbers.
+"""Slicing for constraint-programming engines: the program over cuts in integers.
 
-Columns and rows are those of :mod:`.milp`: cuts, cells, bytes and who takes part are whole numbers there already. Only
-times are not; they are counted in ticks, rounded down, so that a bound in ticks holds in seconds. Memory counts for one
-order, as there. Rows of your own use ``model.on(op, device)`` (0/1).
+Columns and rows are those of :mod:`.milp`, where cuts, cells, bytes and participation are integers already. Times are
+counted in ticks, rounded down, so that a bound in ticks holds in seconds. As in :mod:`.milp`, memory is counted for one
+order. Rows of your own use ``model.on(op, device)`` (0/1).
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from opweave.problems.constraints import Constraint
 from opweave.problems.slicing.spec import Slices, Slicing
 
 TICKS = 1e6
-"""Ticks in one unit of the program over cuts: a thousandth of a good plan."""
+"""Ticks in one unit of the program over cuts; a unit is a thousandth of a good solution."""
 
 ROUNDING = 1e-9
-"""Relative allowance for seconds that were added up in floating point."""
+"""Relative tolerance for sums of seconds in floating point."""
 
 
 @dataclass(eq=False)
 class WholeCuts(IntervalModel):
-    """The model and the program that it was written from; the first columns are that program's."""
+    """The model, and the program from which it was written; that program's columns come first."""
 
     written: CutModel
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when ``device`` has a part of operator ``op``, else 0."""
+        """1 if ``device`` computes a part of operator ``op``, otherwise 0."""
         return self.written.on(op, device)
 
 
@@ -50,7 +50,7 @@ class CutCounts(Formulation[Slicing, Slices]):
     built_in: ClassVar[tuple[type[Constraint], ...]] = Cuts.built_in
 
     def build(self, problem: Slicing) -> WholeCuts:
-        """Write the program and turn it into whole numbers."""
+        """Write the program, and convert it to integers."""
         cuts = Cuts(self.context)
         written, ends = cuts.write(problem)
         self.restricts = cuts.restricts
@@ -82,20 +82,20 @@ class CutCounts(Formulation[Slicing, Slices]):
         return model.written.plan(values)
 
     def start(self, model: WholeCuts, solution: Slices) -> FloatArray:
-        """Modes, cuts and who takes part; the engine completes the rest."""
+        """Modes, cuts and participation; the engine completes the rest."""
         return model.filled({column: round(value) for column, value in model.written.known(solution).items()})
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
-        """Ticks as seconds."""
+        """Convert ticks to seconds."""
         return max(0.0, value / TICKS * self._unit * (1 - ROUNDING))
 
     def why_infeasible(self, problem: Slicing) -> str:
-        """Say what stands in the way."""
+        """Name the rules that may exclude every solution."""
         return Cuts(self.context).why_infeasible(problem)
 
 
 def _add_time(model: WholeCuts, row: Row, timed: set[int]) -> None:
-    """``time - end <= upper`` in ticks: every coefficient of the time rounded down, the end's is 1."""
+    """Add ``time - end <= upper`` in ticks: coefficients of the time are rounded down, and the end's is 1."""
     scale = next(-value for column, value in row.terms.items() if column in timed)
     ticks = {column: math.floor(value / scale * TICKS) for column, value in row.terms.items() if column not in timed}
     ticks |= dict.fromkeys((column for column in row.terms if column in timed), -1)

@@ -1,14 +1,14 @@
-"""Slicing as arrays over operators, devices and flows: what searches, bounds and formulations work on.
+"""Slicing as arrays over operators, devices and flows, for searches, bounds and formulations.
 
-Operators are numbered in the order in which they run. A *flow* is one (operator, input tensor) pair. An operator has
-two *modes*, rows (0) and channels (1); one that stays whole has only the first, with length 1. A part [a, b) of an
-operator needs, of a flow's tensor of C channels and H rows,
+Operators are numbered in running order. A *flow* is one (operator, input tensor) pair. An operator has two *modes*,
+rows (0) and channels (1); an operator that stays whole has only the first, with length 1. For a flow whose tensor has C
+channels and H rows, a part [a, b) of the operator needs
 
 * in mode rows: all channels, rows [max(0, a * stride - padding), min(H, (b - 1) * stride - padding + reach));
 * in mode channels: all rows, channels [a // wide * deep - offset, ceil(b / wide) * deep - offset), cut to [0, C].
 
-What a device holds of a tensor follows from its producer's mode and part alone. The input device and the gathering of
-the outputs are operators of their own at the beginning and the end, tied to their device and free of cost.
+The part of a tensor that a device holds follows from the producer's mode and part alone. The input device and the
+gathering of the outputs are additional operators at the beginning and the end, tied to their device and without cost.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ OUTSIDE = -1
 """Producer of a graph input that comes from outside."""
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap)
-"""Side constraints that :func:`lower` writes into the arrays, beside those with an ``"order_arcs"`` expression."""
+"""Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""
 
 SUPPORTS = ("cuts", "order_arcs")
-"""Expressions of side constraints that :func:`lower` takes in."""
+"""Expressions of side constraints that :func:`lower` handles."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,35 +54,36 @@ class SlicingInstance:
     whole
         Operators that stay whole. Shape (operators,).
     length
-        Length along each mode; 0 where the operator has not got it. Shape (operators, 2).
+        Length along each mode; 0 if the operator lacks the mode. Shape (operators, 2).
     intercept, slope
-        Seconds of a part: intercept + slope * share; inf where the device may not take part. (operators, devices)
+        Seconds of a part: intercept + slope * share; inf if the device may not compute a part. (operators, devices)
     flow_start
         Flows of operator v: flow_start[v] to flow_start[v + 1].
     tensor, producer
-        Of every flow; ``OUTSIDE`` for what comes from outside.
+        Tensor and producer of every flow; ``OUTSIDE`` for inputs from outside.
     stride, padding, reach, wide, deep, offset
-        Of every flow, as above.
+        Parameters of every flow, as above.
     channels, rows, cell
-        Of every tensor: extent and bytes of a cell.
+        Size of every tensor, and bytes of a cell.
     made_start, made
         Tensors that every operator writes.
     last
-        Operator that reads a tensor last (its producer where nobody does); operators' number for graph outputs.
+        The last operator that reads a tensor (its producer if there is none); the number of operators for graph
+        outputs.
     weight, workspace
         Bytes of every operator.
     resident
         Whether weights stay on their devices.
     capacity, rate, latency
-        Of every device.
+        Properties of every device.
     most_parts
-        Of every operator.
+        Largest number of parts of every operator.
     broadcast_airtime
-        Whether the router carries one thing at a time.
+        Whether the router carries only one thing at a time.
     printed
-        Whether rows to rows transfers are the paper's.
+        Whether transfers from rows to rows are the paper's.
     consumers
-        Operators that read what each operator makes.
+        Operators that read the results of each operator.
     """
 
     names: tuple[str, ...]
@@ -120,28 +121,28 @@ class SlicingInstance:
 
     @property
     def operators(self) -> int:
-        """Number of operators, added ones included."""
+        """Number of operators, including the additional ones."""
         return len(self.length)
 
     @property
     def limited(self) -> bool:
-        """Whether anything beside the time can rule a plan out."""
+        """Whether anything besides time can rule a solution out."""
         return bool((self.capacity < NO_LIMIT).any() or (self.most_parts < len(self.devices)).any())
 
     def order_matters(self, problem: Slicing) -> bool:
-        """Whether another order of the operators could make another plan legal."""
+        """Whether another order of the operators could make another solution legal."""
         follows = all(v + 1 in self.consumers[v] for v in range(self.first, self.first + len(self.names) - 1))
         return problem.order is None and self.limited and not follows
 
     def blank_cuts(self) -> IntArray:
-        """Cuts that give every operator to the first device that may run it; added ones are where they are tied to."""
+        """Cuts that give every operator to the first device that may run it, and additional ones to their own."""
         cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
         for v in range(self.operators):
             cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
         return cuts
 
     def solution(self, mode: IntArray, cuts: IntArray) -> Slices:
-        """A plan in the problem's own words. Shapes (operators,) and (operators, devices + 1)."""
+        """Convert modes and cuts to a solution. Shapes (operators,) and (operators, devices + 1)."""
         words = ("rows", "channels")
         slices = {}
         for v, name in enumerate(self.names, start=self.first):
@@ -163,12 +164,12 @@ class SlicingInstance:
 
 
 def plain_order(problem: Slicing) -> tuple[str, ...]:
-    """The problem's order, or the first one that data and order arcs allow.
+    """The problem's order, or the first order that data and order arcs allow.
 
     Raises
     ------
     ContradictionError
-        When order arcs close a cycle, or the problem's order breaks one.
+        If order arcs close a cycle, or the problem's order violates one.
     """
     before = with_order_arcs(problem, problem.graph.arrays.predecessors)
     names = [op.id for op in problem.graph.operators]
@@ -190,7 +191,7 @@ def lower_unless_short(problem: Slicing, order: Sequence[str] | None = None) -> 
     Raises
     ------
     ContradictionError
-        When there is no plan; the message says which device is short of how many bytes, or what contradicts what.
+        If there is no solution; the message names the device that is short of bytes, or the contradiction.
     """
     reason = shortage(problem)
     if reason is not None:
@@ -204,7 +205,7 @@ def lower(problem: Slicing, order: Sequence[str] | None = None) -> SlicingInstan
     Raises
     ------
     ContradictionError
-        When side constraints leave an operator no device, or close a cycle.
+        If side constraints leave an operator no device, or close a cycle.
     """
     names = plain_order(problem)
     names = names if order is None else tuple(order)
@@ -349,7 +350,7 @@ class _Writer:
         return last
 
     def _times(self) -> tuple[FloatArray, FloatArray]:
-        """Intercept and slope, inf where unknown or where a constraint says no."""
+        """Intercept and slope; inf if the time is unknown or a constraint forbids the device."""
         problem = self._problem
         intercept = np.full((self._count, len(self._devices)), np.inf)
         slope = np.zeros_like(intercept)
@@ -376,4 +377,4 @@ for _kind in TAKEN_IN:
 
     @express(_kind, "cuts")
     def _taken_in(_problem: Slicing, _constraint: Constraint) -> None:
-        """Nothing to add: :func:`lower` has written the constraint into the arrays."""
+        """Add nothing: :func:`lower` has written the constraint into the arrays."""

@@ -1,9 +1,9 @@
-"""Slicing as a mixed-integer program over cuts: whole rows and channels, halo rows, memory. Exact.
+"""Slicing as a mixed-integer program over cuts, with rows, channels, halo rows and memory. It is exact.
 
-Equation numbers are those of "MemoriaNova", section 3.3. The paper leaves the search to a genetic algorithm; this is
-its search space and objective written as rows, with dimension and halo decided together. Known: dedicated channels,
-refined transfers. Where the order is open and decides what fits, memory counts for the first legal order: plans are
-found then, but nothing is proved.
+Equation numbers are those of "MemoriaNova", section 3.3. The paper searches with a genetic algorithm; this program
+states its search space and objective as rows, and decides dimension and halo together. It supports dedicated channels
+and refined transfers. If the order is open and decides what fits, memory is counted for the first legal order;
+solutions are then found, but nothing is proved.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from opweave.problems.slicing.spec import Slices, Slicing
 
 @register_formulation
 class Cuts(Formulation[Slicing, Slices]):
-    """Cuts as whole numbers; times are in units of ``model.unit`` seconds.
+    """Cuts as integers; times are in units of ``model.unit`` seconds.
 
-    For rows of one's own: ``model.on(op, device)`` is 1 when the device has a part of the operator.
+    For rows of your own, ``model.on(op, device)`` is 1 if the device computes a part of the operator.
     """
 
     name: ClassVar[str] = "cut_program"
@@ -46,7 +46,7 @@ class Cuts(Formulation[Slicing, Slices]):
         Raises
         ------
         UnsupportedFeatureError
-            For a shared channel and the paper's transfers.
+            For a shared channel, or for the paper's transfers.
         """
         model, ends = self.write(problem)
         model.minimise(total(ends), self._unit)
@@ -54,7 +54,7 @@ class Cuts(Formulation[Slicing, Slices]):
         return model
 
     def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
-        """Columns and rows, and the time of every operator."""
+        """Write columns and rows, and the time of every operator."""
         instance = _instance_of(problem)
         _check_reading(problem)
         self.restricts = instance.order_matters(problem)
@@ -71,7 +71,7 @@ class Cuts(Formulation[Slicing, Slices]):
         return written, ends
 
     def _cut_points(self, written: CutModel) -> None:
-        """(6) to (10): 0 = x[0] <= ... <= x[n] = length along the chosen mode; who takes part."""
+        """(6) to (10): 0 = x[0] <= ... <= x[n] = length along the chosen mode; which devices participate."""
         instance, devices = written.instance, len(written.instance.devices)
         for v in range(instance.operators):
             modes = written.modes(v)
@@ -107,7 +107,7 @@ class Cuts(Formulation[Slicing, Slices]):
         return missing
 
     def _missing(self, written: CutModel, e: int, v: int, mode: int, k: int, missing: Linear) -> None:
-        """Need less overlap, for one mode of the reader and each of the producer."""
+        """Cells needed minus cells held, for one mode of the reader and each mode of the producer."""
         instance, j = written.instance, int(written.instance.producer[e])
         t = instance.tensor[e]
         extent = (int(instance.rows[t]), int(instance.channels[t]))
@@ -142,7 +142,7 @@ class Cuts(Formulation[Slicing, Slices]):
     def _times(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> list[Linear]:
         """DeviceTime = CommTime + CompTime; an operator takes as long as its slowest device."""
         instance, ends, unit = written.instance, [], written.unit
-        # What takes longer than a known plan for a single position need not be told apart: all of it is too long.
+        # Times of one position above a known objective are equally too long, so they need not be told apart.
         most = np.inf if self._ceiling() is None else 2.0 * UNITS
         for v in range(instance.operators):
             devices = []
@@ -170,7 +170,7 @@ class Cuts(Formulation[Slicing, Slices]):
         return ends
 
     def _ceiling(self) -> float | None:
-        """Seconds of a known plan, above 0."""
+        """Objective of a known solution in seconds, above 0."""
         return float(self.context.ceiling) if self.context.ceiling else None
 
     def _memory(self, written: CutModel, missing: dict[tuple[int, int], Linear]) -> None:
@@ -205,19 +205,19 @@ class Cuts(Formulation[Slicing, Slices]):
         return model.plan(values)
 
     def start(self, model: CutModel, solution: Slices) -> FloatArray:
-        """Modes, cuts and who takes part; the engine completes the rest."""
+        """Modes, cuts and participation; the engine completes the rest."""
         return model.filled(model.known(solution))
 
     def resolution(self) -> float:
-        """Engines' tolerances, in seconds."""
+        """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
 
     def objective_bound(self, problem: Slicing, value: float) -> float:
-        """Units of the model as seconds."""
+        """Convert units of the model to seconds."""
         return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: Slicing) -> str:
-        """Say what stands in the way."""
+        """Name the rules that may exclude every solution."""
         return f"no cuts respect {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
@@ -234,7 +234,7 @@ def _check_reading(problem: Slicing) -> None:
 
 
 def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linear, Linear]:
-    """First position that a part needs, and the one after its last: a lower end from above, an upper one from below."""
+    """First position that a part needs, bounded from above, and the position after its last, bounded from below."""
     instance = written.instance
     t = instance.tensor[e]
     first, end = written.cuts[v, mode][k], written.cuts[v, mode][k + 1]
@@ -264,7 +264,7 @@ def _needed(written: CutModel, e: int, v: int, mode: int, k: int) -> tuple[Linea
 
 
 def _above_zero(written: CutModel, value: Linear, least: float) -> Linear:
-    """At most max(0, value), for a value from -least."""
+    """An expression of at most max(0, value), for a value of at least ``least``."""
     if least <= 0:
         return value
     most = max(0.0, written.most(value))
@@ -275,7 +275,7 @@ def _above_zero(written: CutModel, value: Linear, least: float) -> Linear:
 
 
 def _below_top(written: CutModel, value: Linear, top: int, most: float) -> Linear:
-    """At least min(top, value), for a value up to ``most``."""
+    """An expression of at least min(top, value), for a value of at most ``most``."""
     if most <= top:
         return value
     column, full = written.real_to(max(float(top), most)), written.whole_to(1)
@@ -287,7 +287,7 @@ def _below_top(written: CutModel, value: Linear, top: int, most: float) -> Linea
 def _overlap(
     written: CutModel, low: Linear, high: Linear, need: Linear, first: Linear, end: Linear, length: int
 ) -> Linear:
-    """At most the positions that [low, high) and [first, end) share."""
+    """An expression of at most the number of positions that [low, high) and [first, end) share."""
     overlap, meets = written.real_to(length), written.whole_to(1)
     written.at_most("overlap", overlap, meets * length)
     for limit in (high - first, end - low):
@@ -309,7 +309,7 @@ def _held(written: CutModel, t: int, j: int, k: int) -> Linear:
 
 
 def _rounded_up(written: CutModel, v: int, k: int, size: int) -> Linear:
-    """Bytes of weights: all for a part of the rows, a share rounded up for a part of the channels."""
+    """Bytes of weights: all of them for a part of the rows, a share rounded up for a part of the channels."""
     if size == 0:
         return ZERO
     modes = written.modes(v)
@@ -330,7 +330,7 @@ def _ceiling(written: CutModel, v: int, mode: int, k: int, size: int) -> Linear:
 
 
 def _colocate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: Colocate) -> None:
-    """The same devices take part in all operators."""
+    """The same devices participate in all operators."""
     for device in _devices(model):
         for op in constraint.ops[1:]:
             model.add(model.on(constraint.ops[0], device) == model.on(op, device))
@@ -343,7 +343,7 @@ def _separate(_: Formulation[Slicing, Slices], model: LinearModel, constraint: S
 
 
 def _max_devices(_: Formulation[Slicing, Slices], model: LinearModel, constraint: MaxDevices) -> None:
-    """A device is used when it has a part of any operator; so many may be."""
+    """A device is used if it computes a part of any operator; the number of used devices is limited."""
     devices = _devices(model)
     if "used" not in model.families:
         for device, column in zip(devices, model.binaries("used", devices).tolist(), strict=True):
@@ -353,7 +353,7 @@ def _max_devices(_: Formulation[Slicing, Slices], model: LinearModel, constraint
 
 
 def _cuts(model: LinearModel) -> CutModel:
-    """The program over cuts that a model is, or was written from."""
+    """The program over cuts from which a model was written; a program over cuts itself is returned unchanged."""
     written = model if isinstance(model, CutModel) else getattr(model, "written", None)
     assert isinstance(written, CutModel)
     return written

@@ -1,4 +1,4 @@
-"""Columns of the program over cuts, and what side constraints may refer to."""
+"""The columns of the program over cuts, and the expressions that side constraints may use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slices
 
 UNITS = 1000.0
-"""Units of time in a good plan."""
+"""Units of time in a good solution."""
 
 MOST_UNITS = 1e7
-"""Units of time in the longest transfer or whole operator, at most: engines go wrong over larger numbers."""
+"""Most units of time in the longest transfer or whole operator; engines fail with larger numbers."""
 
 DUST = 1e-8
-"""Terms of a time that never reach so many units are left out: a unit is a thousandth of a good plan."""
+"""Terms of a time that never reach this many units are left out; a unit is a thousandth of a good solution."""
 
 SMALLEST = 1e-7
-"""Smallest coefficient of a row over times; engines take 1e-9 and less for 0."""
+"""Smallest coefficient of a row over times; engines read 1e-9 and less as 0."""
 
 ZERO = Linear()
 ONE = Linear(1)
@@ -30,16 +30,16 @@ ONE = Linear(1)
 
 @dataclass(eq=False)
 class CutModel(LinearModel):
-    """The program and what it was written from; the cost is in units of :attr:`unit` seconds.
+    """The program, and the data from which it was written; the cost is in units of :attr:`unit` seconds.
 
     Attributes
     ----------
     chosen
-        (operator, mode) -> 1 when it is cut along that mode.
+        (operator, mode) -> 1 if the operator is cut along that mode.
     cuts
-        (operator, mode) -> its cuts, devices + 1 of them, all 0 where another mode is chosen.
+        (operator, mode) -> its cuts, devices + 1 of them; all are 0 if another mode is chosen.
     active
-        (operator, mode, device) -> 1 when the device has a part.
+        (operator, mode, device) -> 1 if the device computes a part.
     """
 
     instance: SlicingInstance
@@ -48,15 +48,15 @@ class CutModel(LinearModel):
     active: dict[tuple[int, int, int], Linear] = field(default_factory=dict)
 
     def whole_to(self, high: float, name: str = "n", key: Key = None) -> Linear:
-        """Add a whole-number column from 0; without a name it has a number."""
+        """Add an integer column from 0 to ``high``; a column without a name gets a number."""
         return Linear.of(int(self.wholes(name, (len(self) if name == "n" else key,), 0.0, high)[0]))
 
     def real_to(self, high: float, name: str = "r", key: Key = None) -> Linear:
-        """Add a continuous column from 0; without a name it has a number."""
+        """Add a continuous column from 0 to ``high``; a column without a name gets a number."""
         return Linear.of(int(self.reals(name, (len(self) if name == "r" else key,), 0.0, high)[0]))
 
     def name(self, v: int) -> str | int:
-        """The operator's id; a number for one that was added."""
+        """The operator's id; a number for an additional operator."""
         place = v - self.instance.first
         return self.instance.names[place] if 0 <= place < len(self.instance.names) else v
 
@@ -77,16 +77,16 @@ class CutModel(LinearModel):
         return [mode for mode in (0, 1) if self.instance.length[v, mode] > 0]
 
     def takes_part(self, v: int, k: int) -> Linear:
-        """1 when device k has a part of operator v."""
+        """1 if device k computes a part of operator v."""
         return total(self.active[v, mode, k] for mode in self.modes(v))
 
     def on(self, op: str, device: str) -> Linear:
-        """1 when ``device`` has a part of operator ``op``, else 0."""
+        """1 if ``device`` computes a part of operator ``op``, otherwise 0."""
         v = self.instance.first + self.instance.names.index(op)
         return self.takes_part(v, self.instance.devices.index(device))
 
     def known(self, solution: Slices) -> dict[int, float]:
-        """What a solution says of modes, cuts and who takes part, by column."""
+        """The modes, cuts and participation of a solution, by column."""
         found: dict[int, float] = {}
 
         def note(linear: Linear, value: float) -> None:
@@ -105,7 +105,7 @@ class CutModel(LinearModel):
         return found
 
     def plan(self, values: FloatArray) -> Slices:
-        """The cuts that values of the columns say."""
+        """The solution whose cuts the columns' values give."""
         instance = self.instance
         mode = np.zeros(instance.operators, dtype=np.int64)
         cuts = np.zeros((instance.operators, len(instance.devices) + 1), dtype=np.int64)
@@ -117,10 +117,10 @@ class CutModel(LinearModel):
 
 
 def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
-    """Seconds of a thousandth of a good plan, so that an engine's tolerances, which are absolute, are small and fair.
+    """A thousandth of a good solution in seconds, so that the absolute tolerances of engines are small in comparison.
 
-    The good plan is a known one of ``ceiling`` seconds, or gives operators whole to the devices that end them soonest.
-    That one may be out of reach (memory, side constraints), so then the longest time in sight has a say, too.
+    The good solution is a known one of ``ceiling`` seconds; without one, every operator is given whole to the device
+    that ends it soonest. Memory or side constraints may exclude that, so the longest possible time also counts then.
     """
     if ceiling is not None and ceiling > 0.0:
         return ceiling / UNITS
@@ -143,13 +143,13 @@ def unit_of(instance: SlicingInstance, ceiling: float | None) -> float:
 
 
 def without_dust(written: CutModel, time: Linear) -> Linear:
-    """A time without the terms that add nothing that counts: engines refuse their coefficients."""
+    """Leave out negligible terms of a time, because engines refuse their coefficients."""
     kept = {i: each for i, each in time.terms.items() if abs(each) * written.high[i] > DUST}
     return Linear(time.constant, kept)
 
 
 def readable(time: Linear, end: Linear) -> tuple[Linear, Linear]:
-    """Both sides of ``time <= end``, so large that no coefficient is lost on an engine."""
+    """Both sides of ``time <= end``, scaled up so that engines lose no coefficient."""
     smallest = min((abs(each) for each in time.terms.values() if each), default=1.0)
     factor = max(1.0, SMALLEST / smallest)
     return time * factor, end * factor

@@ -1,4 +1,4 @@
-"""Plain proofs that a slicing problem has no solution, in the user's words."""
+"""Simple proofs that a slicing problem has no solution, in the user's words."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from opweave.problems.words import counted
 def shortage(problem: Slicing) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
-    Looks for operators that no device may run, whole operators that no device holds, and operators that all devices
-    together cannot hold however they are cut.
+    The function looks for operators that no device may run, whole operators that no device holds, and operators that
+    all devices together cannot hold however they are cut. together cannot hold however they are cut.
 
     Returns
     -------
     str or None
-        The reason, naming operators, devices and the bytes that are lacking; None when nothing was found, which proves
-        nothing.
+        The reason, with operators, devices and the missing bytes; None if none was found, which proves nothing.
 
     Examples
     --------
@@ -39,7 +38,7 @@ than 5: 4 bytes short"
 
 
 def rules_in_the_way(problem: Slicing, *, rows_added: bool = False) -> str:
-    """Name what can keep cuts from existing, of what the problem has; ``rows_added``: rows of the user's own."""
+    """Name the rules of the problem that may exclude all cuts; ``rows_added``: whether the user added rows."""
     by_rule = problem.dimension == "rule" and None not in problem.memory_limits.values()
     return shared.rules_in_the_way(problem, own={"the most parts by the rule": by_rule}, rows_added=rows_added)
 
@@ -55,13 +54,13 @@ def _reasons(problem: Slicing) -> Iterator[str]:
 
 
 def _allowed(problem: Slicing) -> dict[str, set[str]]:
-    """Devices that may take a part of every operator."""
+    """Devices that may compute a part of every operator."""
     asked = asked_of(problem.known_seconds, problem.constraints)
     return {name: set(filter(asked[name].allow, known)) for name, known in problem.known_seconds.items()}
 
 
 def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator[str]:
-    """Operators that one device must hold, because they stay whole or because only one may run them."""
+    """Operators that one device must hold, because they stay whole or only one device may run them."""
     for op in problem.graph.operators:
         devices, limits = allowed[op.id], problem.memory_limits
         known = [limit for device in devices if (limit := limits[device]) is not None]
@@ -78,7 +77,7 @@ def _too_large_alone(problem: Slicing, allowed: dict[str, set[str]]) -> Iterator
 
 
 def _too_large_together(problem: Slicing) -> Iterator[str]:
-    """Whatever the cuts, weights and the running operator's tensors lie somewhere at least once."""
+    """Whatever the cuts, weights and the running operator's tensors are stored at least once."""
     room = room_of(problem.memory_limits.values())
     if room is None:
         return
@@ -96,7 +95,7 @@ def _too_large_together(problem: Slicing) -> Iterator[str]:
 
 
 def _bytes_at(problem: Slicing, name: str) -> int:
-    """The least that the device of a whole operator holds while it runs."""
+    """Fewest bytes on the device of a whole operator while it runs."""
     op = problem.graph.operators[problem.graph.operator_index[name]]
     made = sum(problem.tensor_bytes[tensor] for tensor in op.outputs)
     tensors = made + sum(_bytes_read(problem, name, tensor) for tensor in set(op.inputs))
@@ -104,7 +103,7 @@ def _bytes_at(problem: Slicing, name: str) -> int:
 
 
 def _bytes_read(problem: Slicing, name: str, tensor: str) -> int:
-    """Bytes of an input that all rows of an operator read: strides may pass over the first or the last of it."""
+    """Bytes of an input that all rows of an operator read; strides may skip the first or last of it."""
     cutting, extent = problem.cuttings[name], problem.extents[tensor]
     if cutting.geometry is None or "rows" not in cutting.lengths or extent.rows == 1:
         return problem.tensor_bytes[tensor]

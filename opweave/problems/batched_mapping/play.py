@@ -1,4 +1,4 @@
-"""Batched mapping carried out: batches run on devices, and every input goes along the data."""
+"""Playing a batched mapping: batches run on devices, and every input flows along the data."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """What a schedule does: the timeline, and what it made necessary; ``listed`` transfers come first in ``sent``.
+    """What a schedule does: the timeline, and the transfers that it makes necessary.
 
-    ``passed`` has the inputs of every need.
+    ``sent`` begins with the ``listed`` transfers; ``passed`` has the inputs of every need.
     """
 
     timeline: Timeline
@@ -43,7 +43,10 @@ class Played:
 
 
 def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
-    """Run every batch and transfer at the times of the schedule; what is not listed starts when its tensor is there."""
+    """Run every batch and transfer at the times of the schedule.
+
+    A transfer that is not listed starts as soon as its tensor is available.
+    """
     runs = _runs(problem, solution)
     needs, reads, passed = _needs(problem, solution)
     listed = _listed(problem, solution, needs)
@@ -71,7 +74,7 @@ def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
 
 
 def _needs(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[Needs, Reads, list[frozenset[int]]]:
-    """Follow every input along every tensor: which batch made it, and which one reads it."""
+    """Follow every input along every tensor, from the batch that makes it to the batch that reads it."""
     graph, index = problem.graph, problem.cluster.device_index
     inputs = [frozenset(batch.inputs) for batch in solution.batches]
     device = [index[batch.device] for batch in solution.batches]
@@ -104,7 +107,7 @@ def _needs(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[Needs, R
 
 
 def _moved(problem: BatchedMapping, size: IntArray, count: IntArray) -> FloatArray:
-    """Bytes that a transfer's time is counted for."""
+    """Bytes that determine the duration of a transfer."""
     inputs = count if problem.transfers == "delay" else np.ones_like(count)
     return size.astype(np.float64) * inputs
 

@@ -1,4 +1,4 @@
-"""The rules of batched mapping: judges batches on devices, and follows every input along the data."""
+"""The rules of batched mapping: they judge batches on devices, and follow every input along the data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SHOWN_INPUTS = 8
 
 
 def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[BatchedDetails]:
-    """Judge everything but the side constraints."""
+    """Judge a solution against all rules except the side constraints."""
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
@@ -41,7 +41,7 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
 
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
-    """Every input of every operator once, in batches whose times are known; no names that do not exist."""
+    """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
     for batch in solution.batches:
         yield from _wrong_batch(problem, batch)
     pairs = Counter((batch.operator, batch.device) for batch in solution.batches)
@@ -96,7 +96,7 @@ def _wrong_names(problem: BatchedMapping, sent: BatchTransfer) -> Iterator[Viola
 def _violations(
     problem: BatchedMapping, solution: BatchedSchedule, played: Played, held: Mapping[str, int]
 ) -> Iterator[Violation]:
-    """Whatever is wrong, rule by rule."""
+    """All violations, rule by rule."""
     timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
     for batch, end in zip(solution.batches, played.runs.end.tolist(), strict=True):
         if abs(end - batch.end) > tolerance:
@@ -116,7 +116,10 @@ def _violations(
 
 
 def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played: Played) -> Iterator[Violation]:
-    """A link for every need; of what is listed none needless or twice, each with the inputs that it is needed for."""
+    """Check the transfers.
+
+    Every need must have a link. A listed transfer must be needed, listed once, and carry exactly the inputs needed.
+    """
     needs, sent = played.needs, played.sent
     yield from without_link(problem.graph, problem.cluster, needs)
     yield from needless(problem.graph, problem.cluster, sent, played.listed)

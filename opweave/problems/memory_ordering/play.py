@@ -1,4 +1,4 @@
-"""Memory ordering carried out: operators run one after the other, and storages live as long as they are read."""
+"""Playing a memory ordering: operators run one after the other, and storages live until their last reader has run."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Played:
     Attributes
     ----------
     timeline
-        One resource, the memory; one activity for each operator, as long as its step.
+        One resource, the memory; one activity per operator, as long as its step.
     storages
         Tensors that own the storages, by position in the graph. Shape (storages,).
     begin, end
-        First and last step of each storage, both included; -1 for what is there before the first step, and the number
-        of steps for what stays. Shape (storages,).
+        First and last step of each storage, both included; -1 for storages that exist before the first step, and the
+        number of steps for storages that stay. Shape (storages,).
     bytes
-        What each storage counts. Shape (storages,).
+        Bytes that each storage counts for. Shape (storages,).
     saved
-        Bytes that every step writes over inputs which die in it. Shape (steps,).
+        Bytes that every step writes over inputs that die in it. Shape (steps,).
     """
 
     timeline: Timeline
@@ -42,13 +42,13 @@ class Played:
 
 
 def play(problem: MemoryOrdering, solution: Ordering) -> Played:
-    """Run the operators one after the other: a storage lives from its producer's step to that of its last reader."""
+    """Run the operators one after the other: a storage lives from its producer's step to its last reader's step."""
     graph, arrays = problem.graph, problem.graph.arrays
     steps = len(graph.operators)
     step = np.empty(steps, dtype=np.int64)
     step[[graph.operator_index[name] for name in solution.order]] = np.arange(steps)
     size, kept = _sizes(problem)
-    producer = np.append(step, -1)[arrays.producer]  # the last entry is what graph inputs find
+    producer = np.append(step, -1)[arrays.producer]  # the last entry serves graph inputs, which have no producer
     last = np.full(len(size), -1, dtype=np.int64)
     np.maximum.at(last, arrays.storage[arrays.reads.items], step[arrays.reads.heads()])
     owner = arrays.storage == np.arange(len(size))
@@ -80,7 +80,7 @@ def play(problem: MemoryOrdering, solution: Ordering) -> Played:
 
 
 def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
-    """Bytes that every tensor's storage counts, and whether it stays to the end."""
+    """Bytes that every tensor's storage counts for, and whether the storage stays to the end."""
     graph, arrays = problem.graph, problem.graph.arrays
     size = arrays.tensor_bytes.copy()
     given = arrays.storage[[graph.tensor_index[name] for name in graph.inputs]]
@@ -99,7 +99,7 @@ def _sizes(problem: MemoryOrdering) -> tuple[IntArray, BoolArray]:
 def _overwritten(
     problem: MemoryOrdering, step: IntArray, size: IntArray, kept: BoolArray, last: IntArray
 ) -> dict[int, int]:
-    """Storages that a result of their size is written over in the step in which they die, with that result."""
+    """Storages that die in a step and are overwritten there by a result of their size, and that result."""
     found: dict[int, int] = {}
     if problem.in_place == "none":
         return found
@@ -121,7 +121,7 @@ def _overwritten(
 
 
 def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
-    """One run for each operator, in the graph's order."""
+    """One run per operator, in the graph's order."""
     arrays, count = problem.graph.arrays, len(step)
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
@@ -148,7 +148,7 @@ def _activities(problem: MemoryOrdering, step: IntArray) -> Activities:
 def _lifetimes(
     problem: MemoryOrdering, step: IntArray, storages: IntArray, size: IntArray, begin: FloatArray, end: FloatArray
 ) -> Lifetimes:
-    """Storages, and the workspaces of the operators; what is overwritten gives way in the middle of the step."""
+    """Lifetimes of storages and workspaces; an overwritten storage gives way in the middle of its step."""
     scratch = np.asarray([op.workspace_bytes for op in problem.graph.operators], dtype=np.int64)
     works = np.flatnonzero(scratch)
     names = Names.of(problem.graph)

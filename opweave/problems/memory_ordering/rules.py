@@ -1,4 +1,4 @@
-"""The rules of memory ordering: judges an order, and looks at which storages live when."""
+"""The rules of memory ordering: they judge an order, and measure which storages live when."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opweave.problems.memory_ordering.play import Played, play
 
 
 def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfile]:
-    """Judge everything but the side constraints."""
+    """Judge a solution against all rules except the side constraints."""
     unusable = list(_membership(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
@@ -30,7 +30,7 @@ def judge(problem: MemoryOrdering, solution: Ordering) -> Evaluation[MemoryProfi
 
 
 def _membership(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
-    """Every operator exactly once."""
+    """Check that every operator runs exactly once."""
     known, counts = problem.graph.operator_index, Counter(solution.order)
     for name in counts:
         if name not in known:
@@ -70,7 +70,7 @@ def _profile(problem: MemoryOrdering, solution: Ordering, played: Played) -> Mem
 
 
 def _precedence(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violation]:
-    """No operator before the producer of what it reads."""
+    """Check that no operator runs before the producer of one of its inputs."""
     graph, arrays = problem.graph, problem.graph.arrays
     step = np.empty(len(graph.operators), dtype=np.int64)
     step[[graph.operator_index[name] for name in solution.order]] = np.arange(len(graph.operators))
@@ -83,7 +83,7 @@ def _precedence(problem: MemoryOrdering, solution: Ordering) -> Iterator[Violati
 
 
 def _over_the_limit(problem: MemoryOrdering, profile: MemoryProfile) -> Iterator[Violation]:
-    """More live bytes than the problem allows."""
+    """Check that the live bytes stay within the problem's limit."""
     if problem.limit_bytes is None or profile.peak_bytes <= problem.limit_bytes:
         return
     excess = profile.peak_bytes - problem.limit_bytes

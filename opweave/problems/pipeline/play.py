@@ -1,4 +1,4 @@
-"""A pipeline carried out: walks through the stages, and lets inputs follow each other."""
+"""Playing a pipeline: one input passes through the stages, and several inputs follow each other."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from opweave.problems.pipeline.spec import Pipeline, Stages
 
 SIMULATED_INPUTS = 6
-"""Inputs whose ends are measured."""
+"""Number of inputs whose ends are measured."""
 
 PLAYED_INPUTS = 12
-"""Inputs in the timeline."""
+"""Number of inputs in the timeline."""
 
 
 class Walk:
-    """The stages one after the other, in the plainest way that can be right."""
+    """The stages one after the other, in the simplest way that is correct."""
 
     def __init__(self, problem: Pipeline, solution: Stages) -> None:
         self._problem = problem
@@ -50,7 +50,7 @@ class Walk:
         ]
 
     def _crossing(self) -> list[tuple[str, ...]]:
-        """Tensors that cross each cut: there before it and read by any stage behind it."""
+        """Tensors that cross each cut: they exist before it, and a stage after it reads them."""
         graph = self._problem.graph
         last: dict[str, int] = {}
         first = dict.fromkeys(graph.inputs, 0) if self._problem.inputs == "first" else {}
@@ -69,7 +69,7 @@ class Walk:
         return [seconds or 0.0 for seconds in self.seconds]
 
     def objective(self) -> float | None:
-        """The problem's objective; None when something cannot be sent."""
+        """The problem's objective; None if something cannot be sent."""
         if None in self.seconds:
             return None
         if not self._stages:
@@ -92,7 +92,7 @@ class Walk:
         return worst if worst[0] > 0 else (0.0, "nothing", None)
 
     def timeline(self) -> Timeline:
-        """The first inputs, one behind the other; then everything repeats."""
+        """The first inputs, one after the other; afterwards everything repeats."""
         names = Names.of(self._problem.graph, *(f"stage {number + 1}" for number in range(len(self._stages))))
         period = self._bottleneck()[0] if self._stages else 0.0
         activities, lifetimes = self._activities(names), self._lifetimes()
@@ -103,7 +103,7 @@ class Walk:
         return (*ports, Resource("channel", "channel")) if self._problem.channel == "shared" else ports
 
     def _activities(self, names: Names) -> Activities:
-        """Every stage's computing and sending, input by input; on a shared channel the sending end is the channel."""
+        """Computing and sending of every stage, for each input; a shared channel replaces the sending ports."""
         index, count = self._problem.cluster.device_index, len(self._problem.cluster.devices)
         where, shared = [index[stage.device] for stage in self._stages], self._problem.channel == "shared"
         recorder, latest = Recorder(), dict[int, list[tuple[int, int]]]()
@@ -133,7 +133,7 @@ class Walk:
         return lifetimes_held(graph, operator, device, np.ones_like(operator), self._problem.memory)
 
     def details(self) -> PipelineDetails:
-        """Everything that can be measured; what no link carries takes no time here."""
+        """All details. A transfer that no link can carry takes no time here."""
         seconds, where, stage = self._bottleneck() if self._stages else (0.0, "nothing", None)
         shared = self._problem.channel == "shared"
         events = simulate(self._compute, self._transfers, SIMULATED_INPUTS, shared=shared)

@@ -1,4 +1,4 @@
-"""The rules of pipelines: judges every cut, route and memory, and the devices that are used."""
+"""The rules of pipelines: they judge cuts, routes, memory and the choice of devices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
-    """Judge everything but the side constraints."""
+    """Judge a solution against all rules except the side constraints."""
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
@@ -29,7 +29,10 @@ def judge(problem: Pipeline, solution: Stages) -> Evaluation[PipelineDetails]:
 
 
 def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
-    """Every operator in one stage on a device that can run it; no names that do not exist; no data that runs back."""
+    """Check that every operator is in one stage, on a device that can run it, and that all names exist.
+
+    No operator may read a tensor of a later stage.
+    """
     stage_of: dict[str, int] = {}
     for number, stage in enumerate(solution.stages):
         if stage.device not in problem.cluster.device_index:
@@ -58,7 +61,7 @@ def _unusable(problem: Pipeline, solution: Stages) -> Iterator[Violation]:
 
 
 def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Iterator[Violation]:
-    """Whatever is wrong, rule by rule."""
+    """All violations, rule by rule."""
     yield from _wrong_cuts(problem, stages)
     yield from _wrong_devices(problem, stages)
     for number, (tensors, seconds) in enumerate(zip(walk.sent, walk.seconds, strict=True)):
@@ -75,14 +78,14 @@ def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Itera
 
 
 def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Stages are runs of the order, cut where that is allowed."""
+    """Check that every stage is a contiguous part of the order, and that cuts lie where they are allowed."""
     order, allowed = problem.running_order, {point.position for point in problem.cut_points}
     begin = 0
     for number, stage in enumerate(stages):
         end = begin + len(stage.operators)
         strangers = set(stage.operators) - set(order[begin:end])
         if strangers:
-            message = f"stage {number + 1} runs {min(strangers)!r}, which is not its turn in the order"
+            message = f"stage {number + 1} runs {min(strangers)!r} out of its turn in the order"
             yield Violation(rule="order", message=message)
         elif begin > 0 and begin not in allowed:
             message = (
@@ -93,7 +96,7 @@ def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violatio
 
 
 def _wrong_devices(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
-    """Each device once, usable, in the given order; as many stages as asked for."""
+    """Check that each device is usable, used once and in the given order, and that the number of stages is allowed."""
     names = [stage.device for stage in stages]
     usable = problem.usable_devices
     for name, count in Counter(names).items():

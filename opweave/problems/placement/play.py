@@ -1,4 +1,4 @@
-"""Placement carried out: operators run on devices and transfers pass ports when the schedule says."""
+"""Playing a placement: operators run on devices, and transfers use ports, at the times of the schedule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Played:
-    """What a schedule does: the timeline, and what it made necessary; ``listed`` transfers come first in ``sent``."""
+    """What a schedule does: the timeline, and the transfers that it makes necessary.
+
+    ``sent`` begins with the ``listed`` transfers.
+    """
 
     timeline: Timeline
     runs: Runs
@@ -39,9 +42,9 @@ class Played:
 
 
 def play(problem: Placement, solution: Schedule) -> Played:
-    """Let operators run and transfers happen when the schedule says.
+    """Run the operators and transfers at the times of the schedule.
 
-    Where transfers have no ports, what the schedule does not list starts the moment its tensor is there.
+    If transfers use no ports, a transfer that is not listed starts as soon as its tensor is available.
     """
     graph, cluster = problem.graph, problem.cluster
     runs = _runs(problem, solution)
@@ -65,7 +68,7 @@ def _runs(problem: Placement, solution: Schedule) -> Runs:
 
 
 def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
-    """Tensors that are read elsewhere than where they are made, in the order of the operators that read them."""
+    """Tensors that are read on another device than the one that makes them, in the order of the reading operators."""
     arrays, cluster, device = problem.graph.arrays, problem.cluster, runs.device
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
@@ -107,7 +110,7 @@ def _listed(problem: Placement, solution: Schedule, runs: Runs, needs: Needs, re
     known = codes(graph, cluster, needs.tensor, needs.reader, needs.source, needs.target)
     need = positions_in(known, codes(graph, cluster, tensor, reader, source, target))
     if problem.transfers == "delay" and count:
-        # transfers that need not be listed may be listed in either way: for one reader, or for all of a device
+        # optional transfers may be listed for one reader or for all readers on a device
         for_all = positions_in(known, codes(graph, cluster, tensor, np.full_like(reader, -1), source, target))
         width = len(graph.operators) + 1
         served = positions_in(reads.tensor * width + reads.reader, tensor * width + reader) >= 0
@@ -127,7 +130,7 @@ def _listed(problem: Placement, solution: Schedule, runs: Runs, needs: Needs, re
 
 
 def _met(needs: Needs, sent: Sent) -> BoolArray:
-    """Which needs a listed transfer serves for all of their readers."""
+    """Whether each need is met by a listed transfer that serves all of its readers."""
     met = np.zeros(len(needs), dtype=bool)
     met[sent.need[(sent.need >= 0) & (sent.reader < 0)]] = True
     return met

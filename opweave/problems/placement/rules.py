@@ -1,4 +1,4 @@
-"""The rules of placement: judges what operators on devices and transfers on ports do, and measures it."""
+"""The rules of placement: they judge operators on devices and transfers on ports, and measure the solution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from opweave.problems.placement.play import Played, play
 
 
 def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails]:
-    """Judge everything but the side constraints."""
+    """Judge a solution against all rules except the side constraints."""
     unusable = list(_unusable(problem, solution))
     if unusable:
         return Evaluation(objective=None, violations=tuple(unusable))
@@ -40,7 +40,7 @@ def judge(problem: Placement, solution: Schedule) -> Evaluation[PlacementDetails
 
 
 def opposite_demanded(asked: Precede) -> str:
-    """Say that nothing can obey a rule."""
+    """Say that a precedence constraint cannot be satisfied because its opposite is required."""
     return (
         f"operator {asked.before!r} shall end before {asked.after!r} begins, but data or other such rules demand the "
         "opposite"
@@ -48,7 +48,7 @@ def opposite_demanded(asked: Precede) -> str:
 
 
 def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
-    """Every operator on a device that can run it, with a start; no names that do not exist."""
+    """Check that every operator has a start and a device that can run it, and that all names exist."""
     operators, devices, tensors = problem.known_seconds, problem.cluster.device_index, problem.graph.tensor_index
     for name in dict.fromkeys((*solution.device, *solution.start)):
         if name not in operators:
@@ -78,7 +78,7 @@ def _unusable(problem: Placement, solution: Schedule) -> Iterator[Violation]:
 
 
 def _violations(problem: Placement, played: Played, held: Mapping[str, int]) -> Iterator[Violation]:
-    """Whatever is wrong, rule by rule."""
+    """All violations, rule by rule."""
     timeline, tolerance = played.timeline, TIME_TOLERANCE * played.timeline.end
     yield from _wrong_transfers(problem, played)
     lasts = np.full(len(timeline.activities), np.nan)
@@ -93,7 +93,7 @@ def _violations(problem: Placement, played: Played, held: Mapping[str, int]) -> 
 
 
 def _wrong_transfers(problem: Placement, played: Played) -> Iterator[Violation]:
-    """Every needed transfer once, and none that is needless."""
+    """Check that every necessary transfer happens once, and that no listed transfer is needless."""
     needs, sent = played.needs, played.sent
     yield from without_link(problem.graph, problem.cluster, needs)
     if problem.transfers != "delay":

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """Cells of a tensor: channels and rows [first, end). An empty block is all 0, so that all empty ones are equal."""
+    """Cells of a tensor: channels and rows [first, end). Empty blocks consist of zeros, so that they are all equal."""
 
     first_channel: int
     end_channel: int
@@ -30,7 +30,7 @@ class Block(NamedTuple):
         return (self.end_channel - self.first_channel) * (self.end_row - self.first_row)
 
     def shared(self, other: Block) -> Block:
-        """Cells that are in both."""
+        """Cells that both blocks contain."""
         return block(
             (max(self.first_channel, other.first_channel), min(self.end_channel, other.end_channel)),
             (max(self.first_row, other.first_row), min(self.end_row, other.end_row)),
@@ -46,7 +46,7 @@ def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
 
 
 def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
-    """The most bytes that every device holds at a time; nothing where the plan cannot be replayed."""
+    """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
     if any(True for _ in unusable(problem, solution)):
         return {}
     played = Playing(problem, solution)
@@ -54,7 +54,7 @@ def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
 
 
 class Playing:
-    """Runs the operators in order, in the plainest way that can be right."""
+    """Runs the operators in order, in the simplest way that is correct."""
 
     def __init__(self, problem: Slicing, solution: Slices) -> None:
         self._problem = problem
@@ -73,12 +73,12 @@ class Playing:
         self._made_by: dict[str, list[int]] = {}
 
     def timeline(self) -> Timeline:
-        """What has been played: a device receives what an operator needs there, then computes its part."""
+        """The timeline so far: a device receives the inputs of its part of an operator, then computes the part."""
         resources = devices_and_ports(self._problem.cluster, ("receive_port",))
         return Timeline("seconds", resources, self._names, self._recorder.activities(), self._recorder.lifetimes())
 
     def run(self) -> SlicingDetails:
-        """Play the whole plan."""
+        """Play the whole solution."""
         problem, graph = self._problem, self._problem.graph
         if problem.weights == "resident":
             for name, cut in self._solution.slices.items():
@@ -108,7 +108,7 @@ class Playing:
         )
 
     def _weights(self, name: str, cut: Slice, length: int) -> int:
-        """Bytes of the weights that a part needs: all of them, or a channel's share, rounded up."""
+        """Bytes of the weights that a part needs: all of them, or the channels' share, rounded up."""
         if length == 0:
             return 0
         size = self._problem.weight_bytes(name)
@@ -130,7 +130,7 @@ class Playing:
         return block((0, extent.channels), (0, extent.rows))
 
     def _step(self, op: Operator, begin: float) -> SlicedStep:
-        """Receive, compute, keep, and drop what is not read again."""
+        """Receive inputs, compute, keep the results, and drop what is not read again."""
         cut = self._solution.slices[op.id]
         parts = {k: part for k, part in enumerate(parts_of(cut)) if part[0] < part[1]}
         waits = dict.fromkeys(parts, 0.0)
@@ -191,7 +191,7 @@ class Playing:
         compute: Mapping[int, float],
         moved: Mapping[int, int],
     ) -> None:
-        """Write down what every device receives and computes in a step."""
+        """Record what every device receives and computes in a step."""
         what, tensors = self._problem.graph.operator_index[op.id], self._problem.graph.tensor_index
         after = [
             (row, self._names.operators + tensors[tensor])
@@ -214,7 +214,7 @@ class Playing:
         self._made_by |= dict.fromkeys(op.outputs, rows)
 
     def _needed(self, op: Operator, cut: Slice, part: tuple[int, int], tensor: str, offset: int) -> Block:
-        """Cells of an input that a part reads, as one block from the first to the last."""
+        """Cells of an input that a part reads, as one block from the first to the last cell."""
         problem, read = self._problem, self._problem.extents[tensor]
         geometry, every = problem.cuttings[op.id].geometry, (0, read.channels)
         if cut.dimension == "whole" or geometry is None:
@@ -236,19 +236,19 @@ class Playing:
         return block((max(0, first), min(read.channels, last + 1)), (0, read.rows))
 
     def _fetch(self, tensor: str, k: int, need: Block) -> int:
-        """Bytes that device k takes in beside what it holds; every cell of them must be somewhere."""
+        """Bytes that device k receives in addition to what it holds; every cell must exist on some device."""
         held = self._held.get(tensor)
         extent = self._problem.extents[tensor]
         if held is None:
             return need.cells * extent.cell_bytes
-        assert sum(need.shared(each).cells for each in held) == need.cells, f"nobody holds all of {tensor!r}"
+        assert sum(need.shared(each).cells for each in held) == need.cells, f"no device holds all of {tensor!r}"
         return (need.cells - need.shared(held[k]).cells) * extent.cell_bytes
 
     def _sent(self, op: Operator, cut: Slice, tensor: str, k: int, need: Block) -> int:
         """Bytes that travel to device k for a tensor."""
         held, extent = self._held.get(tensor), self._problem.extents[tensor]
         if held is None or need == NOTHING:
-            return 0  # graph inputs that come from outside, or nothing to read
+            return 0  # graph inputs from outside, or nothing to read
         producer = self._problem.graph.producer.get(tensor)
         before = None if producer is None else self._solution.slices[producer]
         if self._problem.transfers == "paper" and before is not None and cut.dimension == before.dimension == "rows":
@@ -266,7 +266,7 @@ class Playing:
         return fixed + (self._problem.known_seconds[name][device] - fixed) * share
 
     def _made(self, cut: Slice, tensor: str) -> list[Block]:
-        """What every device holds of a tensor that has just been made."""
+        """The block of a new tensor that every device holds."""
         extent = self._problem.extents[tensor]
         channels, rows = (0, extent.channels), (0, extent.rows)
         if cut.dimension == "rows":
@@ -276,14 +276,14 @@ class Playing:
         return [block(channels, rows) if first < end else NOTHING for first, end in parts_of(cut)]
 
     def _working(self, op: Operator, cut: Slice, k: int, received: int) -> int:
-        """Bytes on a device that count only while an operator runs."""
+        """Bytes that count on a device only while an operator runs."""
         first, end = parts_of(cut)[k]
         workspace = -(-op.workspace_bytes * (end - first) // cut.cuts[-1])
         streamed = self._weights(op.id, cut, end - first) if self._problem.weights == "streamed" else 0
         return received + workspace + streamed
 
     def _hold(self, tensor: str, blocks: list[Block]) -> None:
-        """Every device now holds its block of a tensor."""
+        """Store which block of a tensor every device holds from now on."""
         self._held[tensor] = blocks
         for k, held in enumerate(blocks):
             self._live[k] += held.cells * self._problem.extents[tensor].cell_bytes
@@ -295,7 +295,7 @@ class Playing:
                 self.peak[device], self.peak_at[device] = used, name
 
     def _drop(self, tensors: tuple[str, ...], now: float) -> None:
-        """Forget what nobody will read any more."""
+        """Forget tensors that will not be read again."""
         kept = set(self._problem.graph.outputs)
         for tensor in dict.fromkeys(tensors):
             if self._readers[tensor] == 0 and tensor not in kept:
@@ -304,7 +304,7 @@ class Playing:
                     self._live[k] -= held.cells * self._problem.extents[tensor].cell_bytes
 
     def _keep(self, tensors: tuple[str, ...], until: float) -> None:
-        """Write down how long every device has held its parts of tensors."""
+        """Record how long every device has held its parts of tensors."""
         for tensor in tensors:
             storage = self._names.operators + self._problem.graph.tensor_index[tensor]
             for k, held in enumerate(self._held.get(tensor, ())):
@@ -312,7 +312,7 @@ class Playing:
                 self._recorder.lifetime(storage, k, self._since[tensor], until, size)
 
     def _gather(self, now: float) -> tuple[float, int]:
-        """Bring the outputs together from ``now`` on: seconds and bytes."""
+        """Collect the outputs on one device, starting at ``now``; returns the seconds and bytes that this takes."""
         target = self._problem.output_device
         if target is None:
             return 0.0, 0
@@ -341,5 +341,5 @@ class Playing:
 
 
 def parts_of(cut: Slice) -> list[tuple[int, int]]:
-    """Positions [first, end) of every device."""
+    """Positions [first, end) of every device's part."""
     return list(zip(cut.cuts, cut.cuts[1:], strict=False))

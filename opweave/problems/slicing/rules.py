@@ -1,4 +1,4 @@
-"""The rules of slicing: judges cuts, parts and memory, and whether the plan obeys the paper's rule."""
+"""The rules of slicing: they judge cuts, parts and memory, and whether the solution obeys the paper's rule."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opweave.problems.slicing.play import Playing
 
 
 def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
-    """Judge everything but the side constraints."""
+    """Judge a solution against all rules except the side constraints."""
     wrong = tuple(unusable(problem, solution))
     if wrong:
         return Evaluation(objective=None, violations=wrong)
@@ -41,7 +41,7 @@ def _violations(problem: Slicing, solution: Slices, played: Playing) -> Iterator
 
 
 def _against_rule(problem: Slicing, solution: Slices) -> Iterator[Violation]:
-    """The rule's dimension, and cv6: no more parts than it allows."""
+    """Check the dimension that the rule prescribes, and (cv6) that there are no more parts than it allows."""
     for name, ruling in rulings(problem, solution.order).items():
         cut = solution.slices[name]
         if cut.dimension != ruling.dimension:

@@ -1,8 +1,8 @@
 """Simulated annealing over strings and order, compiled.
 
-Moves put one granule on another device, swap two granules of an operator, put a block of them on one device, copy the
-string of a neighbour or of a list of candidates, or shift a node in the order. The acceptance threshold is drawn before
-the move is judged, so that decoding can stop as soon as an end and what must follow it exceed it.
+A move puts one granule on another device, swaps two granules of an operator, puts a block of granules on one device,
+copies the string of a neighbour or a candidate, or shifts a node in the order. The acceptance threshold is drawn before
+the move is judged, so that decoding can stop as soon as an end plus its tail exceeds the threshold.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ from opweave.solvers.batched_mapping.arrays import (
 from opweave.solvers.compiled import inlined, kernel
 
 DRAWS = 6
-"""Random numbers that a move takes."""
+"""Random numbers drawn for each move."""
 
 REACH = 12
-"""How many times the number of devices a node is shifted at most."""
+"""Longest shift of a node, as a multiple of the number of devices."""
 
 SEARCH_MOVES = np.array([0.30, 0.42, 0.52, 0.65, 1.0])
-"""Cumulated shares of the five moves, in the order of the module's first paragraph."""
+"""Cumulative shares of the five moves, in the order of the module's first paragraph."""
 
 PAPER_MOVES = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
 """Single granules only, in a fixed order: the paper's simulated annealing."""
 
 
 class Window(NamedTuple):
-    """What a search may change.
+    """The part of a plan that a search may change.
 
     Attributes
     ----------
     operators
-        Those whose strings may change.
+        Operators whose strings may change.
     low, high
-        Places of the order that are decoded; all nodes of ``operators`` and nothing else.
+        Positions of the order that are decoded: exactly the nodes of ``operators``.
     free, end
-        Devices and batches as the places before left them. Shapes (devices,), (operators, devices).
+        State of devices and batches after the positions before. Shapes (devices,), (operators, devices).
     tail
         Least time after the end of a batch. Shape (operators, devices, G + 1).
     """
@@ -100,7 +100,7 @@ def _spell(arrays: BatchArrays, strings: Strings, i: int, string: IntArray) -> N
 def _new_string(
     arrays: BatchArrays, strings: Strings, i: int, kind: int, draw: FloatArray, candidates: IntArray, string: IntArray
 ) -> None:
-    """Write what a move makes of operator i's string."""
+    """Write the string of operator i after a move."""
     granules, devices = len(string), arrays.seconds.shape[1]
     string[:] = strings.where[i]
     if kind == 0:
@@ -142,8 +142,8 @@ def anneal(
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (moves, DRAWS) at the temperatures ``heat`` (moves,).
 
-    ``where`` and ``order`` are left as the last move left them; the best plan met goes to ``best_where`` and
-    ``best_order``. Returns its largest end + tail and that of the last. Leaves off when ``halt`` is raised.
+    ``where`` and ``order`` hold the last plan afterwards, ``best_where`` and ``best_order`` the best. Returns the
+    largest end + tail of the best plan and of the last. Stops when ``halt`` is raised.
     """
     strings = new_strings(arrays, where)
     devices = arrays.seconds.shape[1]
@@ -210,10 +210,10 @@ def climb(
     halt: IntArray,
     best_where: IntMatrix,
 ) -> float:
-    """The (1+1) EA: each row of ``draws`` (steps, flips, 2) sends some granules to drawn devices, all at once.
+    """The (1+1) EA: each row of ``draws`` (steps, flips, 2) moves some granules to drawn devices, all at once.
 
-    A flip is a place among all granules of all operators and a device, both from 0 to 1; a place of 1 ends the row.
-    Accepts what is no worse; leaves off when ``halt`` is raised. Returns the best value; its strings are in
+    A flip is a position among all granules of all operators and a device, both from 0 to 1; a position of 1 ends the
+    row. Accepts plans that are no worse; stops when ``halt`` is raised. Returns the best value; its strings are in
     ``best_where``.
     """
     strings = new_strings(arrays, where)

@@ -1,8 +1,8 @@
-"""The arrays that the hot loops of batched mapping work on, and the decoder that they share.
+"""The arrays of batched mapping's hot loops, and the decoder that these loops share.
 
 A plan is a string of devices for every operator (one letter for each granule) and an order of all (operator, device)
 nodes. The decoder walks the order and starts every batch as soon as its device is free and the data of its own granules
-is there. Such plans always keep the identities of the inputs right.
+has arrived. Such plans always keep track of each input correctly.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def arrays_of(instance: BatchedInstance) -> BatchArrays:
 
 
 class Strings(NamedTuple):
-    """Where every granule of every operator runs, and what follows from it.
+    """The device of every granule of every operator, and the counts that follow from it.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class Strings(NamedTuple):
 
 @inlined
 def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
-    """Count what follows from the letters."""
+    """Strings with all counts, from the device of every granule."""
     operators, granules = where.shape
     devices = arrays.seconds.shape[1]
     strings = Strings(
@@ -125,7 +125,7 @@ def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
 
 @inlined
 def _hold(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
-    """An operator's parameters come to a device (step 1) or leave it (step -1)."""
+    """Add an operator's parameters to a device (step 1) or remove them (step -1)."""
     for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
         p = arrays.parameters[x]
         if step > 0 and strings.holders[p, u] == 0:
@@ -137,7 +137,7 @@ def _hold(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> N
 
 @inlined
 def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) -> None:
-    """Put one granule of an operator on a device and keep all counts."""
+    """Put one granule of an operator on a device and update all counts."""
     a = strings.where[i, g]
     if a == u:
         return
@@ -173,7 +173,7 @@ def can_run(arrays: BatchArrays, strings: Strings, i: int) -> bool:
 
 @inlined
 def overfull(arrays: BatchArrays, strings: Strings) -> bool:
-    """Whether a device holds more than it may."""
+    """Whether any device exceeds its memory."""
     return arrays.limited and exceeds(strings.used, arrays.capacity)
 
 
@@ -189,10 +189,11 @@ def play(
     tail: FloatArray,
     threshold: float,
 ) -> float:
-    """Decode the places ``low`` to ``high`` of an order.
+    """Decode the positions ``low`` to ``high`` of an order.
 
-    ``free`` (devices,) and ``end`` (operators, devices; -1 for what has not run) are the state before and become that
-    after. Returns the largest end + tail, or the first above ``threshold``; inf where data comes too late in the order.
+    ``free`` (devices,) and ``end`` (operators, devices; -1 for batches that have not run) hold the state before and are
+    updated to the state after. Returns the largest end + tail, or the first above ``threshold``; inf when the order
+    puts a batch before its data.
     """
     devices = free.shape[0]
     value = 0.0
@@ -235,7 +236,7 @@ def play(
 
 @kernel
 def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMatrix) -> float:
-    """Fill the ends of all batches (-1: none) of a plan; returns the makespan, inf where it cannot be run."""
+    """Fill the ends of all batches (-1: none) of a plan; return the makespan, inf when the plan cannot run."""
     strings = new_strings(arrays, where)
     operators, devices = strings.number.shape
     for i in range(operators):
@@ -249,7 +250,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
 
 @kernel
 def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
-    """Decode one plan so many times, each with one granule moved and back: what the speed of the search rests on."""
+    """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
     strings = new_strings(arrays, where)
     operators, devices = strings.number.shape
     end = np.empty((operators, devices))

@@ -1,7 +1,7 @@
-"""The default plan for batched mapping: floors and list schedules, split and whole; bounds; windows; local search.
+"""The default solver of batched mapping: baselines and list schedules, split and whole; bounds; windows; local search.
 
-It contains every list scheduler, so it is never worse than any of them, and the best device alone is the first. Where
-the batch cannot be split, the problem is a placement and goes to placement's own plan.
+It runs every list scheduler, so it is never worse than any of them; the first of them uses the best single device. If
+the batch cannot be split, the problem is a placement, and placement's default solver takes over.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ logger = logging.getLogger("opweave")
 
 ENGINE = "highs"
 ENGINE_CELLS = 40
-"""Operators x devices x inputs up to which the integer program runs: it proves such problems, mostly at once."""
+"""Operators x devices x inputs up to which the integer program runs. It proves such problems, mostly at once."""
 
 ENGINE_SHARE = 0.5
-"""Of the time: the integer program, which an instance too hard for it would use up."""
+"""Share of the time for the integer program, which would use up all time on an instance too hard for it."""
 
 COUNTED = {"counts": (40, 0.5), "cp-sat": (24, 0.5)}
-"""Constraint programs, where they are installed: operators x devices up to which each proves many problems or finds the
-best plans, and its share of the time."""
+"""Constraint programs, if installed: operators x devices up to which each proves many problems or finds the best plans,
+and its share of the time."""
 
 NO_GAP = 1e-8
-"""Relative gap that rounding to ticks may leave: then an engine's end is the end."""
+"""Relative gap that rounding to ticks may leave: the solver stops when an engine ends within it."""
 
 MODULE_SHARE = 0.2
-"""Of the time: MILP-SPLIT, where the user's executor solves its modules."""
+"""Share of the time for MILP-SPLIT, if the user's executor solves its modules."""
 
 UNTIMED_SECONDS = 20.0
-"""Seconds that stages share when there is no time limit."""
+"""Seconds shared by the stages when there is no time limit."""
 
 BOUND_SHARE = 0.15
-"""Of the time: lower bounds by modules, at most; they mostly take less."""
+"""Largest share of the time for lower bounds by modules, which mostly take less."""
 
 PLACEMENT_SHARE = 0.15
-"""Of the time: placement's plan before modules of more operators than its search closes go to an engine."""
+"""Share of the time for placement's solver. Then an engine takes modules too large for placement's search to close."""
 
 WHOLE_SHARE = 0.12
-"""Of the time: plans that do not split the batch, by placement's local search."""
+"""Share of the time for plans that do not split the batch, by placement's local search."""
 
 ROLLS = 2
 
 INSTANT_CELLS = 24
-"""Operators x devices up to which a constraint program ends before annealing has loaded its compiled loop."""
+"""Operators x devices up to which a constraint program finishes before annealing has loaded its compiled loop."""
 
 
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
-    """Put the solvers of batched mapping together."""
+    """Run the solvers of batched mapping in turn."""
     instance = lower_unless_short(problem)
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
@@ -89,7 +89,7 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
         if outcome is not None:
             return outcome
     if run.time_limit is not None and not never_splits(instance):
-        search_from(search, rounds=1)  # bounds may take longer than all else: a plan comes first
+        search_from(search, rounds=1)  # bounds may take longer than everything else, so a plan comes first
     if not run.should_stop():
         with _stage(run, BOUND_SHARE):
             module_bounds(problem, instance, best, run)
@@ -108,9 +108,9 @@ def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
 
 
 def _whole(search: BatchSearch) -> Outcome:
-    """The batch cannot be split: placement's plan, then modules by a constraint program where one channel joins them.
+    """Solve a batch that cannot be split: by placement's solver, then by modules if single channels join them.
 
-    Placement's own decomposition closes small modules at once; of larger ones the constraint program proves more.
+    Placement's own decomposition closes small modules at once; the constraint program proves more of the larger ones.
     """
     run, problem = search.run, search.problem
     if run.should_stop():
@@ -129,7 +129,7 @@ def _whole(search: BatchSearch) -> Outcome:
 
 
 def _count(search: BatchSearch) -> Outcome | None:
-    """Give constraint programs their turns, where the problem is small enough; how it ended, if that was the end."""
+    """Run the constraint programs for which the problem is small enough; return the outcome if one was final."""
     run, instance = search.run, search.instance
     cells = instance.operators * len(instance.devices)
     for name, (most, share) in COUNTED.items():
@@ -150,7 +150,7 @@ def _count(search: BatchSearch) -> Outcome | None:
 
 
 def _by_engine(search: BatchSearch, name: str, share: float) -> Outcome:
-    """Let an engine have its turn; where its numbers do not reach, the search goes on without it."""
+    """Run an engine; if its range of numbers is too small, the search goes on without it."""
     try:
         with _stage(search.run, share):
             outcome = find_solver(search.problem, name).run(search.problem, search.run)
@@ -162,7 +162,7 @@ def _by_engine(search: BatchSearch, name: str, share: float) -> Outcome:
 
 
 def _improve(search: BatchSearch, modules: list[Module]) -> None:
-    """Plans that do not split, then windows and annealing in turn."""
+    """Search plans that do not split the batch, then alternate windows and annealing."""
     run = search.run
     if not run.should_stop():
         with _stage(run, WHOLE_SHARE):
@@ -181,13 +181,13 @@ def _improve(search: BatchSearch, modules: list[Module]) -> None:
 
 
 def _ends_in_time(search: BatchSearch, modules: list[Module]) -> bool:
-    """Whether a pass of windows takes at most half of the time left; one that is cut short brings nothing."""
+    """Whether a pass of windows takes at most half of the time left; a pass that is cut short brings no gain."""
     left = search.run.remaining()
     return left is None or effort_of_pass(search, modules) * search.pace <= left / 2
 
 
 def begin_again(search: BatchSearch) -> None:
-    """Take in the run's best plan, if it is not the search's own."""
+    """Take over the run's best plan, if it is not the search's own."""
     if isinstance(search.run.best, BatchedSchedule) and (search.run.objective or 0.0) < search.makespan:
         plan = granules_of(search.instance, search.run.best)
         if plan is not None:
@@ -195,7 +195,7 @@ def begin_again(search: BatchSearch) -> None:
 
 
 def _finish(search: BatchSearch) -> Outcome:
-    """Say how it ended."""
+    """The outcome of the search."""
     run = search.run
     if run.best is None:
         return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")

@@ -1,8 +1,8 @@
-"""List schedulers and floors of batched mapping by name; each exists for split batches and for whole ones.
+"""Baselines and list schedulers of batched mapping by name; each exists for split batches and for whole batches.
 
-Sources: MET and Greedy as Ghannane and Abdelfattah describe them ("DiviML", section V-A); HEFT: H. Topcuoglu, S.
-Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Either splitting or not splitting can be 30 % better, so
-plans that combine solvers run both.
+Sources: MET and Greedy as described by Ghannane and Abdelfattah ("DiviML", section V-A); HEFT: H. Topcuoglu, S.
+Hariri, M.-Y. Wu, IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Splitting can be 30 % better or worse than not
+splitting, so solvers that combine others run both.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ Rule = Callable[[BatchedInstance, BatchArrays, IntArray], BatchPlan]
 
 
 def best_device(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
-    """The whole batch on the one device that is fastest alone."""
-    plans = [
-        plan_of(arrays, np.full((instance.operators, instance.granules), u, dtype=np.int64), natural_order(instance))
-        for u in range(len(instance.devices))
-    ]
-    best = min(plans, key=lambda plan: plan.makespan)
-    if not np.isfinite(best.makespan):
-        raise NoPlanError("no single device can run and hold the whole batch of every operator")
-    return best
+    """The whole batch on the device that is fastest alone."""
+    alone = instance.seconds[:, :, instance.granules].sum(axis=0)  # nothing is sent, and a device never waits
+    for u in np.argsort(alone, kind="stable").tolist():
+        where = np.full((instance.operators, instance.granules), u, dtype=np.int64)
+        plan = plan_of(arrays, where, natural_order(instance))
+        if np.isfinite(plan.makespan):
+            return plan
+    raise NoPlanError("no single device can run and hold the whole batch of every operator")
 
 
 def data_parallel(instance: BatchedInstance, arrays: BatchArrays, _strings: IntArray) -> BatchPlan:
-    """The whole model on several devices, each for its own share of the batch: the shares that end soonest.
+    """The whole model on several devices, each for its own share of the batch, with the shares that end soonest.
 
-    Devices do not wait for each other, so the best shares follow device by device: the first u devices run g granules
-    in the least, over what device u runs of them, of the larger of the two ends.
+    Devices do not wait for each other, so dynamic programming over the devices finds the best shares. The least time in
+    which the first u devices run g granules is a minimum over the share of device u: the larger of its end and the
+    least time of the others for the rest.
     """
     devices, granules = len(instance.devices), instance.granules
     alone = instance.seconds.sum(axis=0)
@@ -72,7 +72,7 @@ def data_parallel(instance: BatchedInstance, arrays: BatchArrays, _strings: IntA
 
 
 def met(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """Every operator by the string that takes least time by itself, whatever runs beside it."""
+    """Every operator by the string that takes least time by itself, regardless of all other operators."""
     where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
     devices = len(instance.devices)
     count = np.stack([(strings == u).sum(axis=1) for u in range(devices)], axis=1)
@@ -88,19 +88,19 @@ def met(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Ba
 
 
 def greedy(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """Layer by layer, each operator by the string whose last batch ends first behind what runs already."""
+    """Layer by layer, each operator by the string whose last batch ends first after everything already scheduled."""
     none = np.zeros(instance.seconds.shape)
     return inserted(instance, arrays, breadth_first(instance), strings, tail=none, gaps=False)
 
 
 def heft(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """Longest way to go first, each operator by the string whose last batch ends first, gaps included."""
+    """By decreasing upward rank, each operator by the string whose last batch ends first, gaps included."""
     order = order_by(instance, upward_rank(instance, arrays))
     return inserted(instance, arrays, order, strings, tail=np.zeros(instance.seconds.shape))
 
 
 def thrifty(price: float, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """HEFT that pays for device time, too."""
+    """HEFT with a price on device time."""
     order = order_by(instance, upward_rank(instance, arrays))
     return inserted(instance, arrays, order, strings, tail=np.zeros(instance.seconds.shape), busy_price=price)
 
@@ -108,7 +108,7 @@ def thrifty(price: float, instance: BatchedInstance, arrays: BatchArrays, string
 RULES: dict[str, Rule] = {"met": met, "greedy": greedy, "heft": heft}
 
 BASELINES = ("best_device", "data_parallel", "met", "greedy", "heft", "heft_whole")
-"""Those that every answer is compared with."""
+"""Rules that every result is compared with."""
 
 PRICES = (0.1, 0.3, 1.0)
 
@@ -120,7 +120,7 @@ ABOUT = {
 
 
 def attempts(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchArrays) -> Iterator[BatchPlan]:
-    """The plans of all baselines and list schedulers that find one, split and whole."""
+    """The plans of all baselines and list schedulers that find one, with split and with whole batches."""
     whole = constant_strings(instance)
     split = all_strings(problem, instance)
     tries: list[Callable[[], BatchPlan]] = [
@@ -133,7 +133,7 @@ def attempts(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchAr
 
 
 def carry_out(rule: Rule, whole: bool, problem: BatchedMapping, run: Run) -> None:
-    """Report the plan that a rule builds, from whole batches or from batches split as it suits."""
+    """Report the plan that a rule builds from whole batches or from batches that it may split."""
     instance = lower_unless_short(problem)
     strings = constant_strings(instance) if whole else all_strings(problem, instance)
     report(instance, rule(instance, arrays_of(instance), strings), run)
@@ -153,5 +153,5 @@ def _register(name: str, rule: Rule, about: str, *, whole: bool) -> None:
 _register("best_device", best_device, "the whole batch on the best single device", whole=True)
 _register("data_parallel", data_parallel, "the whole model on several devices, each for its share", whole=True)
 for _name, _rule in RULES.items():
-    _register(_name, _rule, f"{ABOUT[_name]}; the batch split as it suits", whole=False)
+    _register(_name, _rule, f"{ABOUT[_name]}; the batch may be split", whole=False)
     _register(f"{_name}_whole", _rule, f"{ABOUT[_name]}; the whole batch on one device", whole=True)

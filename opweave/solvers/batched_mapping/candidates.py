@@ -1,7 +1,8 @@
-"""Ways to spread one operator's granules over the devices: which strings list schedulers try.
+"""Ways to spread one operator's granules over the devices: the strings that list schedulers try.
 
-All of them where they are few. Else the whole batch on each device, equal runs over the fastest devices, over each
-group of identical ones and over all of them, and, while scheduling, whatever the neighbours chose.
+If there are few, all strings are tried. Otherwise these are: the whole batch on each device; equal runs over the
+fastest devices, over each group of identical devices and over all devices; and, while scheduling, the strings of the
+neighbours.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 
 MOST_STRINGS = 1296
-"""Up to so many strings all are tried; beyond, the structured ones."""
+"""Number of strings up to which all are tried; beyond it, only the structured ones."""
 
 MOST_CUTS = 600
-"""Most ways to cut the batch into runs that are added to the structured strings."""
+"""Most ways of cutting the batch into runs that are added to the structured strings."""
 
 
 def constant_strings(instance: BatchedInstance) -> IntArray:
@@ -27,7 +28,7 @@ def constant_strings(instance: BatchedInstance) -> IntArray:
 
 
 def all_strings(problem: BatchedMapping, instance: BatchedInstance) -> IntArray:
-    """Every string, or the structured ones where there are too many. Shape (strings, G)."""
+    """Every string, or only the structured ones if there are too many. Shape (strings, G)."""
     devices, granules = len(instance.devices), instance.granules
     if devices**granules <= MOST_STRINGS:
         found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
@@ -54,7 +55,7 @@ def _equal_runs(problem: BatchedMapping, instance: BatchedInstance) -> list[list
 
 
 def servers_of(problem: BatchedMapping) -> list[list[int]]:
-    """Devices that are joined by links faster than the slowest: machines of a larger cluster."""
+    """Groups of devices joined by links faster than the slowest: the machines of a larger cluster."""
     rate = problem.cluster.effective_bandwidth
     inner = rate[~np.eye(len(rate), dtype=bool)]
     finite = inner[np.isfinite(inner) & (inner > 0)]
@@ -71,7 +72,7 @@ def servers_of(problem: BatchedMapping) -> list[list[int]]:
 
 
 def _cuts(devices: int, granules: int) -> list[list[int]]:
-    """Runs in the order of the devices, by every cut of the batch, while these are few."""
+    """Runs in the order of the devices, one for every cut of the batch, if these are few."""
     found: list[list[int]] = []
 
     def extend(prefix: list[int], device: int) -> None:

@@ -33,17 +33,17 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
     return None
 
 
-def floor(problem: BatchedMapping) -> float | None:
+def lower_bound(problem: BatchedMapping) -> float | None:
     """The longest path, aware of devices, batch sizes and transfers."""
     try:
         instance = lower(problem)
     except ContradictionError:
         return None
     length = critical_path(reach_of(instance, arrays_of(instance)))
-    return length if length < float("inf") else None  # infinite where links are missing: the model says so in words
+    return length if length < float("inf") else None  # infinite when links are missing; the formulation then reports it
 
 
-HEAD_START_OF = HeadStart(initial=best_list_schedule, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
@@ -59,7 +59,7 @@ register(
         problem=BatchedMapping.kind,
         kind="engine",
         run=_count,
-        about="CP-SAT in a child process: counts of inputs only, a relaxation whose plans are realised afterwards",
+        about="CP-SAT in a child process: a relaxation to counts of inputs; its plans are realised afterwards",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.THREADS, Feature.CALLBACK}),
         supports=BatchCounts.supports,
@@ -68,4 +68,4 @@ register(
     )
 )
 
-__all__ = ["HEAD_START_OF", "best_list_schedule", "floor"]
+__all__ = ["HEAD_START_OF", "best_list_schedule", "lower_bound"]

@@ -1,4 +1,4 @@
-"""The paper's two random searches, on strings alone: layer by layer order, from every operator's fastest string.
+"""The paper's two random searches over strings alone, in layer order and from every operator's fastest string.
 
 Sources: S. Droste, T. Jansen, I. Wegener, "On the analysis of the (1+1) evolutionary algorithm", 2002; S. Kirkpatrick
 et al., "Optimization by simulated annealing", 1983; both as in "DiviML", section V-A.
@@ -26,7 +26,7 @@ from opweave.solvers.run import Outcome, Run
 
 STEPS = 4000
 CHUNKS = 25
-"""Chunks of so many steps when there is no time limit."""
+"""Steps of a chunk, and number of chunks when there is no time limit."""
 
 FIRST, LAST = 0.01, 0.0001
 """Temperatures of the annealing, as shares of the first makespan."""
@@ -41,7 +41,7 @@ def layer_order(search: BatchSearch) -> IntArray:
 
 
 def first_plan(search: BatchSearch) -> BatchPlan | None:
-    """Every operator by its fastest string; or one device for all where that does not fit."""
+    """Every operator by its fastest string, or one device for all if that does not fit."""
     for rule in (met, best_device):
         try:
             return plan_of(
@@ -53,7 +53,7 @@ def first_plan(search: BatchSearch) -> BatchPlan | None:
 
 
 def evolve(search: BatchSearch, plan: BatchPlan) -> None:
-    """(1+1) EA: flip every granule with probability 1 / (granules in all), keep what is no worse."""
+    """(1+1) EA: flip every granule with probability 1 / (number of granules); keep a plan that is no worse."""
     rng = np.random.default_rng(search.run.seed)
     where = plan.where
     done = 0
@@ -73,7 +73,7 @@ def evolve(search: BatchSearch, plan: BatchPlan) -> None:
 
 
 def _flips(rng: np.random.Generator, where: IntArray) -> FloatArray:
-    """Cells to flip and new devices; the number of flips is binomial, beyond it the cell is 1 (none)."""
+    """Cells to flip and their new devices. The number of flips is binomial; unused cells are 1 (none)."""
     count = np.minimum(rng.binomial(where.size, 1.0 / where.size, STEPS), MOST_FLIPS)
     draws = rng.random((STEPS, MOST_FLIPS, 2))
     draws[np.arange(MOST_FLIPS)[None, :] >= count[:, None], 0] = 1.0
@@ -100,14 +100,14 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
 
 
 def solve_by(improve: Callable[[BatchSearch, BatchPlan], None], problem: BatchedMapping, run: Run) -> Outcome:
-    """Run one of the two from the first plan."""
+    """Run one of the two searches from the first plan."""
     search = new_search(problem, lower_unless_short(problem), run)
     if not search.instance.operators:
         run.found(BatchedSchedule(batches=()), 0.0)
         return Outcome(run.termination())
     plan = first_plan(search)
     if plan is None or not np.isfinite(plan.makespan):
-        return Outcome(run.termination(), reason="no plan to begin from was found: sizes, memory or links do not fit")
+        return Outcome(run.termination(), reason="no start plan was found: batch sizes, memory or links do not fit")
     report(search.instance, plan, run)
     improve(search, plan)
     return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())

@@ -1,6 +1,6 @@
-"""Independent problems solved by any executor: stdlib pools, Dask's ``client.get_executor()``, or right here.
+"""Independent problems solved by any executor (stdlib pools, Dask's ``client.get_executor()``) or in this process.
 
-A worker that dies costs a retry: its problems are handed out again, and solved here when the executor is beyond repair.
+If a worker dies, its problems are submitted again. If the executor keeps failing, they are solved in this process.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 logger = logging.getLogger("opweave")
 
 LOOK_SECONDS = 0.05
-"""Between two looks at the clock while workers are busy."""
+"""Seconds between two checks of the time while workers are busy."""
 
 TRIES = 3
-"""How often a problem is handed to the executor before it is solved here."""
+"""Number of times that a problem is submitted to the executor before it is solved in this process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A problem and how to solve it; everything in it can be pickled."""
+    """A problem and its solver; every field can be pickled."""
 
     problem: BatchedMapping
     solver: str
@@ -33,7 +33,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a worker found; None where nothing."""
+    """A worker's result; fields are None if nothing was found."""
 
     solution: BatchedSchedule | None
     objective: float | None
@@ -42,7 +42,7 @@ class Answer:
 
 
 def workers_of(executor: Executor | None) -> int:
-    """How many problems run at the same time, as far as an executor says: the pools of the standard library do."""
+    """Number of problems that run at the same time, if an executor tells it, as the standard library's pools do."""
     known = getattr(executor, "_max_workers", 1)
     return known if isinstance(known, int) and known > 0 else 1
 
@@ -62,18 +62,18 @@ def solve_all(
     should_stop: Callable[[], bool],
     solve_one: Callable[[Work], Answer] = solve_part,
 ) -> list[Answer | None]:
-    """Solve all problems; None for those that were not reached before it was time to stop.
+    """Solve all problems; None for problems that were not reached before it was time to stop.
 
     Parameters
     ----------
     works
         The problems.
     executor
-        Any ``concurrent.futures.Executor``; None to solve one after the other here.
+        Any ``concurrent.futures.Executor``; None to solve one after the other in this process.
     should_stop
         Asked between problems.
     solve_one
-        What a worker calls; must be importable there.
+        The function that a worker calls; it must be importable there.
     """
     answers: list[Answer | None] = [None] * len(works)
     left = list(range(len(works)))
@@ -98,13 +98,13 @@ def _hand_out(
     solve_one: Callable[[Work], Answer],
     answers: list[Answer | None],
 ) -> list[int]:
-    """One try at those that are left; returns those that failed."""
+    """Submit the remaining problems once; return those that failed."""
     futures: dict[Future[Answer], int] = {}
     for index in left:
         try:
             futures[executor.submit(solve_one, works[index])] = index
-        except Exception as error:  # whatever a broken executor raises
-            logger.warning("the executor takes no more work: %s", error)
+        except Exception as error:  # a broken executor may raise anything
+            logger.warning("the executor accepts no more work: %s", error)
             break
     failed = sorted(set(left) - set(futures.values()))
     while futures and not should_stop():
@@ -113,14 +113,14 @@ def _hand_out(
             index = futures.pop(future)
             try:
                 answer = future.result()
-            except Exception as error:  # a killed worker, in each executor's own words
+            except Exception as error:  # executors report a killed worker by different exceptions
                 logger.warning("a worker failed: %s", error)
                 failed.append(index)
                 continue
             if isinstance(answer, Answer):
                 answers[index] = answer
             else:
-                logger.warning("the executor answered with %s instead of what the worker returned", type(answer))
+                logger.warning("the executor returned %s instead of the worker's answer", type(answer))
                 failed.append(index)
     for future in futures:
         future.cancel()

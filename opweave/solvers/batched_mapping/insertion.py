@@ -1,7 +1,7 @@
-"""List scheduling of batches: operator by operator, the string whose last batch ends first.
+"""List scheduling of batches: every operator in turn takes the string whose last batch ends first.
 
-Batches go behind what their device runs already (greedy), or into the first gap that is long enough (HEFT). Memory and
-links are respected throughout.
+Batches are appended to their device's schedule (greedy) or put into the first gap that is long enough (HEFT). Memory
+and links are respected throughout.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def inserted(
     busy_price
         Weight of the device seconds that a string takes.
     gaps
-        Whether batches may go into gaps.
+        Whether batches may fill gaps.
 
     Raises
     ------
@@ -54,10 +54,10 @@ def inserted(
     stuck = insert_all.sized(work)(arrays, order, strings, tail, busy_price, gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
-            f"no way was left to spread operator {instance.names[stuck]!r}: none had batch sizes, memory and links "
-            "after the operators before it were placed"
+            f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
+            "did not fit after the operators before it were placed"
         )
-    plan = plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, each batch as soon as it can
+    plan = plan_of(arrays, where, order_by_start(instance, where, end))  # the same order, every batch as soon as it can
     makespan = float(end.max(initial=0.0))
     return plan if plan.makespan <= makespan else BatchPlan(where, plan.order, end, makespan)
 
@@ -73,7 +73,7 @@ def insert_all(
     where: IntMatrix,
     end: FloatMatrix,
 ) -> int:
-    """Fill strings and ends; returns the operator that found no string, or -1."""
+    """Fill strings and ends; return the operator that found no string, or -1."""
     operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
@@ -127,7 +127,7 @@ def insert_all(
 
 @inlined
 def _hold(arrays: BatchArrays, i: int, u: int, granules: int, used: IntArray, holds: BoolArray) -> None:
-    """Take the memory of a batch of operator i on device u."""
+    """Allocate the memory of a batch of operator i on device u."""
     used[u] += arrays.memory[i] * granules
     for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
         p = arrays.parameters[x]
@@ -138,7 +138,7 @@ def _hold(arrays: BatchArrays, i: int, u: int, granules: int, used: IntArray, ho
 
 @inlined
 def _fits(arrays: BatchArrays, i: int, count: IntArray, used: IntArray, holds: BoolArray) -> bool:
-    """Whether the counts are batches that can run and that memory has room for."""
+    """Whether the counts are batches that can run and that fit into memory."""
     for u in range(len(count)):
         if arrays.seconds[i, u, count[u]] == np.inf:
             return False
@@ -156,7 +156,7 @@ def _fits(arrays: BatchArrays, i: int, count: IntArray, used: IntArray, holds: B
 def _arrivals(
     arrays: BatchArrays, i: int, string: IntArray, where: IntArray, end: FloatArray, flow: IntArray, ready: FloatArray
 ) -> None:
-    """When the data of an operator's granules is on every device, into ``ready``."""
+    """Write to ``ready`` the time at which the data of an operator's granules is on every device."""
     ready[:] = 0.0
     for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
         e = arrays.incoming[x]

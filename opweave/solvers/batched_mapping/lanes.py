@@ -1,4 +1,4 @@
-"""What runs side by side for batched mapping: annealing and windows, bounds, placement of the whole batch."""
+"""Parallel lanes for batched mapping: annealing and windows, bounds, placement of the whole batch."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ ENGINE_CELLS = 40
 """Operators x devices x inputs up to which the integer program runs."""
 
 WHOLE_SHARE, QUICK_SHARE = 0.12, 0.02
-"""Of the time: plans that do not split the batch, by placement's local search; the quick bounds before a search."""
+"""Shares of the time: for plans that do not split the batch, by placement's local search; and for the quick bounds."""
 
 BOUND_SHARE = 0.2
-"""Of the time that is left: each bound, before the second lane anneals, too."""
+"""Share of the time left for each bound, before the second lane also anneals."""
 
 UNTIMED_SECONDS = 20.0
 
@@ -44,7 +44,7 @@ def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
 
 
 def search(problem: BatchedMapping, run: Run) -> Outcome:
-    """Plans only: lists, the whole batch as a placement, windows and annealing in turn."""
+    """Search plans only: lists, the whole batch as a placement, then windows and annealing in turn."""
     search = _with_lists(problem, run)
     if search is None or run.should_stop():
         return _ended(run)
@@ -59,7 +59,7 @@ def search(problem: BatchedMapping, run: Run) -> Outcome:
 
 
 def bound(problem: BatchedMapping, run: Run) -> Outcome:
-    """Bounds, modules where the batch cannot be split, then annealing."""
+    """Compute bounds, solve modules if the batch cannot be split, then anneal."""
     search = _with_lists(problem, run)
     if search is None or run.should_stop():
         return _ended(run)
@@ -79,7 +79,7 @@ def bound(problem: BatchedMapping, run: Run) -> Outcome:
 
 
 def _bound_whole(search: BatchSearch) -> Outcome:
-    """Modules by a constraint program where one channel joins them; placement's bounds."""
+    """Solve modules by a constraint program if one channel joins them; compute placement's bounds."""
     run, problem = search.run, search.problem
     cut = Split(search, 1)
     if not run.should_stop() and len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates():
@@ -90,7 +90,7 @@ def _bound_whole(search: BatchSearch) -> Outcome:
 
 
 def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
-    """A search that knows the list schedules and the run's best; None where there is nothing to run."""
+    """A search that starts from the list schedules and the run's best plan; None if there is nothing to run."""
     instance = lower_unless_short(problem)
     if not instance.operators:
         find_solver(problem, "auto").run(problem, run)
@@ -103,7 +103,7 @@ def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
 
 
 def _anneal(search: BatchSearch, most: int) -> None:
-    """Windows, so many times at most, and annealing in turn."""
+    """Alternate windows, at most ``most`` times, and annealing."""
     run, modules = search.run, modules_of(search.instance, CHANNELS, least=WIDE)
     rounds = rolls = 0
     while search.best is not None and not run.should_stop() and (run.time_limit is not None or rounds < UNTIMED_ROUNDS):

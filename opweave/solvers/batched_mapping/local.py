@@ -1,8 +1,8 @@
 """Local search over plans: annealing in rounds from the best list schedule.
 
-A round cools down from a share of the makespan and starts from the best plan so far, warmer and cooler in turn. The
-number of moves in a round depends on the size of the problem alone, so that the same seed gives the same plan unless
-the time limit cuts it short; a round that would not end in time cools faster.
+A round starts from the best plan so far, at a temperature that is a share of the makespan; warm and cool starts
+alternate. The number of moves in a round depends only on the size of the problem, so the same seed gives the same plan
+unless the time limit cuts it short. A round that would not end in time cools faster.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 90_000_000
-"""Nodes and flows judged in one round of annealing; about a second."""
+"""Nodes and flows judged in one annealing round; takes about a second."""
 
 CHUNK_WORK = 9_000_000
 MOST_MOVES = 400
-"""Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
+"""Moves of a chunk per operator, so that small problems are not searched for too long."""
 
 FIRST_HEAT = 0.002
 LAST_HEAT = 0.00001
 HEATS = (1.0, 3.0, 0.5, 8.0)
-"""Where rounds begin, in turn, as multiples of the first: warm ones leave a valley, cool ones go to its ground."""
+"""Initial temperatures of successive rounds, as multiples of the first. Warm rounds leave a local minimum, cool ones
+refine it."""
 
 UNTIMED_ROUNDS = 4
 
 
 @dataclass(eq=False)
 class BatchSearch:
-    """The best plan of one instance and the ways to improve it.
+    """The best plan of one instance and the moves that improve it.
 
-    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that a node
-    or flow took lately.
+    ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that a node or flow took recently.
     """
 
     problem: BatchedMapping
@@ -69,11 +69,11 @@ class BatchSearch:
 
     @property
     def makespan(self) -> float:
-        """Of the best plan; inf without one."""
+        """Makespan of the best plan; inf without one."""
         return math.inf if self.best is None else self.best.makespan
 
     def consider(self, plan: BatchPlan) -> bool:
-        """Keep a plan if it is the best so far, after decoding it once more by its own starts."""
+        """Keep a plan if it is the best so far, after decoding it again in the order of its starts."""
         if not math.isfinite(plan.makespan):
             return False
         again = plan_of(self.arrays, plan.where, order_by_start(self.instance, plan.where, plan.end))
@@ -85,7 +85,7 @@ class BatchSearch:
         return True
 
     def catch_up(self) -> None:
-        """Take in the best plan of the lanes beside this one."""
+        """Take over the best plan of the other lanes."""
         best, known = self.run.best, self.run.objective
         if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
             return
@@ -115,7 +115,7 @@ class BatchSearch:
         return max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
 
     def anneal_round(self, number: int, window: Window | None = None, heat: float = FIRST_HEAT) -> None:
-        """One round of annealing from the best plan, in a window or everywhere."""
+        """Run one annealing round from the best plan, in a window or everywhere."""
         self.catch_up()
         assert self.best is not None
         window = self.everything() if window is None else window
@@ -157,7 +157,7 @@ def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> 
 
 
 def begin(search: BatchSearch) -> None:
-    """Take in the start and the list schedules, split and whole."""
+    """Consider the start and the list schedules, split and whole."""
     if isinstance(search.run.start, BatchedSchedule):
         plan = granules_of(search.instance, search.run.start)
         if plan is not None:
@@ -168,7 +168,7 @@ def begin(search: BatchSearch) -> None:
 
 
 def search_from(search: BatchSearch, *, rounds: int | None) -> None:
-    """Rounds of annealing from the best plan (None: until stopped)."""
+    """Run annealing rounds from the best plan (None: until stopped)."""
     search.run.enter("annealing")
     number = 0
     while search.best is not None and (rounds is None or number < rounds) and not search.run.should_stop():

@@ -1,9 +1,9 @@
-"""Modules as problems of their own: what enters and leaves them is spread over the devices as given.
+"""Modules as problems of their own, with given spreads of the channels that enter and leave them.
 
-The channels that enter a module stand in it as operators that take no time; they and the channels that leave it carry
-``Share`` constraints. So the way from module to module is part of the module that it leads into. Side constraints on
-operators of the module go along. Memory does not: what a device holds of one module says little of what it holds in
-all, and a limit that is left out cannot make a lower bound wrong.
+A channel that enters a module appears in it as an operator that takes no time. These operators and the channels that
+leave the module carry ``Share`` constraints. So the transfer between two modules is part of the later one. Side
+constraints on operators of the module are kept. Memory limits are not: the memory of one module says little about the
+total on a device, and leaving a limit out cannot invalidate a lower bound.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class ModuleProblem:
     Attributes
     ----------
     problem
-        To be solved by any solver.
+        A problem for any solver.
     operators
-        Positions in the whole graph of the problem's operators, in its order; those that enter come first.
+        Positions of the problem's operators in the whole graph, in the problem's order; entering channels come first.
     entering
-        How many of them enter.
+        Number of entering channels.
     key
-        The same for problems that are alike in everything but names.
+        A key that is equal for problems that differ only in names.
     """
 
     problem: BatchedMapping
@@ -56,9 +56,9 @@ def module_problem(
     Parameters
     ----------
     before
-        Strings of the channels that enter (one row for each of their operators, ascending), None for none.
+        Strings of the entering channels (one row per operator, ascending); None if there are none.
     after
-        Strings of the channels that leave, in the order of ``module.leaves``.
+        Strings of the leaving channels, in the order of ``module.leaves``.
     """
     enters = np.unique(instance.source[module.enters]) if before is not None else np.zeros(0, dtype=np.int64)
     members = np.concatenate([enters, module.operators])
@@ -91,7 +91,7 @@ def _name(members: IntArray, i: int) -> str:
 
 
 def _inherited(problem: BatchedMapping, members: IntArray, entering: int) -> Iterator[Constraint]:
-    """Side constraints on operators of the module, with their names there."""
+    """Side constraints on operators of the module, with the module's names."""
     names = {
         problem.graph.operators[i].id: f"o{place}" for place, i in enumerate(members.tolist()) if place >= entering
     }
@@ -107,7 +107,7 @@ def _is_about_one_operator(constraint: Constraint) -> TypeGuard[Pin | Forbid | S
 
 
 def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:
-    """The operators with one tensor for each edge, named by position so that like modules look alike."""
+    """The operators with one tensor for each edge, named by position so that equal modules give equal graphs."""
     place = {int(i): position for position, i in enumerate(members.tolist())}
     reads: dict[int, list[str]] = {position: [] for position in place.values()}
     writes: dict[int, list[Tensor]] = {position: [] for position in place.values()}

@@ -1,10 +1,11 @@
 """Modules: groups of operators in a chain, joined by few channels.
 
-Source: Ghannane and Abdelfattah, "DiviML", section IV-B. There modules are the (c + 1)-edge-connected components of the
-undirected graph, c = 1 for bridges, and an articulation point that ends no bridge is a cut of its own. Here both come
-from one sweep over a topological order that stays in a component left by the bridges: a cut after place p is crossed by
-edges from before it to after it, whose sources are its *channels*. With one channel it is a bridge or an articulation
-point; an operator that several later ones read counts once, since its device is decided once.
+Source: Ghannane and Abdelfattah, "DiviML", section IV-B. In the paper, modules are the (c + 1)-edge-connected
+components of the undirected graph, with c = 1 for bridges, and an articulation point that ends no bridge is a separate
+cut. Here both come from one sweep over a topological order that keeps the components between bridges together. A cut
+after position p is crossed by the edges from before p to after p; the sources of these edges are its *channels*. A cut
+with one channel is a bridge or an articulation point. An operator that several later ones read counts once, since its
+device is decided once.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ class Module:
 
 
 def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) -> list[Module]:
-    """Cut wherever at most ``channels`` operators are read across, all by the next module.
+    """Cut at every position where at most ``channels`` operators are read across, all by the next module.
 
-    One module, the whole graph, when there is no such place.
+    Without such a position, the whole graph is one module.
     """
     order = _together(instance, channels)
     count = len(order)
@@ -53,7 +54,7 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
     np.maximum.at(last, instance.source, place[instance.target])
     heads = instance.waits.heads()
     np.maximum.at(last, instance.waits.items, place[heads])
-    # an operator is open at cut p (after place p) if it stands before and is read after it
+    # an operator is open at cut p (after position p) if it is before the cut and read after it
     opened = np.zeros(count + 1, dtype=np.int64)
     reads = last[order] > np.arange(count)
     np.add.at(opened, np.flatnonzero(reads), 1)
@@ -64,7 +65,7 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
         if 0 < crossing[p] <= channels and p - cuts[-1] >= least and count - 1 - p >= least:
             cuts.append(p)
         elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= least:
-            cuts[-1] = p  # a narrower cut close behind is a better one
+            cuts[-1] = p  # a narrower cut soon after is better
     groups = [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)]
     number = np.empty(count, dtype=np.int64)
     for index, members in enumerate(groups):
@@ -80,10 +81,10 @@ def _module(instance: BatchedInstance, number: IntArray, index: int, members: In
 
 
 def _together(instance: BatchedInstance, channels: int) -> IntArray:
-    """A topological order that finishes one edge-connected component before it begins the next, where it can."""
+    """A topological order that, where possible, finishes one edge-connected component before the next."""
     if channels > 1:
-        return instance.order  # the order of the model's file keeps modules together; components cost too much here
-    import networkx as nx  # a tenth of a second, which solves that need no components do not wait for
+        return instance.order  # the model file's order keeps modules together; components cost too much here
+    import networkx as nx  # importing takes a tenth of a second, which other solves avoid
 
     graph = nx.Graph()
     graph.add_nodes_from(range(instance.operators))
@@ -106,7 +107,7 @@ def _together(instance: BatchedInstance, channels: int) -> IntArray:
     order: list[int] = []
     current = -1
     while ready:
-        # stay in the component; else the one that begins earliest, and in it what is least deep
+        # stay in the component; else take the component that begins earliest, and in it the least depth
         chosen = min(ready, key=lambda i: (component[i] != current, first[component[i]], depth[i], i))
         ready.remove(chosen)
         order.append(chosen)

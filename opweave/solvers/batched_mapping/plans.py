@@ -1,4 +1,4 @@
-"""Plans of batched mapping: strings and an order, the times that follow, and the solution in the problem's words."""
+"""Plans of batched mapping: strings and an order, the times that follow from them, and the matching solution."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BatchPlan:
     end
         End of every batch, -1 where there is none. Shape (operators, devices).
     makespan
-        Seconds; inf where the plan cannot be run.
+        Seconds; inf when the plan cannot run.
     """
 
     where: IntArray
@@ -45,7 +45,7 @@ def plan_of(arrays: BatchArrays, where: IntArray, order: IntArray) -> BatchPlan:
 
 
 def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) -> IntArray:
-    """Nodes by the starts of their batches, what takes no time first; without a batch by the mean of the operator's."""
+    """Nodes by the starts of their batches, zero times first; without a batch, by the operator's mean start."""
     operators, devices = end.shape
     rank = np.empty(operators, dtype=np.int64)
     rank[instance.order] = np.arange(operators)
@@ -59,7 +59,7 @@ def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) 
 
 
 def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:
-    """A plan in the problem's own words; transfers, which leave at once, are not listed."""
+    """The solution of a plan; transfers leave at once and are not listed."""
     return schedule_of(instance, np.repeat(plan.where, instance.granule, axis=1), plan.end)
 
 
@@ -93,9 +93,9 @@ def inputs_of(instance: BatchedInstance, solution: BatchedSchedule) -> tuple[Int
 
 
 def granules_of(instance: BatchedInstance, solution: BatchedSchedule) -> BatchPlan | None:
-    """A solution as strings; None where some inputs of one granule run on different devices.
+    """A solution as strings; None when some inputs of one granule run on different devices.
 
-    The inputs are renumbered so that those which share all devices stand together.
+    The inputs are renumbered so that inputs with the same devices throughout are adjacent.
     """
     where, end = inputs_of(instance, solution)
     ordered = where[:, np.lexsort(where[::-1])] if len(where) else where
@@ -107,7 +107,7 @@ def granules_of(instance: BatchedInstance, solution: BatchedSchedule) -> BatchPl
 
 
 def report(instance: BatchedInstance, plan: BatchPlan, run: Run) -> bool:
-    """Report a plan that can be run; returns whether it is the best so far."""
+    """Report a plan if it can run; return whether it is the best so far."""
     worse = run.objective is not None and plan.makespan >= run.objective
     if worse or not np.isfinite(plan.makespan):
         return False

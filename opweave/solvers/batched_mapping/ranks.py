@@ -12,7 +12,7 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays
 
 
 def upward_rank(instance: BatchedInstance, arrays: BatchArrays) -> FloatArray:
-    """Longest path from every operator to an end: run times of the whole batch on all devices at once, mean delays."""
+    """Longest path from every operator to an end, with the whole batch on all devices at once and mean delays."""
     whole = instance.seconds[:, :, 1:]
     per_input = (whole / np.arange(1, instance.granules + 1)).min(axis=2, initial=np.inf)
     usable = np.isfinite(per_input) & (per_input > 0)

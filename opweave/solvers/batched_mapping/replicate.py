@@ -1,7 +1,8 @@
-"""One server's plan on every server: the batch in equal shares, each server running its share as the first one does.
+"""One server's plan on every server: the batch is split into equal shares, and all servers run theirs alike.
 
-What is done by hand where several like servers run a model. A floor for plans over all servers, and often a good start.
-Servers are groups of devices that are nearer to each other than to all others, alike in their devices, costs and links.
+This is common practice when several equal servers run a model. It is a baseline for plans over all servers, and often a
+good start. Servers are groups of devices that are closer to each other than to all others, with equal devices, costs
+and links.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 ROUNDS = 2
-"""Rounds of annealing on the one server."""
+"""Annealing rounds on the single server."""
 
 
 def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchArrays, run: Run) -> list[BatchPlan]:
@@ -34,14 +35,14 @@ def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: Batch
     Parameters
     ----------
     problem, instance, arrays
-        The problem in its three forms.
+        The problem, its instance and its arrays.
     run
-        Only for the seed and the time.
+        Gives only the seed and the time.
 
     Returns
     -------
     list
-        The plans, with and without annealing the one server's; empty where servers are not alike or it has no plan.
+        The plans, with and without annealing on the single server; empty when servers differ or have no plan.
     """
     servers = servers_of(problem)
     if len(servers) < 2 or not _alike(instance, servers) or len(instance.waits.items):
@@ -90,7 +91,7 @@ def _on_server(instance: BatchedInstance, server: list[int], share: int) -> Batc
 
 
 def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSearch:
-    """A search on the one server, begun with its list schedules."""
+    """A search on the single server that starts from its list schedules."""
     arrays = arrays_of(one)
     reach = reach_of(one, arrays)
     devices, share = len(one.devices), one.granules
@@ -112,7 +113,7 @@ def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSea
 
 
 def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
-    """The one server's plan on all servers; the last may get a smaller share."""
+    """The single server's plan on all servers; the last may get a smaller share."""
     inner, share = plan.end.shape[1], plan.where.shape[1]
     where = np.zeros((instance.operators, instance.granules), dtype=np.int64)
     end = np.full((instance.operators, len(instance.devices)), -1.0)
@@ -138,7 +139,7 @@ def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
     for plan in plans:
         report(instance, plan, run)
     if run.best is None:
-        return Outcome(run.termination(), reason="the cluster is not made of like servers, or one of them has no plan")
+        return Outcome(run.termination(), reason="the cluster does not consist of equal servers, or one has no plan")
     return Outcome(run.termination())
 
 

@@ -1,8 +1,8 @@
-"""Rolling windows: two modules at a time, the first of them frozen, towards the whole graph.
+"""Rolling windows: two modules are planned at a time, the first of them is frozen, and the window moves on.
 
-Source: the splitting heuristic of Ghannane and Abdelfattah, "DiviML", section IV-B, where modules have several channels
-and dynamic programming over their ends is too wide. In a window everything before it stays, and what follows counts by
-its least time (tails).
+Source: the splitting heuristic of Ghannane and Abdelfattah, "DiviML", section IV-B, for modules with several channels,
+where dynamic programming over their ends is too large. Everything before a window stays fixed, and everything after it
+counts with its least time (tails).
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from opweave.solvers.batched_mapping.plans import plan_of
 
 WINDOW = 2
 MOVES_PER_OPERATOR = 3000
-"""Moves in a window for each of its operators."""
+"""Moves in a window per operator."""
 
 
 def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
-    """One pass of windows over the modules, from the best plan so far; the result is considered.
+    """Run one pass of windows over the modules, starting from the best plan so far, and consider the result.
 
     Parameters
     ----------
     number
-        Which pass: sets the random numbers.
+        Number of the pass; it selects the random numbers.
     """
     assert search.best is not None
     search.run.enter("rolling windows")
@@ -54,7 +54,7 @@ def roll(search: BatchSearch, modules: list[Module], number: int) -> None:
 
 
 def effort_of_pass(search: BatchSearch, modules: list[Module]) -> float:
-    """Work of the first pass, as :attr:`BatchSearch.pace` counts it: a window's moves judge its share of the whole."""
+    """Work of the first pass in the unit of :attr:`BatchSearch.pace`; each window's moves judge only that window."""
     whole = search.effort(search.everything()) / search.instance.operators
     sizes = [len(module.operators) for module in modules]
     return sum(whole * MOVES_PER_OPERATOR * sum(sizes[first : first + WINDOW]) ** 2 for first in range(len(sizes)))
@@ -63,7 +63,7 @@ def effort_of_pass(search: BatchSearch, modules: list[Module]) -> float:
 def _after(
     search: BatchSearch, where: IntArray, order: IntArray, window: Window, place: int, members: IntArray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Devices and batches once the window's first module has run, its nodes moved to the front of the window."""
+    """State of devices and batches after the window's first module, with its nodes moved to the front of the window."""
     devices = len(window.free)
     inside = order[window.low : window.high]
     own = np.isin(inside // devices, members)

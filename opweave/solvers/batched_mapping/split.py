@@ -1,15 +1,15 @@
 """MILP-SPLIT: modules solved for every spread of their ends, joined by dynamic programming.
 
-dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q say how the channels before and after module t are
-spread over the devices, and the way between modules is part of OPT. Exact where the batch is not split, every cut has
-one channel that all operators before lead to and all after depend on, no side constraint joins modules, every module
-was solved to its end and the joined plan fits into memory; with bounds in place of OPT the same sum is a lower bound
-there. Else a heuristic: the joined plan is run
-again without the barriers between modules, and polished. Like modules are solved once; all problems of a kind go to the
+dp(t, q) = min over a of dp(t - 1, a) + OPT(M_t, a, q), where a and q are the spreads over the devices of the channels
+before and after module t, and OPT includes the transfers between modules. The result is exact under five conditions:
+the batch is not split; every cut has one channel that all operators before it lead to and all after it depend on; no
+side constraint joins modules; every module was solved to its end; and the joined plan fits into memory. With bounds in
+place of OPT, the same sum is then a lower bound. Otherwise the method is a heuristic: the joined plan is decoded again
+without barriers between modules, and improved. Equal modules are solved once, and all problems of a kind go to the
 executor together.
 
-Before any two ends are tried, each module is solved with its ends left open: OPT(M_t, a, q) is no less for all a and q.
-Ten modules of 34 operators on three devices are within 0.1 % of the best by then.
+Each module is first solved with free ends, which bounds OPT(M_t, a, q) from below for all a and q. After that stage,
+ten modules of 34 operators on three devices are within 0.1 % of the best.
 
 Source: Ghannane and Abdelfattah, "DiviML", section IV-B.
 """
@@ -39,24 +39,26 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 
 MOST_STATES = 9
-"""Most spreads of the channels of a cut; where there would be more, one device for all, and the best plan's."""
+"""Most spreads of the channels of a cut. If there are more, only one device for all channels and the best plan's
+spread."""
 
 EXACT_SECONDS, SEARCH_SECONDS = 10.0, 0.2
-"""Most seconds for one module: for solvers that end by themselves, and for local search, which does not."""
+"""Most seconds for one module: for solvers that end on their own, and for local search, which does not."""
 
 SMALL_MODULE = 20
 SMALL_SOLVER, LARGE_SOLVER, BATCH_SOLVER = "search", "intervals", "local"
-"""What solves modules where the batch is not split, up to so many operators and beyond; and where it is."""
+"""Solvers of modules: for an unsplit batch up to this number of operators, for one with more operators, and for a split
+batch."""
 
 LEAST_SECONDS = 0.02
 TIME_SHARE = 0.7
-"""Of the time limit: what all modules together may take."""
+"""Share of the time limit for all modules together."""
 
 OPEN_SHARE = 0.6
-"""Of the time that is left: what modules with open ends may take."""
+"""Share of the time left for modules with free ends."""
 
 POLISH = 2
-"""Rounds of local search over the joined plan, where it is not proved to be the best."""
+"""Rounds of local search over the joined plan, if it is not proved optimal."""
 
 CHANNELS = "channels"
 MODULE_SOLVER = "module_solver"
@@ -67,7 +69,7 @@ Ends = tuple[int, int, int]
 
 
 class Split:
-    """One instance cut into modules, the spreads at its cuts, and what is known of every module between them."""
+    """One instance cut into modules, the spreads at its cuts, and the results of every module between them."""
 
     def __init__(self, search: BatchSearch, channels: int) -> None:
         self.search, self.problem, self.instance = search, search.problem, search.instance
@@ -76,11 +78,11 @@ class Split:
         self.states: list[list[IntArray | None]] = [[None], *(self._spreads(m) for m in self.modules[:-1]), [None]]
         self.parts: dict[Ends, ModuleProblem] = {}
         self.answers: dict[str, Answer] = {}
-        self.floors: dict[str, float] = {}
+        self.lower_bounds: dict[str, float] = {}
         self.open_plans: dict[int, tuple[ModuleProblem, Answer]] = {}
 
     def _spreads(self, module: Module) -> list[IntArray | None]:
-        """Strings of a module's channels: rows for its leaving operators."""
+        """Spreads of a module's channels: strings with a row for each leaving operator."""
         granules, devices, count = self.instance.granules, len(self.instance.devices), len(module.leaves)
         found: list[IntArray] = []
         if granules == 1 and devices**count <= MOST_STATES:
@@ -102,14 +104,14 @@ class Split:
         return True
 
     def solver(self) -> str:
-        """What suits the modules."""
+        """The solver that suits the modules."""
         if self.instance.granules > 1:
             return BATCH_SOLVER
         largest = max(len(module.operators) for module in self.modules)
         return LARGE_SOLVER if largest > SMALL_MODULE and is_available(self.search.problem, "cp-sat") else SMALL_SOLVER
 
     def write(self) -> None:
-        """Write every module between every two spreads of its ends, while there is time."""
+        """Write a problem for every module and every two spreads of its ends, while there is time."""
         for t, module in enumerate(self.modules):
             for a, before in enumerate(self.states[t]):
                 for q, after in enumerate(self.states[t + 1]):
@@ -117,19 +119,19 @@ class Split:
                         self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
 
     def _joins(self, module: Module, before: IntArray | None) -> bool:
-        """Whether what enters comes from the cut right before: else the spread says nothing of it."""
+        """Whether all entering channels come from the preceding cut; otherwise the spread does not cover them."""
         entering = np.unique(self.instance.source[module.enters])
         return len(entering) == (0 if before is None else len(before))
 
     def relax(self, solver: str, seconds: float) -> None:
-        """Solve every module with its ends left open: that bounds all its parts, and its plan is one of them.
+        """Solve every module with free ends, which bounds all its parts from below; its plan belongs to one part.
 
-        Where it matters little at which device a module begins and ends, so few problems are nearly the whole proof.
+        If the devices at a module's ends matter little, these few problems are almost the whole proof.
         """
         run = self.search.run
         first = {t: part for (t, _, _), part in reversed(self.parts.items())}
         works: dict[str, Work] = {}
-        run.enter(f"{len(first)} modules with open ends")
+        run.enter(f"{len(first)} modules with free ends")
         limit = self._limit(seconds, OPEN_SHARE, len({part.key for part in first.values()}))
         for t, part in first.items():
             first[t] = replace(part, problem=part.problem.model_copy(update={"constraints": ()}))
@@ -142,26 +144,26 @@ class Split:
                 self._recognise(t, answer)
             for (module, _, _), each in self.parts.items():
                 if module == t and answer is not None and answer.bound is not None:
-                    self.floors[each.key] = max(self.floors.get(each.key, 0.0), answer.bound)
+                    self.lower_bounds[each.key] = max(self.lower_bounds.get(each.key, 0.0), answer.bound)
 
     def _recognise(self, t: int, answer: Answer) -> None:
-        """Keep the plan of a module with open ends as that of the part whose ends it has."""
+        """Keep the plan of a module with free ends as the plan of the part with the same ends."""
         assert answer.solution is not None
         for (module, _, _), part in self.parts.items():
             if module == t and part.key not in self.answers and part.problem.evaluate(answer.solution).feasible:
                 self.answers[part.key] = answer
 
     def solve(self, solver: str, seconds: float) -> None:
-        """Solve parts through the run's executor: those on the shortest way first, until all of it is solved.
+        """Solve parts through the run's executor, those on the shortest path first, until the whole path is solved.
 
-        What is not solved counts by a quick bound, so that a way which stays shortest once all its parts are solved is
+        An unsolved part counts with a quick bound. So a path that is still shortest when all its parts are solved is
         the shortest of all.
         """
         run = self.search.run
         for key, part in {part.key: part for part in self.parts.values()}.items():
             if run.should_stop():
                 return
-            self.floors[key] = max(self.floors.get(key, 0.0), _floor(part))
+            self.lower_bounds[key] = max(self.lower_bounds.get(key, 0.0), _lower_bound(part))
         while not run.should_stop():
             _, ends = self.join("hope")
             way = [self.parts.get((t, a, q)) for t, (a, q) in enumerate(pairwise(ends))]
@@ -175,12 +177,12 @@ class Split:
             self.answers |= {key: answer for key, answer in zip(todo, answers, strict=True) if answer is not None}
 
     def _limit(self, most: float, share: float, problems: int) -> float:
-        """Seconds for each of several problems that together may take a share of what is left."""
+        """Time limit in seconds for each of several problems that share a part of the time left."""
         left, turns = self.search.run.remaining(), -(-problems // self.workers)
         return most if left is None else min(most, max(LEAST_SECONDS, share * left / turns))
 
     def join(self, which: Literal["objective", "bound", "hope"]) -> tuple[float, list[int]]:
-        """The shortest way through all modules, by objectives or by bounds: its length and the spreads on it."""
+        """The shortest path through all modules, by objectives or by bounds: its length and its spreads."""
         values = np.zeros(1)
         froms: list[IntArray] = []
         for t in range(len(self.modules)):
@@ -197,30 +199,30 @@ class Split:
         return float(values.min()), ends[::-1]
 
     def _length(self, ends: Ends, which: Literal["objective", "bound", "hope"]) -> float:
-        """Length of a part: as solved (inf before), as proved, or as solved and else as proved."""
+        """Length of a part: its objective (inf if unsolved), its bound, or its objective and else its bound."""
         part = self.parts.get(ends)
         if part is None:
             return 0.0 if which == "bound" else np.inf
-        answer, floor = self.answers.get(part.key), self.floors.get(part.key, 0.0)
+        answer, lower_bound = self.answers.get(part.key), self.lower_bounds.get(part.key, 0.0)
         if answer is not None and answer.infeasible:
             return np.inf
         if which == "bound" or (which == "hope" and answer is None):
-            return floor if answer is None or answer.bound is None else max(floor, answer.bound)
+            return lower_bound if answer is None or answer.bound is None else max(lower_bound, answer.bound)
         return np.inf if answer is None or answer.objective is None else answer.objective
 
     def plan(self, ends: list[int]) -> tuple[IntArray, FloatArray]:
-        """Device of every input, and ends of all batches, module after module; inputs renumbered to fit together."""
+        """Device of every input, and ends of all batches, module after module; inputs are renumbered to match."""
         parts = [self.parts[t, a, q] for t, (a, q) in enumerate(pairwise(ends))]
         return self._joined([(part, self.answers[part.key]) for part in parts])
 
     def open_plan(self) -> tuple[IntArray, FloatArray] | None:
-        """As :meth:`plan`, of modules with open ends, which need not fit together; None while some have no plan."""
+        """Like :meth:`plan`, for modules with free ends, which need not match; None while some module has no plan."""
         if len(self.open_plans) < len(self.modules):
             return None
         return self._joined([self.open_plans[t] for t in range(len(self.modules))])
 
     def _joined(self, solved: list[tuple[ModuleProblem, Answer]]) -> tuple[IntArray, FloatArray]:
-        """Plans of all modules, one after the other."""
+        """Join the plans of all modules, one after the other."""
         where = np.zeros((self.instance.operators, self.instance.batch), dtype=np.int64)
         end = np.full((self.instance.operators, len(self.instance.devices)), -1.0)
         now = 0.0
@@ -237,7 +239,7 @@ class Split:
         return where, end
 
     def separates(self) -> bool:
-        """Whether nothing passes a cut but its one channel, so that joined bounds are a bound of the whole."""
+        """Whether every cut is passed only by its one channel, so that joined bounds are a bound of the whole."""
         instance = self.instance
         if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
@@ -251,8 +253,8 @@ class Split:
         return True
 
 
-def _floor(part: ModuleProblem) -> float:
-    """A quick lower bound of a part; inf where nothing can run."""
+def _lower_bound(part: ModuleProblem) -> float:
+    """A quick lower bound of a part; inf when some operator cannot run."""
     try:
         instance = lower(part.problem)
     except ContradictionError:
@@ -261,12 +263,12 @@ def _floor(part: ModuleProblem) -> float:
 
 
 def _of_module(part: ModuleProblem, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
-    """Device of every input of every operator of a part (as listed), and the ends of its batches."""
+    """Device of every input of every operator of a part, in its order, and the ends of its batches."""
     return inputs_of(lower(part.problem), solution)
 
 
 def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
-    """An order of the inputs in which ``rows`` look like ``wanted``, as nearly as they can."""
+    """An order of the inputs in which ``rows`` match ``wanted`` as closely as possible."""
     chosen = np.empty(wanted.shape[1], dtype=np.int64)
     free = list(range(rows.shape[1]))
     for column in range(wanted.shape[1]):
@@ -293,14 +295,14 @@ def _all_lead(instance: BatchedInstance, module: Module, channel: int) -> bool:
 
 
 def split(work: Split, *, solver: str, seconds: float) -> bool:
-    """Solve the modules, join, and report; whether the result was proved to be optimal.
+    """Solve the modules, join and report them; return whether the result was proved optimal.
 
     Parameters
     ----------
     work
         The instance and its modules.
     solver, seconds
-        What solves the modules, and its time limit for each.
+        Solver of the modules, and its time limit for each.
     """
     search = work.search
     work.write()
@@ -317,14 +319,14 @@ def split(work: Split, *, solver: str, seconds: float) -> bool:
 
 
 def _prove(work: Split, solver: str) -> None:
-    """Report the length of the shortest way by bounds where it is a bound of the whole."""
+    """Report the length of the shortest path by bounds, if it is a bound of the whole."""
     bound, _ = work.join("bound")
     if work.separates():
         Best(work.search.run).report(bound, f"split ({solver})")
 
 
 def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -> None:
-    """Run a joined plan without barriers between modules and report it, if whole granules move through it."""
+    """Decode a joined plan without barriers between modules and report it, if it keeps granules whole."""
     if joined is None:
         return
     where, end = joined

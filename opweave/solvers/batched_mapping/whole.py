@@ -1,6 +1,6 @@
 """Solvers of placement on the whole batch: one device for each operator, batches never split.
 
-With one input, or where devices support nothing but the whole batch, that is the problem itself, and their bounds hold.
+With one input, or if devices support only the whole batch, this is the problem itself, and placement's bounds hold.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import numbered
 
 PlacementSolver = Callable[[Placement, Run], Outcome]
-"""What is run on the whole batch as one placement."""
+"""A solver that runs on the whole batch as one placement."""
 
 
 def by_name(name: str) -> PlacementSolver:
@@ -32,7 +32,7 @@ def by_name(name: str) -> PlacementSolver:
 
 
 def lane_of_auto(number: int) -> PlacementSolver:
-    """One of the lanes of placement's plan."""
+    """One of the lanes of placement's default solver."""
 
     def work(problem: Placement, run: Run) -> Outcome:
         lanes = find_solver(problem, "auto").lanes
@@ -48,7 +48,7 @@ def never_splits(instance: BatchedInstance) -> bool:
 
 
 def solve_whole(solver: PlacementSolver, problem: BatchedMapping, run: Run) -> Outcome:
-    """As :func:`_solve_whole`; that the whole batch cannot run on single devices proves nothing of split ones."""
+    """Like :func:`_solve_whole`; an infeasible whole batch does not count as a proof for split batches."""
     instance = lower_unless_short(problem)
     try:
         return _solve_whole(solver, problem, instance, run)
@@ -59,7 +59,7 @@ def solve_whole(solver: PlacementSolver, problem: BatchedMapping, run: Run) -> O
 
 
 def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Outcome:
-    """Run a solver of placement; plans go to ``run`` as they are found, bounds where they hold."""
+    """Run a solver of placement; report plans to ``run`` as they are found, and bounds if they hold."""
     same = unsplit(problem)
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
@@ -84,14 +84,14 @@ def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: Bat
 
 
 for _name, _solver, _about in (
-    ("search", by_name("search"), "placement's branch and bound over a small graph, the batch never split"),
+    ("search", by_name("search"), "placement's branch and bound over a small graph; the batch is never split"),
     (
         "intervals",
         by_name("intervals"),
-        "local search, then constraint programming over a small graph, the batch never split",
+        "local search, then constraint programming over a small graph; the batch is never split",
     ),
-    ("whole", by_name("auto"), "the default plan of placement, the whole batch on one device for each operator"),
-    ("decompose", by_name("decompose"), "placement's exact decomposition at cut vertices, the batch never split"),
+    ("whole", by_name("auto"), "the default solver of placement, with the whole batch of an operator on one device"),
+    ("decompose", by_name("decompose"), "placement's exact decomposition at cut vertices; the batch is never split"),
 ):
     register(
         Solver(

@@ -23,6 +23,9 @@ START_SECONDS = 2.0
 BYTES_PER_SECOND = 3_500.0
 """Bytes of bytecode, helpers included, that a processor of about 3 GHz compiles in a second."""
 
+SLOWER = 2.0
+"""How many times longer it takes where the cores are slower, or share a clock or memory: 1.6 times have been seen."""
+
 POLL_SECONDS = 0.02
 
 
@@ -46,12 +49,13 @@ def missing_kernels() -> list[Kernel[..., Any]]:
     return sorted(missing, key=lambda each: -code_size(each.plain))
 
 
-def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> float:
-    """Approximate seconds for compiling with ``jobs`` processes, each on its own processor."""
+def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> tuple[float, float]:
+    """Least and most seconds, roughly, for compiling with ``jobs`` processes, each on its own processor."""
     if not missing:
-        return 0.0
+        return 0.0, 0.0
     each = [code_size(kernel.plain) / BYTES_PER_SECOND for kernel in missing]
-    return START_SECONDS + max(*each, sum(each) / min(jobs, len(each)))
+    least = START_SECONDS + max(*each, sum(each) / min(jobs, len(each)))
+    return least, SLOWER * least
 
 
 def compile_missing(jobs: int, progress: Warming | None) -> Warmed:

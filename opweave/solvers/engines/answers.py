@@ -1,4 +1,4 @@
-"""What the child process of an engine tells its parent."""
+"""Messages from the child process of an engine to its parent."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from opweave.problems.arrays import FloatArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class News:
-    """What a child sends on the way: a solution, a lower bound, or both."""
+    """What a child sends while it works: a solution, a lower bound, or both."""
 
     values: FloatArray | None = None
     bound: float | None = None
@@ -18,7 +18,7 @@ class News:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """How an engine ended; ``reason`` is its own word for it."""
+    """How an engine ended; ``reason`` is the engine's own word for it."""
 
     verdict: Literal["solved", "infeasible", "stopped", "failed"]
     values: FloatArray | None = None

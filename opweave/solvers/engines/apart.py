@@ -1,7 +1,7 @@
-"""HiGHS apart from the calling thread: in a fresh one here, or in a child process where highspy cannot be loaded.
+"""HiGHS outside the calling thread: in a new thread, or in a child process if highspy cannot be loaded here.
 
-Its thread pool belongs to the calling thread and keeps its first size, so every solve gets a fresh thread. And ortools
-brings a HiGHS of its own along: once that is loaded, highspy's can no longer be.
+The thread pool of HiGHS belongs to the calling thread and keeps its first size, so every solve gets a new thread.
+Ortools contains a HiGHS of its own; once it is loaded, highspy's can no longer be loaded.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ ResultT = TypeVar("ResultT")
 ArgumentT = TypeVar("ArgumentT")
 
 START_SECONDS = 5.0
-"""What a child may take to start and to end beside its time limit."""
+"""Time that a child may take to start and to end, in addition to its time limit."""
 
 
 def never() -> bool:
-    """No reason to stop."""
+    """Always False: no reason to stop."""
     return False
 
 
@@ -43,7 +43,7 @@ def highspy_fits() -> bool:
 
 
 class Worker(threading.Thread, Generic[ResultT]):
-    """A thread whose exception is kept for the caller, not printed."""
+    """A thread that keeps its exception for the caller instead of printing it."""
 
     def __init__(self, work: Callable[[], ResultT]) -> None:
         super().__init__(daemon=True)
@@ -55,16 +55,16 @@ class Worker(threading.Thread, Generic[ResultT]):
         """Do the work."""
         try:
             self._answer = self._work()
-        except BaseException as error:  # handed to the caller
+        except BaseException as error:  # passed on to the caller
             self._error = error
 
     def answer(self) -> ResultT | None:
-        """What the work returned; None while it is not done.
+        """The return value of the work; None while the work is running.
 
         Raises
         ------
         EngineError
-            When it raised; the exception is its cause.
+            If the work raised an exception, which becomes the cause.
         """
         if self._error is not None:
             raise EngineError(f"highs failed: {type(self._error).__name__}: {self._error}") from self._error
@@ -82,19 +82,19 @@ def with_highs(
     Parameters
     ----------
     function
-        Of an argument and of ``should_stop``; of a module, so that a child can import it, too. It keeps to its time by
-        itself.
+        Takes the argument and ``should_stop``. It must be a module's function, so that a child can import it, and it
+        must obey the time limit itself.
     argument
-        Can be pickled.
+        An object that can be pickled.
     seconds
-        Its time limit; None for none.
+        Time limit of the function; None for no limit.
     should_stop
-        When to leave off; a child is killed then.
+        Whether to stop; a child is killed then.
 
     Returns
     -------
     object
-        What the function returns; None when it failed, which is logged, or ran out of time.
+        What the function returns; None if it failed (which is logged) or ran out of time.
     """
     try:
         if highspy_fits():

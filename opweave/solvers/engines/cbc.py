@@ -1,7 +1,7 @@
-"""CBC, the program, in a child process: the model goes there as a file, the solution comes back as one.
+"""CBC, the program, in a child process; the model and the solution are passed as files.
 
-Not through Pyomo, whose reader of CBC's solution files loses solutions of the newer CBC that the package cbcbox brings
-along (it waits for rows that this one does not list).
+Pyomo is not used here because its reader of CBC's solution files loses solutions of the newer CBC in the package
+cbcbox: it waits for rows that this version does not list.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
     "stopped on nodes": "stopped",
     "stopped on ctrl-c": "stopped",
 }
-"""First words of CBC's solution file -> how it ended; any other ones are a failure."""
+"""The first words of CBC's solution file, and how CBC ended; any other words mean a failure."""
 
 LARGEST_SEED = 10**8
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
 
 class Cbc(MatrixEngine):
-    """CBC: the program in the package cbcbox, else the one on the path."""
+    """CBC: the program in the package cbcbox, otherwise the one on the path."""
 
     name: ClassVar[str] = "cbc"
     function: ClassVar[str] = "opweave.solvers.engines.cbc:solve"
@@ -54,7 +54,7 @@ class Cbc(MatrixEngine):
         return str(importlib.import_module("cbcbox").cbc_bin_path())
 
     def missing(self) -> str | None:
-        """The pip line, unless the program is there."""
+        """The pip command, unless the program is installed."""
         return None if self.solver() else "pip install 'opweave[cbc]'"
 
     def version(self) -> str | None:
@@ -63,7 +63,7 @@ class Cbc(MatrixEngine):
 
 
 def solve(work: Work, _: Send) -> Answer:
-    """Write the model, run CBC, read its solution; runs in the child."""
+    """Write the model, run CBC, and read its solution; runs in the child."""
     deadline = Deadline(work.seconds)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

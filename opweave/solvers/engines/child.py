@@ -1,8 +1,8 @@
-"""Work in a child process: a hard time limit, a memory limit, and a parent that survives whatever happens there.
+"""Work in a child process, with a hard time limit and a memory limit; the parent survives whatever happens there.
 
-The child is a fresh Python in a process group of its own. It receives the name of a function and its argument, sends
-messages while it works and the function's return value at the end. When the time is up, the parent wants to stop or
-dies, the whole group is killed, with every program that the engine started. Ctrl-C reaches the parent only.
+The child is a new Python process in its own process group. It receives the name of a function and its argument, sends
+messages while it works, and finally the function's return value. If the time is up, or if the parent wants to stop or
+dies, the whole group is killed, including every program that the engine started. Only the parent receives Ctrl-C.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
 place: ContextVar[int | None] = ContextVar("place", default=None)
-"""What children that this thread starts are told of it; None tells them what this process was told, if anything."""
+"""The place that is passed to children of this thread; if it is None, they get the place of this process, if any."""
 
 _LIGHT = """
 import sys
@@ -47,12 +47,12 @@ def load(name):
 
 package.__getattr__ = load
 """
-"""What users see of the package is imported when something asks for it, which engines do not: it takes longer than many
-a problem takes to solve."""
+"""The package's public names are imported on demand. Engines do not need them, and importing them takes longer than
+solving many problems."""
 
 
 def command(module: str) -> str:
-    """What a fresh Python is told: to call ``serve`` of a module."""
+    """The code for a new Python process: call ``serve`` of a module."""
     return f"{_LIGHT}\nfrom {module} import serve\nserve()\n"
 
 
@@ -61,7 +61,7 @@ COMMAND = command("opweave.solvers.engines.child")
 PACKAGE_FOLDER = str(Path(__file__).parents[3])
 
 Send = Callable[[object], None]
-"""What the child's function calls to send a message."""
+"""The function with which the child's function sends a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,33 +75,33 @@ class _Task:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something that the child's function sent while it works."""
+    """A message of the child's function, sent while it works."""
 
     content: object
 
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What the child's function returned."""
+    """The return value of the child's function."""
 
     content: object
 
 
 @dataclass(frozen=True, slots=True)
 class Raised:
-    """What the child's function raised, in words."""
+    """The exception of the child's function, as text."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ChildLimits:
-    """How far a child may go.
+    """Limits of a child.
 
     Attributes
     ----------
     seconds
-        Wall time until the child is killed; None for no limit.
+        Wall time after which the child is killed; None for no limit.
     memory_bytes
         Address space of the child and of every program that it starts; None for no limit. Ignored on Windows.
     """
@@ -124,27 +124,27 @@ def run_in_child(
     Parameters
     ----------
     engine
-        Name for messages.
+        Name of the engine, for messages.
     function
-        ``"package.module:function"``; importable in a fresh Python.
+        ``"package.module:function"``, which a new Python process can import.
     argument
-        Anything that can be pickled.
+        Any object that can be pickled.
     limits
-        Time and memory.
+        Time and memory limits.
     hear
-        Called in this thread with every message that the child sends.
+        Called in this thread for every message of the child.
     should_stop
-        Asked often; True kills the child.
+        Called often; True kills the child.
 
     Returns
     -------
     object
-        The return value, or None when the child was killed for ``should_stop`` or its time limit.
+        The return value, or None if the child was killed because of ``should_stop`` or its time limit.
 
     Raises
     ------
     EngineError
-        When the function raised, or the process died (crash, memory limit, kill).
+        If the function raised an exception, or the process died (crash, memory limit, kill).
     """
     with tempfile.TemporaryDirectory(prefix="opweave-") as folder, (Path(folder) / "log").open("w+b") as log:
         child = start_python(COMMAND, log, folder)
@@ -157,7 +157,7 @@ def run_in_child(
 
 
 def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[bytes]:
-    """Start a fresh Python with pipes to it, in a process group of its own; ``folder`` is for its temporary files."""
+    """Start a new Python process with pipes, in its own process group; ``folder`` is for its temporary files."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(_module_folders()), "TMPDIR": folder}
     number = place.get()
     if number is not None:
@@ -173,10 +173,10 @@ def start_python(command: str, log: IO[bytes], folder: str) -> subprocess.Popen[
 
 
 def _module_folders() -> list[str]:
-    """Where this process finds modules; its program's own folder comes last.
+    """The folders in which this process finds modules; the folder of the running script comes last.
 
-    A user's ``statistics.py`` beside a script must not stand for the standard library's in an engine's process. Only
-    where this very package lies in that folder does it stay in front.
+    A user's ``statistics.py`` next to a script must not replace the standard library's module in an engine's process.
+    The script's folder stays in front only if this package lies in it.
     """
     here = str(Path.cwd())
     folders = [path or here for path in sys.path]
@@ -188,9 +188,9 @@ def _module_folders() -> list[str]:
 
 
 def _write(child: subprocess.Popen[bytes], task: object) -> None:
-    """Hand over the work; the pipe stays open, its end tells the child that the parent is gone."""
+    """Send the work. The pipe stays open, and its end tells the child that the parent is gone."""
     assert child.stdin is not None
-    with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status says more
+    with contextlib.suppress(BrokenPipeError):  # the child died at once; its exit status tells more
         send_frame(child.stdin, task)
 
 
@@ -218,7 +218,7 @@ def _attend(
     should_stop: Callable[[], bool],
     log: IO[bytes],
 ) -> object:
-    """Pass on messages until the child returns, dies or has to go."""
+    """Pass on messages until the child returns, dies or must be stopped."""
     deadline = None if limits.seconds is None else time.monotonic() + limits.seconds
     while True:
         try:
@@ -238,7 +238,7 @@ def _attend(
 
 
 def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:
-    """Exit status and the end of what the child wrote to its log."""
+    """The exit status, and the end of what the child wrote to its log."""
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(EXIT_SECONDS)
     status = child.returncode
@@ -254,7 +254,7 @@ def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[byt
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
-    """Kill the child's whole group, and collect it."""
+    """Kill the child's process group, and wait for the child."""
     if os.name == "posix":
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -267,7 +267,7 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
 
 
 def serve() -> None:
-    """Be the child: read the work from standard input, do it, answer on what was standard output."""
+    """Run as the child: read the work from standard input, do it, and answer on the former standard output."""
     work, answers = own_pipes()
     task = read_frame(work)
     assert isinstance(task, _Task)
@@ -291,10 +291,10 @@ def serve() -> None:
         send(Returned(result))
     answers.close()
     sys.stderr.flush()
-    os._exit(0)  # engines' own threads and finalisers cannot hold the process any more
+    os._exit(0)  # threads and finalisers of engines can no longer keep the process alive
 
 
 def _die_with_parent(work: IO[bytes]) -> None:
-    """The parent never writes again, so anything that can be read means that it is gone."""
+    """End when the pipe can be read: the parent never writes again, so it is gone."""
     work.read()
     end_with_parent()

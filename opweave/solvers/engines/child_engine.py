@@ -1,4 +1,4 @@
-"""Engines that run in a child process: what they share, and the data that travels."""
+"""Engines that run in a child process: their common code, and the data that they exchange."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ MEMORY_OPTION = "memory_bytes"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Work:
-    """What a child is given.
+    """The work of a child.
 
     Attributes
     ----------
     seconds
-        Time limit from the moment at which the child was started; None for none.
+        Time limit, counted from the start of the child; None for no limit.
     start
-        Values by column, NaN where unknown; None for no start.
+        Values by column, NaN where unknown; None without a start.
     """
 
     solver: str
@@ -45,7 +45,7 @@ class Work:
 
 
 def package_version(package: str) -> str | None:
-    """Name and version of an installed package; None when it is not installed."""
+    """Name and version of an installed package; None if it is not installed."""
     try:
         return f"{package} {installed_version(package)}"
     except PackageNotFoundError:
@@ -58,26 +58,26 @@ class ChildEngine(Engine):
     Attributes
     ----------
     function
-        ``"package.module:function"``: takes the work, sends :class:`News`, returns an :class:`Answer`.
+        ``"package.module:function"``; it takes the work, sends :class:`News` and returns an :class:`Answer`.
     """
 
     function: ClassVar[str]
 
     @abstractmethod
     def work(self, task: Task, seconds: float | None) -> object:
-        """What the child is given; it has so many seconds."""
+        """The work of the child, which has ``seconds`` for it."""
 
     def grace(self, run: Run, _seconds: float) -> float:
-        """Seconds that the child may overrun."""
+        """Seconds by which the child may exceed its time limit."""
         return run.patience()
 
     def solve(self, task: Task) -> Verdict:
-        """Run the engine; kill it when it overruns its time.
+        """Run the engine, and kill it if it exceeds its time limit.
 
         Raises
         ------
         EngineError
-            When it crashes, fails, or returns what cannot be true.
+            If it crashes, fails, or returns something that cannot be true.
         """
         seconds = task.remaining()
         grace = None if seconds is None else seconds + self.grace(task.run, seconds)
@@ -97,7 +97,7 @@ class MatrixEngine(ChildEngine):
 
     @abstractmethod
     def solver(self) -> str:
-        """What the child is told to run: a solver's name or the path of its program."""
+        """What the child is to run: a solver's name, or the path of its program."""
 
     def work(self, task: Task, seconds: float | None) -> Work:
         """The arrays, without names."""
@@ -113,23 +113,23 @@ class MatrixEngine(ChildEngine):
 
 
 def memory_limit(run: Run) -> int | None:
-    """Bytes that an engine may use: the option, else the machine's memory."""
+    """Bytes that an engine may use: the option, otherwise the machine's memory."""
     asked = run.option(MEMORY_OPTION, 0)
     assert isinstance(asked, int)
     if asked < 0:
-        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it takes bytes above 0")
+        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it must be a number of bytes above 0")
     if asked:
         return asked
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
 
 
 def _asked_to_stop(task: Task) -> bool:
-    """Stop for the callback or a closed gap; at the time limit the engine itself comes to an end first."""
+    """Whether the callback or a closed gap asks to stop; at the time limit, the engine may first end by itself."""
     return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
 
 
 def _take(task: Task, news: News) -> None:
-    """Report what a child sends on the way: a solution, a bound, or both."""
+    """Report what a child sends while it works: a solution, a bound, or both."""
     if news.values is not None:
         task.incumbent(news.values)
     if news.bound is not None:
@@ -137,7 +137,7 @@ def _take(task: Task, news: News) -> None:
 
 
 def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
-    """Check and report how an engine ended."""
+    """Check how an engine ended, and report it."""
     if answer.verdict == "failed":
         raise EngineError(f"{engine} ended with {answer.reason!r}")
     if answer.values is not None:
@@ -145,7 +145,7 @@ def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
     if answer.verdict == "solved":
         if answer.values is None:
             raise EngineError(f"{engine} calls the model solved but has no solution")
-        # An engine that names no bound has at least proved the gap that it was asked for.
+        # An engine that reports no bound has at least proved the requested gap.
         objective = task.program.objective(answer.values)
         task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
         task.settled(answer.values)

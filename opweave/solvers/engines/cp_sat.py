@@ -1,4 +1,4 @@
-"""CP-SAT on programs of whole numbers and intervals: what it has of its own."""
+"""The engine CP-SAT, for programs of integers and intervals."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ LARGEST_SEED = 2**31 - 1
 
 WORKERS_OPTION = "workers"
 WORKERS = 6
-"""Search strategies that take turns on the cores: several prove far more than one, even on a single core. Proofs are
-the same every time; which of several best solutions comes back may differ, unless there is one worker."""
+"""Number of search strategies that take turns on the cores. Several prove far more than one, even on a single core.
+Proofs are the same every time; with more than one worker, the choice among equally good solutions may differ."""
 
 CLOSE_ENOUGH = 2e-7
-"""Relative gap that is as good as none for seconds: less than what they lose by rounding. Bytes are whole numbers."""
+"""Relative gap that counts as closed for seconds; it is smaller than their rounding error. Bytes are integers."""
 
 GRACE, LEAST_GRACE = 0.05, 0.1
-"""Of its time, and in seconds: how long the child may take to come to an end."""
+"""Time that the child may take to end: a share of its time limit, and a number of seconds at least."""
 
 
 class CpSat(ChildEngine):
-    """The engine for constraint programs; in a child process, as it cannot share one with HiGHS."""
+    """The engine for constraint programs. It runs in a child process because it cannot share one with HiGHS."""
 
     name: ClassVar[str] = "cp-sat"
     takes: ClassVar[type[LinearModel]] = IntervalModel
     function: ClassVar[str] = "opweave.solvers.engines.interval_child:solve"
 
     def missing(self) -> str | None:
-        """How to install it."""
+        """How to install CP-SAT."""
         return None if self.version() else "pip install 'opweave[cp]'"
 
     def version(self) -> str | None:
@@ -55,20 +55,20 @@ class CpSat(ChildEngine):
         )
 
     def grace(self, run: Run, seconds: float) -> float:
-        """Few seconds, for what the child finds is reported at once, and others wait for the time."""
+        """Few seconds are enough, because the child reports its findings at once."""
         return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
 
 
 def _workers(run: Run) -> int:
-    """How many strategies to run side by side.
+    """Number of strategies to run side by side.
 
     Raises
     ------
     InvalidInputError
-        When the user asks for none.
+        If the user asks for fewer than one.
     """
     workers = run.option(WORKERS_OPTION, WORKERS)
     assert isinstance(workers, int)
     if workers < 1:
-        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it takes a whole number from 1")
+        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it must be a whole number from 1")
     return workers

@@ -1,15 +1,15 @@
-"""Seconds that a child has left."""
+"""The remaining time of a child."""
 
 from __future__ import annotations
 
 import time
 
 LEAST_SECONDS = 0.1
-"""Engines read a limit of 0 as "none"."""
+"""Engines read a limit of 0 as no limit, so at least this many seconds are left."""
 
 
 class Deadline:
-    """A time limit that runs from now on.
+    """A time limit that starts when the object is created.
 
     Examples
     --------
@@ -23,5 +23,5 @@ class Deadline:
         self._end = None if seconds is None else time.monotonic() + seconds
 
     def left(self) -> float | None:
-        """Seconds left, at least a little; None without a limit."""
+        """The remaining seconds, at least :data:`LEAST_SECONDS`; None without a limit."""
         return None if self._end is None else max(LEAST_SECONDS, self._end - time.monotonic())

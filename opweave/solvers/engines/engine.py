@@ -1,4 +1,4 @@
-"""Running an engine on a formulation: the same road for every problem and every engine."""
+"""Running an engine on a formulation, in the same way for every problem and engine."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from opweave.solvers.run import Outcome, Run
 logger = logging.getLogger("opweave")
 
 LOADING_SECONDS = 0.8
-"""What Pyomo takes to be loaded, once in a process; it cannot be interrupted meanwhile."""
+"""Seconds that loading Pyomo takes, once per process; it cannot be interrupted."""
 
 MOST_MODELS = 6
 COARSE = 3e-7
 SMALLER = 0.5
-"""How often a model is written at most; what it may blur, relative to the best objective; how much smaller than the one
-it was written for that has to be."""
+"""Most models that are written for one run. A model is written again if it blurs objectives by more than ``COARSE``
+times the best one, and the best one is below ``SMALLER`` times the objective that the model was written for."""
 
 
 class Verdict(Enum):
@@ -57,16 +57,16 @@ class Verdict(Enum):
 
 
 class Engine(ABC):
-    """Something that solves models.
+    """A program that solves models.
 
     Attributes
     ----------
     name
-        As in ``solve(..., solver=name)``.
+        The name of the engine, as in ``solve(..., solver=name)``.
     takes
-        The kind of model that it solves.
+        The kind of model that the engine solves.
     separates
-        Whether it asks :meth:`Task.missing_rows` and so can do with formulations that leave rows out.
+        Whether it uses :meth:`Task.missing_rows`, and so supports formulations that leave rows out.
     """
 
     name: ClassVar[str]
@@ -75,17 +75,17 @@ class Engine(ABC):
 
     @abstractmethod
     def solve(self, task: Task) -> Verdict:
-        """Solve the task's model; report to the task what is found on the way.
+        """Solve the task's model, and report findings to the task.
 
         Raises
         ------
         EngineError
-            When the engine fails or returns what cannot be true.
+            If the engine fails or returns something that cannot be true.
         """
 
     @abstractmethod
     def missing(self) -> str | None:
-        """How to install what is missing; None when the engine can run."""
+        """How to install what is missing; None if the engine can run."""
 
     @abstractmethod
     def version(self) -> str | None:
@@ -94,21 +94,21 @@ class Engine(ABC):
 
 @dataclass(frozen=True, slots=True)
 class HeadStart:
-    """Cheap knowledge about a problem that helps any engine.
+    """Cheap information about a problem that helps any engine.
 
     Attributes
     ----------
     initial
         A solution, or None when none is found quickly. The referee judges it before it is used.
-    floor
+    lower_bound
         A proved lower bound of the objective, or None.
     within
-        Makes the head start for one run, where finding it takes long enough that it must know the time left; None
-        where it does not.
+        Makes the head start for one run, if computing it takes so long that it needs the remaining time; otherwise
+        None.
     """
 
     initial: Callable[[Any], Solution | None] = lambda _: None
-    floor: Callable[[Any], int | float | None] = lambda _: None
+    lower_bound: Callable[[Any], int | float | None] = lambda _: None
     within: Callable[[Run], HeadStart] | None = None
 
 
@@ -119,7 +119,7 @@ def run_engine(
     head_start: HeadStart = HeadStart(),
     formulation: type[Formulation[Any, Any]] | None = None,
 ) -> Outcome:
-    """Write a problem as a model, let an engine solve it, and report what it finds.
+    """Write a problem as a model, solve it with an engine, and report what the engine finds.
 
     Parameters
     ----------
@@ -128,18 +128,18 @@ def run_engine(
     run
         Receives solutions and bounds.
     engine
-        Solves the model.
+        The engine that solves the model.
     head_start
         A first solution and bound.
     formulation
-        One that users cannot select; None for the one that the run names, or the problem's own.
+        A formulation that users cannot select; None for the one that the run names, or the problem's default.
 
     Raises
     ------
     EngineError
-        When the engine fails; what it found before is in ``run``.
+        If the engine fails; earlier findings remain in ``run``.
     UnsupportedConstraintError, UnsupportedFeatureError, LimitExceededError
-        When the problem cannot be written as a model that the engine takes.
+        If the problem cannot be written as a model that the engine solves.
     """
     written = formulation or find_formulation(
         type(problem), run.formulation or _expressive(problem, engine), engine.takes
@@ -153,7 +153,7 @@ def run_engine(
     for _ in range(MOST_MODELS):
         if run.closed():
             return Outcome(run.termination())
-        program = written(circumstances_of(problem, run, written))
+        program = written(context_of(problem, run, written))
         latest = with_room(program, partial(_solve_once, problem, run, engine, known))
         outcome = latest if outcome is None or not latest.infeasible else outcome
         if run.should_stop() or not too_coarse(run, program):
@@ -163,7 +163,7 @@ def run_engine(
 
 
 def too_coarse(run: Run, formulation: Any) -> bool:
-    """Whether a model was written for objectives so much larger than the best one found that it blurs them."""
+    """Whether a model blurs the objective because it was written for objectives much larger than the best one found."""
     ceiling, best = formulation.context.ceiling, run.objective
     if formulation.context.extended or best is None or not formulation.resolution() > COARSE * best:
         return False
@@ -171,7 +171,7 @@ def too_coarse(run: Run, formulation: Any) -> bool:
 
 
 def with_room(formulation: Formulation[Any, Any], attempt: Callable[[Any], tuple[Outcome, Waits | None]]) -> Outcome:
-    """Solve; once more with a longer horizon where added rows leave no schedule that keeps to the usual one."""
+    """Solve; if added rows leave no schedule within the usual horizon, solve again with a longer one."""
     outcome, waits = attempt(formulation)
     if not outcome.infeasible or waits is None:
         return outcome
@@ -189,7 +189,7 @@ def _solve_once(
     known: Solution | None,
     formulation: Formulation[Any, Any],
 ) -> tuple[Outcome, Waits | None]:
-    """Write the model and solve it; with how long schedules may have to be because of added rows."""
+    """Write the model and solve it; returns the outcome, and how much longer added rows may make schedules."""
     try:
         task = _task(problem, run, engine, formulation, known)
     except InfeasibleError as error:
@@ -211,25 +211,25 @@ def _solve_once(
 
 
 def _without_solution(formulation: Formulation[Any, Any], reason: str) -> Outcome:
-    """The model has no solution: neither has the problem, unless the formulation leaves some out."""
+    """The outcome if the model is infeasible: so is the problem, unless the formulation leaves solutions out."""
     if not formulation.restricts:
         return Outcome(infeasible=True, reason=reason)
     return Outcome(reason=f"formulation {formulation.name!r} leaves solutions out and has none itself; try another one")
 
 
 def _loads_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
-    """Whether the modelling language has to be loaded."""
+    """Whether Pyomo has to be loaded."""
     return "pyomo.environ" not in sys.modules and _speaks_pyomo(written, run)
 
 
 def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
-    """Whether a Pyomo model is written: by the formulation itself, or because a user extends it."""
+    """Whether a Pyomo model is written, by the formulation itself or because a user extends it."""
     linear = not issubclass(written.model_type, IntervalModel)
     return linear and (issubclass(written, PyomoFormulation) or run.extend is not None)
 
 
 def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
-    """The first formulation that can express every side constraint; None leaves the complaint to the default one."""
+    """The first formulation that can express every side constraint; if None, the default one reports the problem."""
     for name in formulation_names(problem.kind, engine.takes):
         supports = find_formulation(type(problem), name, engine.takes).supports
         if all(expressible(type(constraint), supports) for constraint in problem.constraints):
@@ -238,29 +238,29 @@ def _expressive(problem: Problem[Any, Any], engine: Engine) -> str | None:
 
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
-    """Take in a first bound; return the best solution known, which counts at once if no rows can speak against it."""
-    floor = head_start.floor(problem)
-    if floor is not None:
-        run.proved(floor, "bound before the engine")
+    """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
     if run.extend is not None:
         run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
-        return run.start or head_start.initial(problem)
-    initial = head_start.initial(problem)
-    if initial is not None:
+    initial = run.start if run.extend is not None else None
+    initial = initial or head_start.initial(problem)
+    if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
         if judged.feasible and judged.objective is not None:
             run.found(initial, judged.objective)
-    return run.best
+    lower_bound = head_start.lower_bound(problem)
+    if lower_bound is not None:
+        run.proved(lower_bound, "bound before the engine")
+    return run.best if run.extend is None else initial
 
 
-def circumstances_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
-    """What is known before a model is written. A known solution counts unless rows may come that it breaks."""
+def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
+    """What is known before a model is written, without the known objective if added rows may exclude its solution."""
     extended = run.extend is not None or any(
         not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
         for constraint in problem.constraints
     )
     return BuildContext(
-        floor=run.bound,
+        lower_bound=run.bound,
         ceiling=None if extended else run.objective,
         extended=extended,
         keep_going=lambda: not run.should_stop(),
@@ -274,7 +274,7 @@ def _task(
     formulation: Formulation[Any, Any],
     known: Solution | None,
 ) -> Task:
-    """Build, extend and lay out the model, and begin with the known solution."""
+    """Build, extend and lay out the model, and start from the known solution."""
     run.enter(f"writing the {formulation.name} model")
     began = run.elapsed()
     with quiet_pyomo() if _speaks_pyomo(type(formulation), run) else nullcontext():
@@ -288,7 +288,7 @@ def _task(
 
 
 def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: Formulation[Any, Any]) -> Task:
-    """The model as its engine is given it; through Pyomo only where a user extends it."""
+    """The model as the engine receives it; it passes through Pyomo only if a user extends it."""
     model = formulation.build(problem)
     if isinstance(formulation, PyomoFormulation):
         if run.extend is not None:

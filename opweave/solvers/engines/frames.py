@@ -1,4 +1,4 @@
-"""Messages between two processes over a pipe: a length, then what pickle makes of the message."""
+"""Messages between two processes over a pipe: the length, then the pickled message."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import IO
 _LENGTH = struct.Struct("<Q")
 
 PLACE = "OPWEAVE_PLACE"
-"""Variable of a child's environment: which of several processes at work side by side it belongs to."""
+"""Environment variable with the number of a child among several processes that work side by side."""
 
 
 def send_frame(pipe: IO[bytes], content: object) -> None:
@@ -28,7 +28,7 @@ def read_frame(pipe: IO[bytes]) -> object:
     Raises
     ------
     EOFError
-        When the other side is gone.
+        If the other side is gone.
     """
     header = pipe.read(_LENGTH.size)
     if len(header) < _LENGTH.size:
@@ -38,9 +38,9 @@ def read_frame(pipe: IO[bytes]) -> object:
 
 
 def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
-    """In a child: what its parent writes to, and where the parent listens.
+    """In a child: the pipe to which its parent writes, and the pipe on which the parent listens.
 
-    Engines print; what they print goes to the log from now on, so that the pipe carries messages only.
+    Engines print messages. From now on these go to the log, so that the pipe carries only our messages.
     """
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -50,7 +50,7 @@ def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
 
 
 def end_with_parent() -> None:
-    """In a child whose parent is gone: end, with every program that was started in its group."""
+    """In a child whose parent is gone: end, with every program that was started in its process group."""
     if os.name == "posix":
         os.killpg(os.getpid(), signal.SIGKILL)
     os._exit(1)

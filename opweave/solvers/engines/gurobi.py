@@ -1,6 +1,6 @@
-"""Gurobi through gurobipy, in a child process: warm starts, incumbents and bounds as they come.
+"""Gurobi through gurobipy, in a child process: warm starts, and incumbents and bounds as they are found.
 
-A small licence for small models comes with the package.
+The package includes a licence for small models.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
     "INTERRUPTED": "stopped",
     "SUBOPTIMAL": "stopped",
 }
-"""Status of Gurobi -> how it ended; any other one is a failure."""
+"""Gurobi's status, and how Gurobi ended; any other status is a failure."""
 
 
 class Gurobi(MatrixEngine):
@@ -45,11 +45,11 @@ class Gurobi(MatrixEngine):
     function: ClassVar[str] = "opweave.solvers.engines.gurobi:solve"
 
     def solver(self) -> str:
-        """Gurobi needs no choice."""
+        """Gurobi needs no further name."""
         return self.name
 
     def missing(self) -> str | None:
-        """The pip line; a licence is the user's affair."""
+        """The pip command; the user provides a licence."""
         return None if importlib.util.find_spec("gurobipy") else "pip install 'opweave[gurobi]'"
 
     def version(self) -> str | None:
@@ -81,7 +81,7 @@ def solve(work: Work, send: Send) -> Answer:
 
 
 def write(model: gurobipy.Model, matrix: MatrixModel) -> Any:
-    """Write the arrays as a Gurobi model; returns its variables."""
+    """Write the arrays as a Gurobi model, and return its variables."""
     rows = matrix.rows
     kinds = np.where(matrix.whole, "I", "C")
     columns = model.addMVar(matrix.columns, lb=matrix.lower, ub=matrix.upper, obj=matrix.cost, vtype=kinds)
@@ -94,7 +94,7 @@ def write(model: gurobipy.Model, matrix: MatrixModel) -> Any:
 
 
 def _listener(columns: gurobipy.MVar, send: Send) -> Any:
-    """Sends every new solution, and better bounds."""
+    """Send every new solution, and better bounds."""
     from gurobipy import GRB
 
     best = -np.inf

@@ -1,8 +1,8 @@
-"""HiGHS, fed with arrays: every status and count checked, warm starts, incumbents and bounds as they come.
+"""HiGHS, fed with arrays: every status and count is checked; warm starts, and incumbents and bounds as they are found.
 
-HiGHS drops rows with extreme coefficients and goes on, so data is checked before (:mod:`.matrix`) and counted after.
-Its thread pool belongs to the calling thread and keeps its first size; every solve gets a fresh worker thread, which
-also leaves the main thread free to notice Ctrl-C.
+HiGHS drops rows with extreme coefficients and goes on, so data is checked before it is passed (:mod:`.matrix`) and
+counted afterwards. Its thread pool belongs to the calling thread and keeps its first size, so every solve gets a new
+worker thread. This also leaves the main thread free to notice Ctrl-C.
 """
 
 from __future__ import annotations
@@ -59,31 +59,31 @@ STATUS: dict[str, Verdict | None] = {
     "kNotset": None,
     "kUnknown": None,
 }
-"""Model status of HiGHS -> how it ended; None for what must not happen with our models."""
+"""HiGHS's model status, and how HiGHS ended; None for a status that must not occur with our models."""
 
 
 @dataclass(eq=False)
 class _Events:
-    """What the worker thread tells the main thread, and the other way round."""
+    """What the worker thread and the main thread tell each other."""
 
     incumbents: queue.SimpleQueue[FloatArray] = field(default_factory=queue.SimpleQueue)
     bound: float = -np.inf
     stop: bool = False
 
     def note_bound(self, value: float) -> None:
-        """Keep the best bound seen."""
+        """Keep the best bound."""
         if np.isfinite(value):
             self.bound = max(self.bound, value)
 
 
 class Highs(Engine):
-    """The embedded engine; cuts off what formulations leave out in rounds."""
+    """The embedded engine; it adds rows that formulations leave out, in rounds."""
 
     name: ClassVar[str] = "highs"
     separates: ClassVar[bool] = True
 
     def missing(self) -> str | None:
-        """Highspy comes with opweave."""
+        """Highspy is installed with opweave."""
         return None if self.version() else "pip install highspy"
 
     def version(self) -> str | None:
@@ -94,7 +94,7 @@ class Highs(Engine):
             return None
 
     def solve(self, task: Task) -> Verdict:
-        """Solve; while the best solution breaks rows that were left out, add them and solve again."""
+        """Solve; while the best solution violates rows that were left out, add them and solve again."""
         if task.matrix.columns == 0:
             task.incumbent(np.zeros(0))
             task.bound(task.matrix.offset)
@@ -139,9 +139,9 @@ class Highs(Engine):
 
 
 def run_in_thread(solver: highspy.Highs, task: Task, events: _Events) -> bool:
-    """Run HiGHS in a thread of its own; meanwhile report its incumbents and bounds, and stop it when asked to.
+    """Run HiGHS in its own thread; meanwhile report its incumbents and bounds, and stop it on request.
 
-    Returns False when it does not stop: the thread is left behind, and the engine must not be touched any more.
+    Returns False if HiGHS does not stop: the thread is abandoned, and the engine must not be used any more.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.
 
     try:
         _checked_run(solver.run())
-    except BaseException as error:  # handed to the main thread
+    except BaseException as error:  # passed on to the main thread
         failures.append(error)
     finally:
         highspy.Highs.resetGlobalScheduler(True)
@@ -184,13 +184,13 @@ def _work(solver: highspy.Highs, failures: list[BaseException], done: threading.
 
 
 def _checked_run(status: highspy.HighsStatus) -> None:
-    """A warning is what HiGHS says at a limit."""
+    """Check the status of a run; HiGHS returns a warning when it reaches a limit."""
     if status.name == "kError":
         raise EngineError("highs answered kError to run")
 
 
 def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None:
-    """Have HiGHS call back at new solutions and whenever it may be interrupted."""
+    """Make HiGHS call back at new solutions and whenever it may be interrupted."""
     from highspy import cb
 
     kinds = cb.HighsCallbackType
@@ -216,7 +216,7 @@ def _listen(solver: highspy.Highs, events: _Events, matrix: MatrixModel) -> None
 
 
 def _report(task: Task, events: _Events) -> None:
-    """Hand on the incumbents and the bound that have come in."""
+    """Report the incumbents and the bound that have arrived."""
     while True:
         try:
             values = events.incumbents.get_nowait()
@@ -244,13 +244,13 @@ def _values(solver: highspy.Highs) -> FloatArray | None:
 
 
 def _lp_bound(solver: highspy.Highs) -> float:
-    """Objective of a model without whole columns, once it is solved."""
+    """The objective of a solved model that has no integer columns."""
     solved = solver.getModelStatus().name == "kOptimal"
     return float(solver.getInfo().objective_function_value) if solved else -np.inf
 
 
 def solve(work: Work, send: Send) -> Answer:
-    """Solve once; runs in the child that takes the embedded engine's place."""
+    """Solve once; runs in the child that replaces the embedded engine."""
     deadline = Deadline(work.seconds)
     solver = load_highs(work.matrix)
     set_options(solver, work)
@@ -275,12 +275,12 @@ WORDS: dict[Verdict, Literal["solved", "infeasible", "stopped"]] = {
 
 
 class _Sending(_Events):
-    """What HiGHS tells goes straight to the parent."""
+    """Sends findings of HiGHS directly to the parent."""
 
     def __init__(self, send: Send) -> None:
         super().__init__()
         self._send = send
-        self.incumbents = self  # type: ignore[assignment]  # takes the queue's place
+        self.incumbents = self  # type: ignore[assignment]  # replaces the queue
 
     def put(self, values: FloatArray) -> None:
         """Send a solution."""

@@ -1,4 +1,4 @@
-"""HiGHS in a child process: for programs that have loaded ortools, beside which highspy cannot be loaded."""
+"""HiGHS in a child process, for programs that have loaded ortools, after which highspy cannot be loaded."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from opweave.solvers.engines.task import Task
 
 
 class HighsInChild(MatrixEngine):
-    """The embedded engine's stand-in; cuts off what formulations leave out in rounds, too."""
+    """The replacement of the embedded engine; it also adds rows that formulations leave out, in rounds."""
 
     name: ClassVar[str] = "highs"
     separates: ClassVar[bool] = True
     function: ClassVar[str] = "opweave.solvers.engines.highs:solve"
 
     def solver(self) -> str:
-        """Highspy needs no choice."""
+        """Highspy needs no further name."""
         return self.name
 
     def missing(self) -> str | None:
-        """It takes the embedded engine's place, which knows."""
+        """Always None; the embedded engine, which this one replaces, checks the installation."""
         return None
 
     def version(self) -> str | None:
-        """It takes the embedded engine's place, which knows."""
+        """Always None; the embedded engine, which this one replaces, reports the version."""
         return None
 
     def solve(self, task: Task) -> Verdict:
-        """Solve; while solutions have broken rows that were left out, add them and solve again."""
+        """Solve; while solutions violate rows that were left out, add them and solve again."""
         while True:
             verdict = super().solve(task)
             missing = task.missing_rows()

@@ -1,4 +1,4 @@
-"""Models and options in HiGHS: what was given is counted, and every answer is looked at."""
+"""Models and options in HiGHS: the rows passed are counted, and every return status is checked."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ LARGEST_SEED = 2**31 - 1
 
 
 def load_highs(matrix: MatrixModel) -> highspy.Highs:
-    """Pass a model in one piece and count what arrived.
+    """Pass a model in one piece, and count what HiGHS received.
 
     Raises
     ------
     EngineError
-        When HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
+        If HiGHS warns, fails, or holds fewer rows, columns or entries than it was given.
     """
     import highspy
 
@@ -52,7 +52,7 @@ def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
     Raises
     ------
     EngineError
-        When there are none although the last solution broke some, or not all arrive.
+        If there are none although the last solution violated some, or not all of them arrive.
     """
     if len(block) == 0:
         raise EngineError(f"{engine} returned a solution that breaks rows which it was given")
@@ -67,7 +67,7 @@ def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
 
 
 def set_options(solver: highspy.Highs, asked: Run | Work) -> None:
-    """Gap, seed, threads and tolerances of a solve."""
+    """Set the gap, seed, threads and tolerances of a solve."""
     option(solver, "mip_rel_gap", asked.gap)
     # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
     option(solver, "mip_allow_restart", False)
@@ -82,7 +82,7 @@ def option(solver: highspy.Highs, name: str, value: bool | int | float | str) ->
 
 
 def checked(status: highspy.HighsStatus, what: str) -> None:
-    """HiGHS says "warning" when it changed or dropped something: that is an error here."""
+    """Raise an error for any status but success; HiGHS warns when it changed or dropped something."""
     if status.name != "kOk":
         raise EngineError(f"highs answered {status.name} to {what}")
 

@@ -1,7 +1,7 @@
-"""Head starts for HiGHS: only whole ones are passed.
+"""Head starts for HiGHS: only complete ones are passed.
 
-HiGHS 1.15 completes a start that is known in part by itself, and has then called it optimal where better points were
-left. So the columns that are not known are solved for first, with the others fixed.
+HiGHS 1.15 completes a partial start by itself, and has then called it optimal although better points existed. So the
+unknown columns are solved for first, with the others fixed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("opweave")
 
 START_SECONDS, START_SHARE = 5.0, 0.2
-"""Longest time for completing a start that is known in part, and the largest share of what is left."""
+"""Longest time for completing a partial start, and the largest share of the remaining time."""
 
 
 def begin(solver: highspy.Highs, start: FloatArray | None) -> None:
-    """Pass a whole start; None for none. HiGHS may decline it."""
+    """Pass a complete start; do nothing for None. HiGHS may decline it."""
     import highspy
 
     if start is None:
@@ -48,7 +48,7 @@ def begin(solver: highspy.Highs, start: FloatArray | None) -> None:
 def whole_start(
     matrix: MatrixModel, start: FloatArray, asked: Run | Work, seconds_left: float | None
 ) -> FloatArray | None:
-    """A start with every column: those that are not known (NaN) are solved for. None where that fails."""
+    """Complete a start by solving for the unknown columns (NaN); returns None if that fails."""
     known = ~np.isnan(start)
     if known.all():
         return start
@@ -73,7 +73,7 @@ def _solve(solver: highspy.Highs) -> FloatArray | None:
     import highspy
 
     try:
-        if solver.run().name == "kError":  # a warning is what it says at a limit
+        if solver.run().name == "kError":  # HiGHS returns a warning when it reaches a limit
             raise EngineError("highs answered kError to run")
     finally:
         highspy.Highs.resetGlobalScheduler(True)

@@ -1,7 +1,7 @@
-"""What the child process of CP-SAT does: write a model of intervals for it and solve it.
+"""The child process of CP-SAT: it writes a model of intervals for CP-SAT and solves it.
 
-The child is kept light: this module imports nothing that a model of intervals does not need, so that a problem which is
-solved in a tenth of a second does not wait for half a second first.
+The child is kept light. This module imports only what a model of intervals needs, so that a problem that is solved in a
+tenth of a second does not first wait for half a second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IntervalWork:
-    """What the child is given; the seconds run from ``began`` on, so that its start and its imports count, too."""
+    """The work of the child. Its seconds count from ``began``, so they include its start and its imports."""
 
     model: WholeProgram
     seconds: float | None
@@ -57,7 +57,7 @@ def solve(work: IntervalWork, send: Send) -> Answer:
     solver.best_bound_callback = lambda bound: send(News(bound=float(bound)))
 
     class Hear(cp_model.CpSolverSolutionCallback):  # type: ignore[misc, unused-ignore]
-        """Sends every solution."""
+        """Send every solution."""
 
         def on_solution_callback(self) -> None:
             values = np.asarray([self.value(column) for column in columns], dtype=np.float64)
@@ -76,7 +76,7 @@ def solve(work: IntervalWork, send: Send) -> Answer:
 
 
 class _Absent(ModuleType):
-    """Stands in for a module of which only the classes are named; each name is a class of its own without objects."""
+    """Stands in for a module of which only class names are used; each name is a class without instances."""
 
     def __getattr__(self, name: str) -> type:
         if name.startswith("__"):
@@ -88,9 +88,9 @@ class _Absent(ModuleType):
 
 @contextmanager
 def _without_pandas() -> Iterator[None]:
-    """Import without pandas: CP-SAT's module takes series of variables, which are not used here.
+    """Import without pandas: CP-SAT's module accepts series of variables, which are not used here.
 
-    Loading pandas takes twice as long as all the rest, and longer than many a problem takes to solve.
+    Loading pandas takes twice as long as everything else together, and longer than solving many problems.
     """
     if "pandas" in sys.modules:
         yield
@@ -103,17 +103,17 @@ def _without_pandas() -> Iterator[None]:
 
 
 def _keep_to(cores: int) -> bool:
-    """Confine this process to so many cores; returns whether the system can do that."""
+    """Confine this process to a number of cores; returns whether the system supports that."""
     if not hasattr(os, "sched_setaffinity"):
         return False
     allowed = sorted(os.sched_getaffinity(0))
-    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # not the same ones for all children
+    first = int(os.environ.get(PLACE, os.getpid())) % len(allowed)  # different cores for different children
     os.sched_setaffinity(0, {allowed[(first + index) % len(allowed)] for index in range(min(cores, len(allowed)))})
     return True
 
 
 def write(data: WholeProgram) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-    """The data as a model of CP-SAT; returns its variables by column."""
+    """Write the data as a CP-SAT model, and return its variables by column."""
     from ortools.sat.python import cp_model
 
     model = cp_model.CpModel()
@@ -137,7 +137,7 @@ def write(data: WholeProgram) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
 
 
 def _interval(model: cp_model.CpModel, columns: list[Any], seen: dict[int, Any], each: Any) -> Any:
-    """An interval, written once even if several groups hold it."""
+    """An interval. It is written once, even if several groups hold it."""
     if id(each) not in seen:
         start = columns[each.start]
         if each.present is None:

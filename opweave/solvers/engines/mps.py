@@ -1,4 +1,4 @@
-"""A matrix model as a free-format MPS file: columns x0, x1, ..., rows r0, r1, ...; the constant is left out."""
+"""A matrix model as a free-format MPS file. Columns are x0, x1, ...; rows are r0, r1, ...; the constant is left out."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def write_mps(matrix: MatrixModel, path: Path) -> None:
 
 
 def _kinds(matrix: MatrixModel) -> list[str]:
-    """E, L or G; a row with two different sides does not occur in compiled models."""
+    """E, L or G for each row; compiled models have no rows with two different sides."""
     lower, upper = matrix.rows.lower, matrix.rows.upper
     if (np.isfinite(lower) & np.isfinite(upper) & (lower != upper)).any():
         raise ValueError("a row has two different sides")
@@ -30,7 +30,7 @@ def _kinds(matrix: MatrixModel) -> list[str]:
 
 
 def _columns(matrix: MatrixModel) -> list[str]:
-    """Entries column by column, whole columns between markers."""
+    """Entries column by column, with integer columns between markers."""
     rows = matrix.rows
     order = np.argsort(rows.index, kind="stable")
     row = np.repeat(np.arange(len(rows)), np.diff(rows.start))[order].tolist()

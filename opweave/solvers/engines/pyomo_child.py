@@ -1,7 +1,7 @@
 """Engines that Pyomo drives, in a child process: GLPK, CPLEX, Xpress.
 
-Pyomo's own ``solve`` captures file descriptors and can hang in threads, and most of these engines are programs of their
-own; in a child with a process group both are harmless. They report when they end, not on the way.
+Pyomo's own ``solve`` captures file descriptors and can hang in threads, and most of these engines are separate
+programs. In a child with its own process group, neither does harm. These engines report only when they end.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
     "other": "stopped",
     "unknown": "stopped",
 }
-"""Pyomo's termination condition -> how the engine ended; any other one is a failure."""
+"""Pyomo's termination condition, and how the engine ended; any other condition is a failure."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one engine is called through Pyomo.
+    """How to call one engine through Pyomo.
 
     Attributes
     ----------
     factory
-        Its name in Pyomo's solver factory.
+        The engine's name in Pyomo's solver factory.
     options
-        Its words for seconds, gap, seed and threads.
+        The engine's options for seconds, gap, seed and threads.
     starts
-        Whether it takes a start.
+        Whether it accepts a start.
     """
 
     factory: str
@@ -112,18 +112,18 @@ class PyomoEngine(MatrixEngine):
 
     @abstractmethod
     def program(self) -> str | None:
-        """Path of the engine's program, or the name of its Python package; None when it is not there."""
+        """Path of the engine's program, or the name of its Python package; None if it is not installed."""
 
     @abstractmethod
     def install(self) -> str:
-        """What installs it."""
+        """The command that installs it."""
 
     def solver(self) -> str:
-        """Name of the dialect and the program."""
+        """Name of the dialect, and the program."""
         return f"{self.name}|{self.program() or ''}"
 
     def missing(self) -> str | None:
-        """What installs it, unless it is there."""
+        """The command that installs it; None if it is installed."""
         return None if self.program() else self.install()
 
 
@@ -133,15 +133,15 @@ class Glpk(PyomoEngine):
     name: ClassVar[str] = "glpk"
 
     def program(self) -> str | None:
-        """Glpsol on the path."""
+        """The path of glpsol."""
         return shutil.which("glpsol")
 
     def install(self) -> str:
-        """GLPK comes with operating systems, not with pip."""
+        """The command that installs GLPK, which comes with operating systems, not with pip."""
         return "apt-get install glpk-utils (or conda install glpk)"
 
     def version(self) -> str | None:
-        """Unknown before a run."""
+        """None: the version is unknown before a run."""
         return None
 
 
@@ -151,11 +151,11 @@ class _Packaged(PyomoEngine):
     package: ClassVar[str]
 
     def program(self) -> str | None:
-        """The package, when it can be imported."""
+        """The package, if it can be imported."""
         return self.package if importlib.util.find_spec(self.package) else None
 
     def install(self) -> str:
-        """The pip line; a licence is the user's affair."""
+        """The pip command; the user provides a licence."""
         return f"pip install {self.package}"
 
     def version(self) -> str | None:
@@ -164,21 +164,21 @@ class _Packaged(PyomoEngine):
 
 
 class Cplex(_Packaged):
-    """CPLEX; a small licence for small models comes with the package."""
+    """CPLEX; the package includes a licence for small models."""
 
     name: ClassVar[str] = "cplex"
     package: ClassVar[str] = "cplex"
 
 
 class Xpress(_Packaged):
-    """Xpress; a small licence for small models comes with the package."""
+    """Xpress; the package includes a licence for small models."""
 
     name: ClassVar[str] = "xpress"
     package: ClassVar[str] = "xpress"
 
 
 def solve(work: Work, _: Send) -> Answer:
-    """Rebuild the model, have Pyomo solve it; runs in the child."""
+    """Rebuild the model, and solve it through Pyomo; runs in the child."""
     from pyomo.environ import SolverFactory
 
     deadline = Deadline(work.seconds)
@@ -222,7 +222,7 @@ def _values(model: ConcreteModel, results: SolverResults) -> FloatArray | None:
     if len(results.solution) == 0:
         return None
     for variable in model.x.values():
-        variable.set_value(None)  # what a start or the last run left behind is no answer
+        variable.set_value(None)  # values of a start or of the last run are no answer
     model.solutions.load_from(results)
-    # Programs leave zeros out of their files.
+    # Programs leave zeros out of their solution files.
     return np.asarray([variable.value or 0.0 for variable in model.x.values()], dtype=np.float64)

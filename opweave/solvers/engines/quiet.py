@@ -1,4 +1,4 @@
-"""Silence while models are written: Pyomo reports on standard error whatever ends the writing, time limits included."""
+"""Silence while models are written: Pyomo logs to standard error whatever stops the writing, even a time limit."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _WRITING: ContextVar[bool] = ContextVar("a model is being written here", default
 
 
 class _Silence(logging.Filter):
-    """Drops what is said while this thread writes a model."""
+    """Drops log records while this thread writes a model."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record may pass."""
+        """Whether to let the record pass."""
         return not _WRITING.get()
 
 
@@ -23,14 +23,14 @@ _SILENCE = _Silence()
 
 @contextmanager
 def quiet_pyomo() -> Iterator[None]:
-    """Keep Pyomo's messages off the terminal; what has gone wrong is raised all the same.
+    """Keep Pyomo's messages off the terminal; errors are raised all the same.
 
-    Handlers of the application's own still hear them.
+    The application's own log handlers still receive the messages.
     """
-    import pyomo.common.log  # noqa: F401  # has set up the handlers, once it is there
+    import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
 
     for handler in logging.getLogger("pyomo").handlers:
-        handler.addFilter(_SILENCE)  # no more than once
+        handler.addFilter(_SILENCE)  # adding it twice has no effect
     token = _WRITING.set(True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Registering every engine for a problem: one call, so that all problems offer the same engines on the same terms."""
+"""Registering all engines for a problem with one call, so that every problem offers them on the same terms."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 HEAD_START = "head_start"
-"""Option of every engine: whether it begins with the head start. True unless it says no."""
+"""Option of every engine: whether to begin with the head start. The default is True."""
 
 COMMON = frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXTEND, Feature.FORMULATION})
 THREADED = COMMON | {Feature.THREADS}
@@ -36,16 +36,16 @@ ENGINES: tuple[tuple[Engine, frozenset[Feature], str], ...] = (
 
 
 def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
-    """Register the engines that solve linear programs, for a problem whose formulations are registered by now.
+    """Register the engines for linear programs, for a problem whose formulations are already registered.
 
     Parameters
     ----------
     problem
-        Its class.
+        The problem's class.
     model
-        What they are given, for the list of solvers: "an integer program".
+        What the engines receive, for the list of solvers, such as "an integer program".
     head_start
-        A first solution and bound for any of them.
+        A first solution and bound for each of them.
     """
     for engine, features, about in ENGINES:
         options = frozenset({HEAD_START} if engine.name == "highs" else {HEAD_START, MEMORY_OPTION})
@@ -53,7 +53,7 @@ def register_engines(problem: type[Problem[Any, Any]], model: str, head_start: H
 
 
 def register_cp_sat(problem: type[Problem[Any, Any]], model: str, head_start: HeadStart) -> None:
-    """Register CP-SAT for a problem that has a formulation of whole numbers; as :func:`register_engines`."""
+    """Register CP-SAT for a problem that has a constraint program; see :func:`register_engines`."""
     options = frozenset({HEAD_START, MEMORY_OPTION, WORKERS_OPTION})
     _register(CpSat(), THREADED, f"CP-SAT in a child process: {model}", problem, head_start, options)
 

@@ -1,4 +1,4 @@
-"""SCIP through pyscipopt, in a child process: warm starts, incumbents and bounds as they come."""
+"""SCIP through pyscipopt, in a child process: warm starts, and incumbents and bounds as they are found."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
     "bestsollimit": "stopped",
     "restartlimit": "stopped",
 }
-"""Status of SCIP -> how it ended; any other one is a failure."""
+"""SCIP's status, and how SCIP ended; any other status is a failure."""
 
 LARGEST_SEED = 2**31 - 1
 
@@ -43,11 +43,11 @@ class Scip(MatrixEngine):
     function: ClassVar[str] = "opweave.solvers.engines.scip:solve"
 
     def solver(self) -> str:
-        """Pyscipopt needs no choice."""
+        """Pyscipopt needs no further name."""
         return self.name
 
     def missing(self) -> str | None:
-        """Pyscipopt brings SCIP along."""
+        """The pip command, unless pyscipopt, which includes SCIP, is installed."""
         return None if self.version() else "pip install 'opweave[scip]'"
 
     def version(self) -> str | None:
@@ -77,7 +77,7 @@ def solve(work: Work, send: Send) -> Answer:
 
 
 def write(model: pyscipopt.Model, matrix: MatrixModel) -> list[pyscipopt.Variable]:
-    """Write the arrays as a SCIP model; returns its variables by column."""
+    """Write the arrays as a SCIP model, and return its variables by column."""
     import pyscipopt
 
     columns = [
@@ -104,7 +104,7 @@ def write(model: pyscipopt.Model, matrix: MatrixModel) -> list[pyscipopt.Variabl
 
 
 def _begin(model: pyscipopt.Model, columns: list[pyscipopt.Variable], start: FloatArray) -> None:
-    """Pass a start, whole or in part."""
+    """Pass a start, complete or partial."""
     whole = not np.isnan(start).any()
     solution = model.createSol() if whole else model.createPartialSol()
     for variable, value in zip(columns, start.tolist(), strict=True):
@@ -114,7 +114,7 @@ def _begin(model: pyscipopt.Model, columns: list[pyscipopt.Variable], start: Flo
 
 
 def _news_handler(columns: list[pyscipopt.Variable], send: Send) -> pyscipopt.Eventhdlr:
-    """Sends every new best solution, with the bound at that moment."""
+    """Send every new best solution, with the bound at that moment."""
     from pyscipopt import Eventhdlr
     from pyscipopt.scip import PY_SCIP_EVENTTYPE as SCIP_EVENTTYPE
 

@@ -1,4 +1,4 @@
-"""What an engine is given to solve, and where it reports to."""
+"""The task of an engine: the model to solve, and where to report findings."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from opweave.problems.solution import Solution
 from opweave.solvers.run import Run
 
 CLAIM_TOLERANCE = 1e-6
-"""How far an engine's objective may lie below the referee's, relative, before it counts as a wrong claim."""
+"""Relative difference by which an engine's objective may lie below the referee's before it counts as a wrong claim."""
 
 
 @dataclass(eq=False)
 class Task:
-    """A model to solve, and where its engine reports to.
+    """A model to solve, and where its engine reports findings.
 
     Attributes
     ----------
     program
-        What the engine is given; never changed.
+        The program that the engine receives; it is never changed.
     view
-        The Pyomo model that a user has extended; None where there is none.
+        The Pyomo model that a user has extended; None if there is none.
     start
-        Values by the program's column to begin from, NaN where unknown; None when there are none.
+        Start values by the program's column, NaN where unknown; None without a start.
     run
         Limits, seed, threads, options.
     """
@@ -55,17 +55,17 @@ class Task:
 
     @property
     def matrix(self) -> MatrixModel:
-        """The program of an engine for linear programs."""
+        """The program, for engines that solve linear programs."""
         assert isinstance(self.program, Program)
         return self.program.matrix
 
     def incumbent(self, values: FloatArray) -> bool:
-        """Report a solution of the program; returns whether it obeys the rows that the formulation left out, too.
+        """Report a solution of the program; returns whether it also obeys the rows that the formulation left out.
 
         Raises
         ------
         EngineError
-            When the values break the program.
+            If the values violate the program.
         """
         complaint = self.program.broken(values)
         if complaint is not None:
@@ -78,7 +78,7 @@ class Task:
         return whole
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:
-        """The solution of an engine's values, and whether they obey the rows that were left out."""
+        """The solution that an engine's values stand for, and whether they obey the rows that were left out."""
         known = self.program.model_values(values)
         broken = self.formulation.separate(self.model, known)
         self._late += [row for row in broken if row.key not in self._known]
@@ -90,9 +90,9 @@ class Task:
         return self.program.engine_values(self.formulation.start(self.model, solution))
 
     def offer(self, solution: Solution) -> str | None:
-        """Report a solution that did not come from the engine, if it obeys the whole model; returns what it breaks.
+        """Report a solution from elsewhere if it obeys the whole model; otherwise return the violation.
 
-        The model decides, not the referee alone: only the model knows the rows that a user added.
+        The model decides, not the referee alone, because only the model has the rows that a user added.
         """
         values = self.values_of(solution)
         if np.isnan(values).any():
@@ -108,16 +108,16 @@ class Task:
         return complaint
 
     def _accept(self, values: FloatArray, solution: Solution) -> None:
-        """Report the engine's solution, with the referee's objective unless the engine claims a better one."""
+        """Report the engine's solution with the referee's objective, unless the engine claims a better one."""
         judged = self.problem.evaluate(solution)
         real = judged.objective if judged.feasible else None
         if self.program.own_objective:
             claim = self.formulation.objective_bound(self.problem, self.program.objective(values))
-            floor = self.formulation.context.floor
-            claim = claim if floor is None else max(claim, floor)
+            lower_bound = self.formulation.context.lower_bound
+            claim = claim if lower_bound is None else max(claim, lower_bound)
             allowance = CLAIM_TOLERANCE * abs(claim) + self.formulation.resolution()
             if real is None or (real > claim + allowance and not self.program.exact):
-                self.run.found(solution, claim)  # the referee will object, and nothing that was claimed counts
+                self.run.found(solution, claim)  # the referee will reject it, and the claim does not count
                 return
         if real is not None and self.run.found(solution, real):
             self.start = values
@@ -130,27 +130,27 @@ class Task:
             self.run.proved(max(0.0, bound - coarse) if coarse else bound, f"{self.engine} ({self.formulation.name})")
 
     def settled(self, values: FloatArray) -> None:
-        """The engine calls these values optimal: where objectives are whole numbers, none lies below theirs.
+        """Report the objective of optimal values as a bound, if objectives are integers and the requested gap is 0.
 
-        Engines stop once no better whole number is left, with a bound that may end just above the one below.
+        Engines stop once no better integer is possible; their last bound may be just above the next lower integer.
         """
         if self.run.gap == 0.0 and self.formulation.counts_units(self.problem):
             self.bound(float(np.round(self.program.objective(values))))
 
     def missing_rows(self) -> Block:
-        """Rows that reported solutions broke and the engine has not been given yet."""
+        """Rows that reported solutions violate and that the engine has not received yet."""
         assert isinstance(self.program, Program)
         late, self._late = self._late, []
         return self.program.block(late)
 
     def waits(self) -> Waits | None:
-        """How much longer added rows may make schedules; None where none of them is about times."""
+        """How much longer added rows may make schedules; None if none of them concerns times."""
         if self.view is None:
             return waits_in(self.model.added, self.model)
         return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
 
     def remaining(self) -> float | None:
-        """Seconds left; None without a limit."""
+        """The remaining seconds; None without a limit."""
         return self.run.remaining()
 
     def should_stop(self) -> bool:

@@ -1,8 +1,8 @@
-"""The arrays that the hot loops of memory ordering work on, and one step of an order in either direction.
+"""The arrays of memory ordering's hot loops, and one step of an order in either direction.
 
-Direction is data: ``sign`` is +1 where operators are run first to last and -1 where they are undone last to first. A
-schedule read backwards visits the same pairs (state, operator), so one set of loops serves both. ``left[s]`` always is
-the number of readers of storage s that have not run yet.
+The direction is an argument: ``sign`` is +1 to run operators first to last and -1 to undo them last to first. An order
+read backwards visits the same pairs (state, operator), so one set of loops serves both directions. ``left[s]`` is
+always the number of readers of storage s that have not run yet.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ BACKWARD = -1
 class OrderingArrays(NamedTuple):
     """An :class:`OrderingInstance` as a flat tuple of arrays; adjacencies are (start, items) pairs.
 
-    ``made`` are the bytes that every operator adds to what stays live; ``stay`` adds those of results that nobody
-    reads, and the workspace. ``counts`` tells which storages ever count (read by somebody, or kept). ``halt`` ends long
-    loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
+    ``made`` holds the bytes that every operator adds to the live bytes; ``stay`` also includes results that no operator
+    reads, and the workspace. ``counts`` marks the storages that ever count (read by some operator, or kept). ``halt``
+    ends long loops as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`).
     """
 
     size: IntArray
@@ -51,7 +51,7 @@ class OrderingArrays(NamedTuple):
 
 
 def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
-    """Flatten an instance, for loops that ``halt`` ends."""
+    """Flatten an instance; ``halt`` ends its loops."""
     unread = instance.unread()
     heads = instance.writes.heads()
     sizes = instance.size[instance.writes.items]
@@ -84,7 +84,7 @@ def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> Order
 
 
 def with_arcs(arrays: OrderingArrays, early: IntArray, late: IntArray) -> OrderingArrays:
-    """The same arrays with more precedences: ``early[k]`` before ``late[k]``."""
+    """The same arrays with additional precedences: ``early[k]`` before ``late[k]``."""
     rows = len(arrays.made)
     before = Adjacency(arrays.before_start, arrays.before)
     joined = Adjacency.from_pairs(rows, np.concatenate([before.heads(), late]), np.concatenate([before.items, early]))
@@ -119,8 +119,8 @@ def initial_bytes(arrays: OrderingArrays, sign: int) -> int:
 def step(arrays: OrderingArrays, v: int, live: int, left: IntArray, sign: int) -> tuple[int, int]:
     """Stable footprint of v's step, and the live bytes on its far side.
 
-    ``live`` are the bytes live on the near side. A read storage dies at v (running it) or is born at v (undoing it)
-    when no other reader lies on the far side.
+    ``live`` are the bytes live on the near side. When no other reader lies on the far side, running v frees a storage
+    that it reads, and undoing v makes it live again.
     """
     last = (1 + sign) // 2
     dying = 0

@@ -1,6 +1,6 @@
-"""The default plan for memory ordering: floors and greedy orders, bounds, local search, then exact search.
+"""The default solver of memory ordering: baselines and greedy orders, bounds, local search, then exact search.
 
-It contains every named order, so it is never worse than any of them.
+It tries every named order, so it is never worse than any of them.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 UNTIMED_WORK = 100_000_000
-"""Largest search without a time limit, in states times operators: seconds, then order and bound are returned."""
+"""Largest search without a time limit, in states times operators. It takes seconds; then order and bound are
+returned."""
 
 BOUND_SHARE = 0.35
-"""For the total: most of the time left that may go into the bound before local search begins."""
+"""For the total: largest share of the time left for the bound before local search begins."""
 
 FIRST_SHARE, FIRST_SECONDS = 0.15, 5.0
-"""Of a first search before the engine: of the time left, and without a limit."""
+"""Limits of a first search before the engine: share of the time left, and states when there is no time limit."""
 
 QUICK_STATES, QUICK_KICKS = 3_000, 20
-"""Of a first search for the total, which settles narrow graphs, and of local search before it."""
+"""Limits for the total: of a first search, which settles narrow graphs, and of local search before it."""
 
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Minimise peak or total by all means that apply."""
+    """Minimise the peak or the total with all solvers that apply."""
     instance = lower(problem)
     if not only_arcs(problem):
         return solve_btsearch(problem, run)
@@ -51,7 +52,7 @@ def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def _minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
-    """The state search; where a first one leaves a gap, an engine for as long as it helps, then the search again."""
+    """Run the state search; if it leaves a gap, run an engine for as long as it helps, then search again."""
     peaks = PeakSearch(problem, instance, run)
     if peaks.prepare():
         return end_of_peak_search(peaks)
@@ -110,7 +111,7 @@ def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: R
         judged = problem.evaluate(scout.best)  # type: ignore[arg-type]
         if judged.objective is not None:
             run.found(scout.best, judged.objective)
-    # The scout was interrupted in any case; why the run ended, only the run itself knows.
+    # The scout was interrupted in any case, so its outcome does not tell why the run ended; the run does.
     stopped = outcome.termination is Termination.INTERRUPTED
     return replace(outcome, termination=run.termination()) if stopped else outcome
 
@@ -121,7 +122,7 @@ register(
         problem=MemoryOrdering.kind,
         kind="plan",
         run=solve_auto,
-        about="all of the below as far as they help, in the order of their cost",
+        about="all solvers below, cheapest first, as far as they help",
         proves="optimum",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=("order_arcs", "step_rule"),

@@ -1,6 +1,6 @@
-"""Orders that frameworks and compilers use, by name: what a better plan is compared with.
+"""Orders that frameworks and compilers use, by name: the baselines for better orders.
 
-No one of them looks at the whole graph, and none proves anything; each is linear or nearly so.
+None of them considers the whole graph or proves a bound; each takes linear or nearly linear time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Order = Callable[[OrderingInstance], IntArray]
 
 
 def definition(instance: OrderingInstance) -> IntArray:
-    """The order in which the model file lists the operators; repaired, first listed first, where it is no order."""
+    """The order of the model file; if it is invalid, the first listed ready operator always goes next."""
     return topological_order(instance.after)
 
 
@@ -42,7 +42,7 @@ def reverse(instance: OrderingInstance) -> IntArray:
 
 
 def _post_order(arriving: Adjacency, leaving: Adjacency) -> IntArray:
-    """Depth-first post-order along ``leaving``, from the operators where nothing arrives. Iterative."""
+    """Depth-first post-order along ``leaving``, from the operators without arriving arcs. Iterative."""
     start, items = leaving.start.tolist(), leaving.items.tolist()
     following = list(start[:-1])
     seen = [False] * len(leaving)
@@ -79,7 +79,7 @@ def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
     Raises
     ------
     NoPlanError
-        When it needs more than the limit.
+        When the order needs more than the limit.
     """
     instance = lower(problem)
     order = build(instance)

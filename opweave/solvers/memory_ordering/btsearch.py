@@ -1,15 +1,15 @@
 """BTSearch: depth-first search over the states of the graph, with a dictionary of states seen.
 
-Source: "MemoriaNova", section 3.2. A state is the set of operators that have run. The search tries every ready
-operator in turn, remembers for every state the best metric with which it was reached, and goes no further when it is
-reached with one that is no better; what can run in a state, and what it needs, is worked out once. The paper's metric,
-the sum of the memory left free, is maximised; here the memory used is minimised, which is the same: its largest stable
-footprint for objective "peak", the sum of them for "total". The search is exact once it ends, and exponential in the
-graph's width.
+Source: "MemoriaNova", section 3.2. A state is the set of operators that have run. The search tries every ready operator
+in turn and remembers, for every state, the best metric with which the state was reached. It stops at a state that is
+reached again with a metric that is no better. The ready operators of a state and their footprints are computed once.
+The paper maximises the sum of free memory; this solver equivalently minimises the memory used: the largest stable
+footprint for objective "peak", the sum of footprints for "total". A search that ends is exact; its time is exponential
+in the graph's width.
 
-Added to the paper's form, and left out by the option ``plain``: cheap operators first, and no further once the metric
-plus the least that the remaining steps can add reaches the best order known. One deviation in both forms: a state that
-only one other leads to is not remembered, so that long chains take no memory.
+Two additions to the paper, which the option ``plain`` leaves out: cheap operators go first, and a state is pruned when
+its metric plus the least possible addition of the remaining steps reaches the incumbent. Both forms deviate in one
+point: a state with a single predecessor state is not remembered, so that long chains take no memory.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 
 STATE_BYTES = 1_000
-"""About what one remembered state takes, beside its bits."""
+"""Approximate bytes of one remembered state, without its bits."""
 
 MOST_BYTES = 1 << 29
-"""Memory that sets the default of ``max_states``."""
+"""Memory, in bytes, that determines the default of ``max_states``."""
 
 EXPLAINING_STATES = 20_000
-"""States that may be searched to say how far a limit is out of reach."""
+"""Most states searched to report by how much a limit is out of reach."""
 
 STOP_INTERVAL = 256
-"""Moves between two looks at the clock."""
+"""Moves between two checks of the time."""
 
 
 @dataclass(slots=True)
 class _Frame:
-    """A state on the path, with what is still to be tried there.
+    """A state on the path, with the moves still to be tried there.
 
-    ``owed`` is the least that the remaining steps add to the metric.
+    ``owed`` is the least amount that the remaining steps add to the metric.
     """
 
     ready: Sequence[int]
@@ -81,13 +81,13 @@ class _Search:
     walk
         The state.
     combine
-        Metric of a path from that of its beginning and the bytes of its last step.
+        Gives the metric of a path from the metric without its last step and the bytes of that step.
     metric
         Metric of the empty path.
     least
-        What every operator adds to the metric at least; None for the plain form.
+        Least amount that every operator adds to the metric; None for the plain form.
     ceiling
-        Metric that an order must stay below to be of interest; None when any is.
+        Metric that an order must stay below; None for no limit.
     max_states
         Most states to remember.
     should_stop
@@ -133,14 +133,14 @@ class _Search:
         return True
 
     def _child(self, frame: _Frame) -> _Frame | None:
-        """Make the next move of a state; the state that it leads to, or None when that is of no interest."""
+        """Make the next move of a state; return the state that it leads to, or None when that state is pruned."""
         move = frame.moves[frame.tried]
         frame.tried += 1
         metric = self.combine(frame.metric, move.cost)
         owed = frame.owed - self.least[move.operator] if self.least else 0
         if self.least is not None and self.ceiling is not None and metric + owed >= self.ceiling:
             return None
-        # A state with one way into it comes up again only when the state before it does, which is remembered.
+        # A state with a single predecessor recurs only when that predecessor recurs, which is remembered.
         if not self.walk.crowns(move.operator) and not self._improves(self.walk.state | 1 << move.operator, metric):
             return None
         enabled = self.walk.run(move)
@@ -151,7 +151,7 @@ class _Search:
         return self._frame([v for v in frame.ready if v != move.operator] + enabled, metric, owed)
 
     def _improves(self, state: int, metric: int) -> bool:
-        """Whether a state is new or reached with a better metric than before; remembers it."""
+        """Whether a state is new or reached with a better metric than before; remembers the metric."""
         known = self._seen.get(state)
         if known is not None and metric >= known:
             return False
@@ -181,16 +181,16 @@ def state_budget(run: Run, default: int) -> int:
     Raises
     ------
     InvalidInputError
-        When it is not a whole number from 1.
+        When it is not a whole number of at least 1.
     """
     most = run.option("max_states", default)
     if not isinstance(most, int) or most < 1:
-        raise InvalidInputError(f"option 'max_states' is {most!r}; it takes a whole number from 1")
+        raise InvalidInputError(f"option 'max_states' is {most!r}; it must be a whole number from 1")
     return most
 
 
 def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Search all states, both objectives, under limit, order arcs and step rules."""
+    """Search all states for either objective, under limit, order arcs and step rules."""
     instance = lower(problem)
     limit, rules = problem.limit_bytes, step_rules(problem)
     if limit is not None and instance.start_bytes() > limit:
@@ -209,7 +209,7 @@ def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def search_states(problem: MemoryOrdering, run: Run, most_states: int) -> None:
-    """A short search over so many states, beside what the run has: it may settle a narrow graph."""
+    """Run a short search over at most ``most_states`` states; it may settle a narrow graph."""
     instance = lower(problem)
     run.enter("search over states")
     search = replace(_search_for(problem, instance, step_rules(problem), run), max_states=most_states)
@@ -223,7 +223,7 @@ def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequ
     least: list[int] | None = None
     if not run.option("plain", default=False):
         _report_listed_order(problem, instance, run)
-        footprints = _prove_floor(problem, instance, run)
+        footprints = _prove_lower_bound(problem, instance, run)
         least = [0] * instance.operators if peak else footprints.tolist()
     return _Search(
         walk=StateWalk(instance, rules, problem.limit_bytes),
@@ -242,8 +242,8 @@ def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) 
     run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric)
 
 
-def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
-    """What every step needs in any order, in at most half of the time; the bound that follows goes to the run."""
+def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
+    """Least footprint of every step in any order, within half of the time; reports the bound that follows."""
     arrays = arrays_of(instance, run.halt)
     with run.share(0.5):
         if problem.objective == "total":
@@ -259,7 +259,7 @@ def _prove_floor(problem: MemoryOrdering, instance: OrderingInstance, run: Run) 
 
 
 def _report_listed_order(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> None:
-    """Begin with the operators as they are listed, if that is allowed: a large graph may take all time otherwise."""
+    """Report the listed order first, if it is allowed; the search of a large graph may use up all time."""
     order = instance.ordering(BY_NAME["definition"](instance))
     judged = problem.evaluate(order)
     if judged.feasible and judged.objective is not None:
@@ -274,7 +274,7 @@ def _inputs_too_large(start: int, limit: int) -> str:
 
 
 def _why_infeasible(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> str:
-    """The least peak without the limit, and the operator that it is found at, if that takes few states to find."""
+    """A sentence with the least peak without the limit and its operator, if few states suffice to find them."""
     limit = problem.limit_bytes
     contradiction = f"the side constraints ({', '.join(sorted({c.kind for c in problem.constraints}))}) leave no order"
     if limit is None:

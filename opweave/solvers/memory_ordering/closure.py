@@ -1,6 +1,6 @@
 """The emptiest state between two others: a minimum closure, by one maximum flow.
 
-Live bytes f are a submodular function of the set of executed operators, each storage contributing one term
+Live bytes f are a submodular function of the set D of executed operators. Each storage contributes one term
 size * [producer in D] * [kept, or a reader outside D]. Its minimum over all down-sets between two fixed ones is a
 minimum cut (Dinic's algorithm, https://doi.org/10.1007/11685654_10) on the operators that are still free.
 """
@@ -123,7 +123,7 @@ def _levels(flow: Flow, level: IntArray, queue: IntArray) -> bool:
 
 @inlined
 def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
-    """Send as much as fits along a path of arcs; returns the amount and the position of the first arc that it fills."""
+    """Send as much as fits along a path of arcs; return the amount and the position of the first saturated arc."""
     amount = UNBOUNDED
     for k in range(depth):
         amount = min(amount, flow.room[path[k]])
@@ -138,7 +138,7 @@ def _push(flow: Flow, path: IntArray, depth: int) -> tuple[int, int]:
 
 @inlined
 def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, halt: IntArray) -> int:
-    """Saturate all shortest paths, by an iterative depth-first search; returns the flow that was added."""
+    """Saturate all shortest paths by an iterative depth-first search; return the added flow."""
     at[:] = flow.head[: len(at)]
     total = 0
     depth = 0
@@ -168,7 +168,7 @@ def _blocking_flow(flow: Flow, level: IntArray, at: IntArray, path: IntArray, ha
 
 @inlined
 def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
-    """Mark the nodes that the residual network leads to from ``start`` (twin 0), or from which it leads there (1)."""
+    """Mark the nodes that ``start`` reaches in the residual network (twin 0), or that reach ``start`` (twin 1)."""
     queue = np.empty(len(mark), dtype=np.int64)
     mark[start] = 1
     queue[0] = start
@@ -188,8 +188,8 @@ def reach(flow: Flow, start: int, twin: int, mark: IntArray) -> None:
 def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
     """Dinic's algorithm on the residual network; stops early once the added flow exceeds ``enough``.
 
-    Halted, it leaves a smaller flow, whose value is still a lower bound of every cut, and what its residual network
-    reaches from either end is still closed under precedence.
+    When halted, it leaves a smaller flow. Its value is still a lower bound of every cut, and the nodes reached in the
+    residual network from either end are still closed under precedence.
     """
     nodes = flow.sizes[NODES]
     level = np.empty(nodes, dtype=np.int64)
@@ -204,7 +204,7 @@ def maximum_flow(flow: Flow, enough: int, halt: IntArray) -> int:
 
 @inlined
 def _add_storage(arrays: OrderingArrays, side: SideArray, node: IntArray, flow: Flow, s: int) -> int:
-    """Write one storage's term of f into the network; returns the part of it that is constant."""
+    """Write one storage's term of f into the network; return its constant part."""
     size = arrays.size[s]
     p = arrays.producer[s]
     if size == 0 or not arrays.counts[s] or (p >= 0 and side[p] == OUTSIDE):
@@ -240,8 +240,8 @@ def build_flow(arrays: OrderingArrays, side: SideArray, node: IntArray, spare: i
     """The network whose minimum cuts are the emptiest states between the fixed sides, and the constant part of f.
 
     An operator on the source's side of the cut has run. Fills ``node`` with the network's node of every free operator.
-    A storage with several free readers gets a node of its own, which is on the source's side only when all its readers
-    are. ``spare`` arcs stay free for the caller.
+    A storage with several free readers gets its own node, which is on the source's side only when all its readers are.
+    ``spare`` arcs are left for the caller.
     """
     free = 2
     for v in range(len(side)):
@@ -272,7 +272,7 @@ def build_flow(arrays: OrderingArrays, side: SideArray, node: IntArray, spare: i
 
 @kernel
 def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray, largest: SideArray) -> int:
-    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; returns the minimum."""
+    """Fill ``smallest`` and ``largest`` with the extreme minimisers of f between the sides; return the minimum."""
     count = len(side)
     node = np.empty(count, dtype=np.int64)
     flow = build_flow(arrays, side, node, 0)
@@ -294,13 +294,13 @@ def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray
 def unavoidable(
     arrays: OrderingArrays, side: SideArray, room: int, rank: IntArray, budget: int, verdict: SideArray
 ) -> int:
-    """Which free operators lie on one side in every state with at most ``room`` live bytes.
+    """Find the free operators that lie on one side in every state with at most ``room`` live bytes.
 
-    Writes to ``verdict`` INSIDE or OUTSIDE for those, FREE for the others. Returns the number of flows computed, or -1
-    when there is no such state at all. One maximum flow is computed from scratch; asking whether an operator can change
-    sides continues from it, and the states found on the way answer for other operators too. Those whose answer implies
-    the most are asked first: the last in topological ``rank`` whether they can stay out, the first whether they can be
-    in; after ``PATIENCE`` of them that can, the rest is not asked.
+    Writes INSIDE or OUTSIDE to ``verdict`` for these operators, FREE for the others. Returns the number of computed
+    flows, or -1 when there is no such state. One maximum flow is computed from scratch. A test whether an operator can
+    change sides continues from that flow, and the states found on the way settle other operators too. The most
+    informative operators are tested first: whether the last in topological ``rank`` can stay outside, and whether the
+    first can be inside. After ``PATIENCE`` operators that can, the rest are not tested.
     """
     count = len(side)
     node = np.empty(count, dtype=np.int64)
@@ -352,7 +352,7 @@ def unavoidable(
 
 @inlined
 def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> None:
-    """Note what the smallest minimum cut leaves out and what the largest has in: columns 0 and 1 of ``can``."""
+    """Record the operators outside the smallest minimum cut and inside the largest: columns 0 and 1 of ``can``."""
     nodes = flow.sizes[NODES]
     from_source = np.zeros(nodes, dtype=np.int64)
     to_sink = np.zeros(nodes, dtype=np.int64)
@@ -366,7 +366,7 @@ def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> Non
 
 @inlined
 def _spread_verdict(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, verdict: SideArray) -> None:
-    """Pass a verdict on v and on every free operator that shares it by precedence."""
+    """Record a verdict for v and for every free operator that shares it by precedence."""
     stack = np.empty(len(side), dtype=np.int64)
     stack[0] = v
     top = 1

@@ -16,7 +16,7 @@ from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.plans import peak, total
 
 BOUNDED_OPERATORS = 5_000
-"""Largest graph whose floor is computed before an engine runs: larger ones are beyond engines anyway."""
+"""Most operators of a graph whose lower bound is computed before an engine runs. Engines do not solve larger graphs."""
 
 
 def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
@@ -38,7 +38,7 @@ def _best(problem: MemoryOrdering, instance: OrderingInstance) -> IntArray | Non
     return min(orders, key=lambda order: measure(arrays, order), default=None)
 
 
-def floor(problem: MemoryOrdering) -> int | None:
+def lower_bound(problem: MemoryOrdering) -> int | None:
     """The largest L2 bound of the peak, or the sum of the L1 bounds for the total; None for very large graphs."""
     try:
         instance = lower(problem)
@@ -52,7 +52,7 @@ def floor(problem: MemoryOrdering) -> int | None:
     return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0])).value
 
 
-HEAD_START_OF = HeadStart(initial=best_greedy_order, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
 
 register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", HEAD_START_OF)

@@ -1,13 +1,13 @@
-"""The smallest peak, proved: greedy orders, minimum cuts, and a search over states from both ends.
+"""The smallest peak with proof: greedy orders, minimum cuts, and a search over states from both ends.
 
-The road, each step only if the ones before left a gap between incumbent and bound:
+Each step runs only if the steps before it left a gap between incumbent and bound:
 
 1. every named order and the greedy portfolio from both ends;
 2. the largest L2 bound, evaluated lazily;
 3. min-cut local search on the best starts;
-4. in turns with growing budgets: the search at the bound (a refusal lifts it to the least footprint refused), inside
-   the gap, and just below the incumbent; floors that a small search leaves open are searched again with the precedences
-   that they force.
+4. with growing budgets, in turn: searches at the bound (a refusal raises the bound to the least refused footprint),
+   inside the gap, and just below the incumbent; targets that a small search leaves open are searched again with the
+   precedences that they force.
 """
 
 from __future__ import annotations
@@ -39,32 +39,32 @@ from opweave.solvers.side_by_side.exchange import Key
 
 FIRST_BUDGET = 500
 SMALL_SEARCH = 3_000_000
-"""States times operators up to which a search costs less than forcing precedences first."""
+"""States times operators up to which a search costs less than first finding forced precedences."""
 
 NEARLY_CLOSED = 0.01
-"""Gap up to which forced precedences come before any search: they decide close calls best."""
+"""Gap up to which forced precedences come before any search, because they are best at closing small gaps."""
 
 SEARCHED_BYTES = 1 << 30
-"""Memory that the states of one search may take; it bounds the budget."""
+"""Memory limit for the states of one search; it bounds the budget."""
 
 MOST_STATES = 1 << 22
 """Default budget of the last and largest search."""
 
 STATES_PER_SECOND = 200_000
-"""A cautious estimate that keeps a search within the time limit."""
+"""A cautious estimate of the search speed, which keeps a search within the time limit."""
 
 CUTS = 8
-"""Minimum cuts that one of several searches side by side takes at once."""
+"""Minimum cuts that one of several parallel searches claims at once."""
 
 FIRST_STARTS = 5
 FIRST_ROUNDS = 40
 MORE_ROUNDS = 400
-"""Local search: some starts before the state search, all of them for longer once that turns out to be hard."""
+"""Local search: some starts before the state search; all starts, for longer, once that search proves hard."""
 
 
 @dataclass(eq=False)
 class PeakSearch:
-    """Incumbent and bound of one instance, and the steps that bring them together.
+    """Incumbent and bound of one instance, and the steps that close the gap between them.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class PeakSearch:
     bounding_operator
         The operator whose step proves the bound, if one does.
     lucky_sign
-        The end from which the last search that decided something began; tried first.
+        The end from which the last successful search began; it is tried first.
     signs
         The ends from which searches begin.
     """
@@ -112,7 +112,7 @@ class PeakSearch:
 
     @property
     def hopeless(self) -> bool:
-        """Whether no order can respect the problem's limit."""
+        """Whether it is proved that no order respects the problem's limit."""
         return self.problem.limit_bytes is not None and self.bound > self.problem.limit_bytes
 
     def consider(self, order: IntArray) -> None:
@@ -123,7 +123,7 @@ class PeakSearch:
             self._report()
 
     def prove(self, bound: int, source: str) -> None:
-        """Lift the bound."""
+        """Raise the bound."""
         if bound > self.bound or self.run.bound is None:
             if not source.startswith("L2"):
                 self.bounding_operator = None
@@ -136,7 +136,7 @@ class PeakSearch:
             self.run.found(self.instance.ordering(self.best), self.peak)
 
     def start(self) -> None:
-        """Named orders and greedy portfolio."""
+        """Report the named orders and the greedy portfolio."""
         self.run.enter("greedy orders")
         for order in self._starts():
             self.orders.append(order)
@@ -152,7 +152,7 @@ class PeakSearch:
             yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
-        """The largest L2 bound, by decreasing keys, reported as it grows."""
+        """Compute the largest L2 bound by decreasing keys, and report it as it grows."""
         self.run.enter("minimum cuts")
         self.keys = upper_keys(self.arrays, self.orders)
         order = np.argsort(-self.keys, kind="stable")
@@ -170,7 +170,7 @@ class PeakSearch:
                     self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
 
     def polish(self, starts: int = FIRST_STARTS, rounds: int = FIRST_ROUNDS) -> None:
-        """Min-cut local search on the best starts."""
+        """Run min-cut local search on the best starts."""
         self.run.enter("min-cut local search")
         for place, order in enumerate(sorted(self.orders, key=lambda order: peak(self.arrays, order))[:starts]):
             if self.settled():
@@ -182,13 +182,13 @@ class PeakSearch:
             self.consider(better)
 
     def _takes(self, part: Key) -> bool:
-        """Whether a part of the work is this search's own: searches side by side each take others."""
+        """Whether this search takes a part of the work; parallel searches take different parts."""
         return self.run.exchange is None or self.run.exchange.claim(part)
 
     def search(self, most_states: int) -> bool:
-        """Searches at several floors in turns, with growing budgets; whether the gap was closed or time ran out.
+        """Search at several targets in turn, with growing budgets; return whether the gap closed or time ran out.
 
-        Called again it goes on with the budget that it had reached.
+        A second call continues with the budget that the first reached.
         """
         self.run.enter("state search")
         words = (self.instance.operators + 63) // 64
@@ -209,7 +209,7 @@ class PeakSearch:
             budget = min(2 * budget, most)
 
     def _turn(self, budget: int, *, easy: bool) -> None:
-        """One budget: at the bound, then inside the gap and just below the incumbent."""
+        """Use one budget: at the bound, then inside the gap and just below the incumbent."""
         self._probe(self.bound, budget)
         if easy:
             self._divide(budget, self._probe)
@@ -218,7 +218,7 @@ class PeakSearch:
             self._divide(budget, self._tighten)
 
     def catch_up(self) -> None:
-        """Take in the best order and bound of the lanes beside this one."""
+        """Take over the best order and bound of the other lanes."""
         if self.run.exchange is None:
             return
         self.run.take_in()
@@ -227,71 +227,72 @@ class PeakSearch:
             self.adopt()
 
     def adopt(self) -> None:
-        """Take in what others have reported to the run."""
+        """Take over orders and bounds that others have reported to the run."""
         if self.run.best is not None:
             self.consider(self.instance.positions(self.run.best))  # type: ignore[arg-type]
         if self.run.bound is not None and self.run.bound > self.bound:
             self.bound, self.bounding_operator = min(int(self.run.bound), self.peak), None
 
     def prepare(self) -> bool:
-        """All that comes before the search; whether nothing is left to do, or no time."""
+        """Run everything before the search; return whether nothing is left to do, or no time."""
         self.start()
         if not (self.closed or self.run.should_stop()):
-            self.cut()  # first, since it names the operator that makes a limit infeasible
+            self.cut()  # runs first, since it names the operator that makes a limit infeasible
         if not self.settled():
             self.polish()
         return self.settled()
 
     def settled(self) -> bool:
-        """Whether there is nothing left to do, or no time to do it."""
+        """Whether nothing is left to do, or no time is left."""
         self.catch_up()
         return self.closed or self.hopeless or self.run.should_stop()
 
-    def _divide(self, budget: int, decide_floor: Callable[[int, int], bool]) -> None:
-        """Decide floors in the middle and at the quarters of the gap, until none of them is decided any more."""
+    def _divide(self, budget: int, decide_target: Callable[[int, int], bool]) -> None:
+        """Decide targets in the middle and at the quarters of the gap, until none of them can be decided."""
         quarters = [1, 3, 2]
         while quarters and not self.settled():
-            floor = self.bound + quarters.pop() * (self.peak - self.bound) // 4
-            if decide_floor(floor, budget):
+            target = self.bound + quarters.pop() * (self.peak - self.bound) // 4
+            if decide_target(target, budget):
                 quarters = [1, 3, 2]
 
     def _undercut(self, budget: int) -> None:
-        """Decide the floor just below the incumbent, as often as that gives a better one."""
+        """Decide the target just below the incumbent, and repeat while that improves the incumbent."""
         while not self.settled() and self._tighten(self.peak - self.granularity, budget):
             pass
 
-    def _probe(self, floor: int, budget: int) -> bool:
-        """Search at a floor from both ends; whether it was decided."""
-        decision = self._decide(self.arrays, floor, budget)
+    def _probe(self, target: int, budget: int) -> bool:
+        """Search at a target from both ends; return whether it was decided."""
+        decision = self._decide(self.arrays, target, budget)
         if decision.answer == REFUTED:
             self.prove(self.peak if decision.least_refused is None else decision.least_refused, "state search")
         return decision.answer != UNDECIDED
 
-    def _tighten(self, floor: int, budget: int) -> bool:
-        """Decide a floor with the precedences that it forces; whether that succeeded.
+    def _tighten(self, target: int, budget: int) -> bool:
+        """Decide a target with the precedences that it forces; return whether that succeeded.
 
-        They hold for peaks up to the floor only, so a refusal lifts the bound just above it, whatever was refused.
+        These precedences hold only for peaks up to the target. So a refusal raises the bound just above the target,
+        whatever footprint was refused.
         """
-        if floor < self.bound:
+        if target < self.bound:
             self.prove(self.peak, "granularity of the sizes")
             return True
-        tightened = propagate(self.arrays, floor, self.keys, budget, self.run.should_stop)
+        tightened = propagate(self.arrays, target, self.keys, budget, self.run.should_stop)
         if tightened.arrays is None:
-            self.prove(floor + self.granularity, "forced precedences")
+            self.prove(target + self.granularity, "forced precedences")
             return True
-        decision = self._decide(tightened.arrays, floor, budget)
+        decision = self._decide(tightened.arrays, target, budget)
         if decision.answer == REFUTED:
-            self.prove(floor + self.granularity, "state search with forced precedences")
+            self.prove(target + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED
 
-    def _decide(self, arrays: OrderingArrays, floor: int, budget: int) -> Decision:
-        """Search from both ends; an order that is found becomes the incumbent."""
+    def _decide(self, arrays: OrderingArrays, target: int, budget: int) -> Decision:
+        """Search from both ends; an order that is found is considered as the incumbent."""
         decision = Decision(UNDECIDED, None, None, 0)
         for sign in sorted(self.signs, key=lambda sign: sign != self.lucky_sign):
             left = self.run.remaining()
             most = budget if left is None else min(budget, int(left * STATES_PER_SECOND) + 1)
             if decision.answer == UNDECIDED and not self.run.should_stop():
-                decision = decide(arrays, floor, sign, most)
+                decision = decide(arrays, target, sign, most)
                 self.lucky_sign = -sign if decision.answer == UNDECIDED else sign
         if decision.order is not None:
             self.consider(decision.order)
@@ -317,18 +318,18 @@ def minimise_peak(
     most_states: int,
     kind: type[PeakSearch] | None = None,
 ) -> Outcome:
-    """Run the whole road on an instance.
+    """Run all steps on an instance.
 
     Parameters
     ----------
     problem, instance
         The problem and its arrays.
     run
-        Where incumbents and bounds go.
+        Receives incumbents and bounds.
     most_states
         Largest number of states that one search may expand.
     kind
-        Which search; None for the one that does everything.
+        Class of the search; None for the one that runs all steps.
     """
     peaks = (kind or PeakSearch)(problem, instance, run)
     if peaks.prepare():
@@ -344,7 +345,7 @@ def searched_through(peaks: PeakSearch, most_states: int) -> Outcome:
 
 
 def end_of_peak_search(peaks: PeakSearch) -> Outcome:
-    """How a peak search ended: infeasible when its bound exceeds the limit, else as its run says."""
+    """The outcome of a peak search: infeasible when its bound exceeds the limit, else as its run says."""
     limit = peaks.problem.limit_bytes
     if limit is None or not peaks.hopeless:
         return Outcome(peaks.run.termination(), reason=_short_of_limit(peaks))
@@ -358,7 +359,7 @@ def end_of_peak_search(peaks: PeakSearch) -> Outcome:
 
 
 def _short_of_limit(peaks: PeakSearch) -> str | None:
-    """Why there is no plan although none was proved impossible; None when there is one."""
+    """Why no order was found although none was proved impossible; None when there is one."""
     if peaks.run.best is not None:
         return None
     return (

@@ -33,18 +33,18 @@ PORTFOLIO: tuple[tuple[int, int], ...] = (
     (BACKWARD, SHRINK_HIGH),
     (BACKWARD, SHRINK_RECENT),
 )
-"""(direction, rule) pairs worth trying: no one rule wins on all families of graphs."""
+"""(direction, rule) pairs worth trying; no single rule is best on all families of graphs."""
 
 
 def greedy(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
-    """The order that a rule builds from one end, first operator first."""
+    """The order that a rule builds from one end; the first operator comes first."""
     order = heap_order.sized(8 * (len(arrays.made) + len(arrays.reads)))(arrays, sign, rule)
     return order if sign == FORWARD else order[::-1].copy()
 
 
 @inlined
 def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple[int, int, int]:
-    """Smaller is sooner. ``LEAST_PEAK``: least footprint; others: what frees memory, then by position or recency."""
+    """Sort key, least first. ``LEAST_PEAK``: footprint; other rules: memory freed, then position or recency."""
     delta = far - live
     if rule == 0:
         return cost - live, delta, v
@@ -63,10 +63,10 @@ def _key(rule: int, cost: int, live: int, far: int, v: int, stamp: int) -> tuple
 
 @kernel
 def heap_order(arrays: OrderingArrays, sign: int, rule: int) -> IntArray:
-    """Take the ready operator with the smallest key again and again, in the given direction. Shape (operators,).
+    """Repeatedly take the ready operator with the smallest key, in the given direction. Shape (operators,).
 
-    A ready operator's key changes only when a storage that it reads comes to (running) or leaves (undoing) the state in
-    which this operator alone decides about it; keys only fall, so it is pushed again and stale entries are skipped.
+    A ready operator's key changes only when it becomes the one operator that decides whether a storage that it reads
+    stays live. Keys only fall, so the operator is pushed again and stale entries are skipped.
     """
     count = len(arrays.made)
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)

@@ -1,4 +1,4 @@
-"""Engines inside the plan: which one suits a graph, and running it for as long as it gets anywhere."""
+"""Engines inside the default solver: choosing one for a graph, and running it while it makes progress."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ logger = logging.getLogger("opweave")
 
 ENGINE_OPERATORS = 1_000
 MOST_PAIRS = 25_000
-"""Operators, and pairs of them in either order, up to which an engine is tried: beyond, it gets nowhere in minutes."""
+"""Operators, and pairs of operators without a fixed order, up to which an engine is tried. Beyond that it makes no
+progress in minutes."""
 
 CP_PAIRS = 2_500
-"""Up to so many pairs CP-SAT proves peaks sooner than HiGHS; for totals HiGHS is the better one."""
+"""Number of pairs up to which CP-SAT proves peaks sooner than HiGHS; for totals HiGHS is better."""
 
 PATIENCE_SHARE, PATIENCE_SECONDS = 0.5, 20.0
-"""How long an engine may go without a gain: of the time left when it begins, or in seconds without a limit."""
+"""Longest time of an engine without progress: share of the time left when it begins, or seconds without a limit."""
 
 GAIN = 0.001
-"""A smaller change of the gap is none."""
+"""Least change of the gap that counts as progress."""
 
 
 def engine_for(problem: MemoryOrdering, instance: OrderingInstance) -> str | None:
-    """The engine that may help; None where none does."""
+    """The engine that may help; None if there is none."""
     count = instance.operators
     if count > ENGINE_OPERATORS:
         return None
@@ -50,7 +51,7 @@ def _available(problem: MemoryOrdering, name: str) -> bool:
 
 
 def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcome:
-    """Run an engine until it has gone too long without narrowing the gap; what it finds goes to the run at once."""
+    """Run an engine until it has not narrowed the gap for too long; report its results to the run at once."""
     left = run.remaining()
     patience = PATIENCE_SECONDS if left is None else PATIENCE_SHARE * left
     best_gap, gained_at = _gap(run), run.elapsed()
@@ -58,7 +59,7 @@ def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcom
     def stop(_: Progress) -> bool:
         nonlocal best_gap, gained_at
         _hand_on(part, run)
-        if not part.build_seconds:  # patience begins with the engine's work, not with the writing of its model
+        if not part.build_seconds:  # patience begins with the engine's work, not while its model is written
             gained_at = run.elapsed()
         if _gap(run) < best_gap - GAIN:
             best_gap, gained_at = _gap(run), run.elapsed()

@@ -15,16 +15,16 @@ RESTARTS = 3
 def improve(arrays: OrderingArrays, order: IntArray, rounds: int) -> IntArray:
     """An order with a peak no higher than the given one's.
 
-    The busiest operator v runs in some state between two fixed ones. The emptiest such state becomes fixed too: what
-    belongs to it runs first, then v, then the rest, each in the old order. When v cannot do better between its fixed
-    states, those are dropped; when an order comes back, all are, a few times.
+    The busiest operator v runs in some state between two fixed states. The emptiest such state becomes fixed, too: its
+    operators run first, then v, then the rest, each in the old order. When v cannot do better between its fixed states,
+    these are dropped. When an order recurs, all fixed states are dropped; this happens a few times at most.
 
     Parameters
     ----------
     arrays
         The problem.
     order
-        Where to start. Shape (operators,).
+        The order to start from. Shape (operators,).
     rounds
         Most minimum cuts to compute.
     """

@@ -1,9 +1,9 @@
 """The three orders that torch Inductor chooses from: least peak memory first, breadth first, depth first.
 
-Operator for operator those of torch 2.13 (``torch/_inductor/memory.py``), written anew. Inductor knows the buffers and
-which operators read them; it sees neither workspaces nor results in place. A storage here is a buffer there, and a
-graph input is one that Inductor may free, unless it stays to the end. Who reads a view comes after the operator that
-made it and after the one that made the storage: Inductor treats other names of a buffer so.
+The orders equal those of torch 2.13 (``torch/_inductor/memory.py``) operator by operator; the code is independent.
+Inductor knows buffers and their readers; it sees neither workspaces nor in-place results. A storage here is a buffer
+there. A graph input is a buffer that Inductor may free, unless it stays to the end. A reader of a view comes after the
+operator that made the view and after the one that made the storage, as Inductor treats aliases of a buffer.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ Rows = list[list[int]]
 
 
 def lpmf(instance: OrderingInstance) -> IntArray:
-    """Least peak memory first: under the peak so far the operator that leaves least, beyond it the smallest.
+    """Least peak memory first: the operator that leaves least within the peak so far; beyond that peak, the smallest.
 
     The peak so far begins with the bytes of the graph outputs, which no order can avoid. Ties go to the operator that
-    is listed first. Source: Tripakis et al. (2006), as torch Inductor has it.
+    is listed first. Source: Tripakis et al. (2006), as implemented in torch Inductor.
     """
     return _LeastPeak(instance).order()
 
@@ -32,8 +32,8 @@ def lpmf(instance: OrderingInstance) -> IntArray:
 class _LeastPeak:
     """The state of :func:`lpmf`.
 
-    Ready operators wait by the bytes that they make: in a heap for each number of bytes, by what they leave behind.
-    What an operator frees only ever grows, so it is pushed again, and what lies deeper is stale.
+    Ready operators wait in one heap for each number of bytes that they make, keyed by the live bytes that they leave.
+    The bytes that an operator frees only grow, so it is pushed again, and its older entries are stale.
     """
 
     def __init__(self, instance: OrderingInstance) -> None:
@@ -72,7 +72,7 @@ class _LeastPeak:
         heappush(self._ready.setdefault(self._made[v], []), (self._made[v] - self._frees[v], v))
 
     def _take(self) -> int:
-        """Of the operators that stay under the peak so far the one that leaves least, else the smallest."""
+        """The operator that leaves least among those that stay within the peak so far; else the smallest."""
         room = self._peak - self._live
         within = [made for made in self._ready if made <= room]
         made = min(within, key=lambda made: self._ready[made][0]) if within else min(self._ready)
@@ -94,7 +94,7 @@ class _LeastPeak:
         self._forget(self._made[v])
 
     def _last_reader(self, s: int) -> None:
-        """Of the readers of a storage one is left, which will free it."""
+        """Update the only remaining reader of a storage, which will free it."""
         for w in self._readers[s]:
             if not self._done[w]:
                 self._frees[w] += self._size[s]
@@ -102,7 +102,7 @@ class _LeastPeak:
                     self._offer(w)
 
     def _forget(self, made: int) -> None:
-        """Take what has run off the top of a heap."""
+        """Remove operators that have run from the top of a heap."""
         heap = self._ready[made]
         while heap and self._done[heap[0][1]]:
             heappop(heap)
@@ -130,7 +130,7 @@ def bfs(instance: OrderingInstance) -> IntArray:
 
 
 def dfs(instance: OrderingInstance) -> IntArray:
-    """Depth first by size: those that read and write least first, each right after what it needs, the same way."""
+    """Depth first by size: operators that read and write least first, each right after its predecessors."""
     reads, _ = _freeable(instance)
     size = instance.size.tolist()
     touched = [made + sum(size[s] for s in row) for made, row in zip(_made(instance).tolist(), reads, strict=True)]
@@ -180,7 +180,7 @@ def _made(instance: OrderingInstance) -> IntArray:
 
 
 def _freeable(instance: OrderingInstance) -> tuple[Rows, Rows]:
-    """What every operator reads, and the readers of every storage, without graph inputs that stay to the end."""
+    """Storages that every operator reads, and readers of every storage, without graph inputs that stay to the end."""
     fixed = ((instance.producer < 0) & instance.kept).tolist()
     reads = [[s for s in row if not fixed[s]] for row in _rows(instance.reads)]
     readers = [[] if fixed[s] else row for s, row in enumerate(_rows(instance.readers))]

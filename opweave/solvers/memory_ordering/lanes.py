@@ -1,4 +1,4 @@
-"""What runs side by side for memory ordering: peaks from above and from below, totals by search and by bound."""
+"""Parallel lanes for memory ordering: peaks from above and from below, totals by search and by bound."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ HOME = "opweave.solvers.memory_ordering"
 
 
 class SharedPeaks(PeakSearch):
-    """A peak search that does not decide a floor that one beside it is at."""
+    """A peak search that skips every target that another lane is working on."""
 
-    def _tighten(self, floor: int, budget: int) -> bool:
-        """As ever, unless a lane beside this one is at it: what it decides will be heard."""
-        if not self._takes(("floor", floor, budget)):
+    def _tighten(self, target: int, budget: int) -> bool:
+        """Like the base method, but skip a target that another lane works on; this lane takes over its result."""
+        if not self._takes(("target", target, budget)):
             return False
-        return super()._tighten(floor, budget)
+        return super()._tighten(target, budget)
 
 
 class FromBack(SharedPeaks):
-    """States from the back: on wide graphs the search that proves most."""
+    """Searches states from the back, which proves most on wide graphs."""
 
     signs = (BACKWARD,)
 
 
 class FromAbove(SharedPeaks):
-    """Improves the incumbent before it lifts the bound; states from the front first, which proves some graphs."""
+    """Improves the incumbent before the bound; searches states from the front first, which proves some graphs."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,12 +77,12 @@ def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
 
 
 def states(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: states from both ends."""
+    """Peaks: search states from both ends."""
     return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), SharedPeaks)
 
 
 def engine(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: the engine that suits the graph for as long as it helps, then states."""
+    """Peaks: run the engine that suits the graph while it helps, then search states."""
     instance = lower(problem)
     suited = engine_for(problem, instance)
     outcome = Outcome() if suited is None else run_while_it_helps(suited, problem, run)
@@ -90,17 +90,17 @@ def engine(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def from_back(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: the bound first."""
+    """Peaks: raise the bound first."""
     return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBack)
 
 
 def from_above(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Peaks: the incumbent first."""
+    """Peaks: improve the incumbent first."""
     return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromAbove)
 
 
 def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Totals: greedy orders, local search, kicks until the end."""
+    """Totals: greedy orders, local search, and kicks until the end."""
     instance = lower(problem)
     starts = report_greedy_totals(problem, instance, run)
     if instance.operators <= CUT_OPERATORS:
@@ -112,7 +112,7 @@ def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
 
 
 def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Totals: the sum of least footprints, the integer program where it is not too large, the state search."""
+    """Totals: the sum of least footprints, the integer program if it is small enough, then the state search."""
     instance = lower(problem)
     report_greedy_totals(problem, instance, run)
     run.enter("minimum cuts")

@@ -11,7 +11,7 @@ from opweave.solvers.run import Outcome, Run
 
 
 def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Greedy orders, the L2 bound, and min-cut local search; no search over states.
+    """Run greedy orders, the L2 bound and min-cut local search; there is no search over states.
 
     Raises
     ------
@@ -19,7 +19,7 @@ def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
         For the objective "total", which the method does not improve.
     """
     if problem.objective == "total":
-        raise UnsupportedFeatureError("solver 'mincut' lowers the peak only; for 'total' take 'auto' or 'btsearch'")
+        raise UnsupportedFeatureError("solver 'mincut' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
     peaks = PeakSearch(problem, lower(problem), run)
     for stage in (peaks.start, peaks.cut, peaks.polish):
         stage()

@@ -1,10 +1,10 @@
-"""The partition scheme: exact only where the peak is (Zhong et al., section IV-C, Algorithm 2).
+"""The partition scheme: only parts at the peak are ordered exactly (Zhong et al., section IV-C, Algorithm 2).
 
 Operators are fused, ordered by reverse post-order (RPO), and cut into parts that follow each other; only parts that
 hold an operator at RPO's peak are ordered exactly. The paper leaves the cutting to a partitioner of acyclic graphs.
 Here the cut between two parts is the emptiest state of a window of the RPO order, one minimum cut: live bytes are the
-weight of the hyper-edges across it. A heuristic: what it finds proves nothing, and the peak may move to a part left in
-RPO.
+weight of the hyper-edges across it. This is a heuristic: it proves no bound, and the peak may move to a part that stays
+in RPO.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PartSolver = Callable[[MemoryOrdering, Run], Outcome]
 
 
 def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Outcome:
-    """Fuse, cut, order exactly the parts with a peak operator, and put all parts behind each other.
+    """Fuse and cut the graph, order the parts with a peak operator exactly, and concatenate all parts.
 
     Parameters
     ----------
@@ -46,22 +46,22 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     problem
         With objective "peak".
     run
-        Option ``parts``: how many parts to cut the fused graph into.
+        Option ``parts``: number of parts of the fused graph.
 
     Raises
     ------
     UnsupportedFeatureError
-        For the objective "total", to which every step contributes wherever the peak is.
+        For the objective "total", to which every step contributes, not only those at the peak.
     InvalidInputError
         When ``parts`` is not at least 1.
     """
     if problem.objective == "total":
-        raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' take 'auto' or 'btsearch'")
+        raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
     parts = run.option("parts", PARTS)
     if not isinstance(parts, int) or parts < 1:
-        raise InvalidInputError(f"option 'parts' is {parts!r}; it takes a whole number from 1")
+        raise InvalidInputError(f"option 'parts' is {parts!r}; it must be a whole number from 1")
     instance = lower(problem)
-    report(problem, instance, rpo(instance), run)  # fusion may change it for the worse
+    report(problem, instance, rpo(instance), run)  # fusion may make it worse
     with run.share(0.5), reducing(run, "fusion"):
         reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
@@ -80,7 +80,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
 def _reordered(
     problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, parts: int, exact: PartSolver, run: Run
 ) -> IntArray:
-    """The order with those of its parts ordered exactly that hold an operator at its peak."""
+    """The order after exact ordering of the parts that hold an operator at its peak."""
     arrays = arrays_of(instance, run.halt)
     cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
     busiest = order[cost == cost.max(initial=0)]
@@ -127,7 +127,7 @@ def cut_into_parts(arrays: OrderingArrays, order: IntArray, parts: int) -> list[
     order
         Operator positions. Shape (operators,).
     parts
-        How many parts to make; fewer come out when some are empty.
+        Number of parts to make; there are fewer when some are empty.
 
     Returns
     -------
@@ -147,10 +147,10 @@ def cut_into_parts(arrays: OrderingArrays, order: IntArray, parts: int) -> list[
 
 
 def part_problem(problem: MemoryOrdering, instance: OrderingInstance, done: IntArray, part: IntArray) -> MemoryOrdering:
-    """The ordering problem of some operators that run in one go.
+    """The ordering problem of some operators that run consecutively.
 
-    What they read from earlier parts is a graph input; what later parts read, or the whole graph keeps, is an output.
-    Bytes that stay live all through the part are left out: they move its peak, but not its best order.
+    Tensors read from earlier parts become graph inputs; tensors that later parts read or the whole graph keeps become
+    outputs. Bytes that stay live throughout the part are left out, because they shift its peak but not its best order.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Plans of memory ordering are orders as arrays: what they need, reported in the problem's words."""
+"""Plans of memory ordering: orders as arrays, their objective values, and their solutions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def total(arrays: OrderingArrays, order: IntArray) -> int:
 
 
 def value_of(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray) -> int:
-    """The problem's objective of an order."""
+    """The objective value of an order."""
     value = peak if problem.objective == "peak" else total
     return value(arrays_of(instance), order)
 

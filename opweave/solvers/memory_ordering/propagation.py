@@ -1,8 +1,8 @@
-"""Precedences that every order within a floor must obey, found by minimum cuts.
+"""Precedences that every order within a target peak must obey, found by minimum cuts.
 
-If all states before v that contain w hold too much for v's step, then w runs after v; if all that omit w do, w runs
-before v. Such arcs hold for peaks up to the floor only: a proof of infeasibility that uses them says no more than that
-the peak exceeds the floor.
+If all states before v that contain w hold too much for v's step, then w runs after v. If all states that omit w do, w
+runs before v. Such arcs hold only for peaks up to the target, so a proof of infeasibility that uses them shows only
+that the peak exceeds the target.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ BUSIEST = 60
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Propagated:
-    """The arrays with the arcs found, or None when no order stays within the floor."""
+    """The arrays with the arcs found, or None when no order stays within the target."""
 
     arrays: OrderingArrays | None
     arcs: int
 
 
 def propagate(
-    arrays: OrderingArrays, floor: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
+    arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
 ) -> Propagated:
-    """Add every forced precedence that the busiest operators reveal, until nothing new comes.
+    """Add every forced precedence that the busiest operators reveal, until there is nothing new.
 
     Parameters
     ----------
     arrays
         The problem.
-    floor
+    target
         Bytes; arcs hold for orders whose peak is at most this.
     keys
         Upper bounds of every operator's L2, to rank the operators. Shape (operators,).
@@ -59,7 +59,7 @@ def propagate(
             if left <= 0 or should_stop():
                 return Propagated(arrays, found)
             side = sides_around(arrays, v)
-            room = floor - least_increase(arrays, v, side)
+            room = target - least_increase(arrays, v, side)
             verdict = np.zeros(len(keys), dtype=np.int8)
             work = 300 * int((side == FREE).sum()) + 8 * len(arrays.reads)
             used = unavoidable.sized(work)(arrays, side, room, rank, left, verdict)

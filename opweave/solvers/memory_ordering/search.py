@@ -1,11 +1,11 @@
-"""Is there an order whose peak stays within a floor? Depth-first search over states, exact, with safe moves.
+"""Exact depth-first search over states, with safe moves, for an order whose peak stays within a target.
 
-A state is the set of operators that have run; live bytes depend on the set alone, so a state that was left without
-success need not be entered again. Two moves are safe at any peak >= floor, since memory is a submodular function of the
-state (Zhong et al., section IV-B, generalised):
+A state is the set of operators that have run; live bytes depend on the set alone, so a state that was searched without
+success need not be entered again. Memory is a submodular function of the state, so two moves are safe at any peak >=
+target (Zhong et al., section IV-B, generalised):
 
-* a ready operator within the floor that leaves no more live bytes than before is run at once;
-* a chain of operators, each made ready by the one before, all within the floor, that ends with no more live bytes than
+* a ready operator within the target that leaves no more live bytes than before is run at once;
+* a chain of operators, each made ready by the one before, all within the target, that ends with no more live bytes than
   before is run at once.
 
 The search runs from either end (see :mod:`~opweave.solvers.memory_ordering.arrays`).
@@ -42,9 +42,9 @@ class Decision:
     answer
         FOUND, REFUTED, or UNDECIDED when the budget ran out or the run was halted.
     order
-        When FOUND: an order within the floor. Shape (operators,).
+        If FOUND, an order within the target. Shape (operators,).
     least_refused
-        When REFUTED: every order has a step that needs at least this much; None when nothing was refused.
+        If REFUTED, every order has a step that needs at least this many bytes; None when nothing was refused.
     states
         Number of states that were expanded.
     """
@@ -59,16 +59,16 @@ LIVE, READY, TRAIL, HASH = 0, 1, 2, 3
 
 
 class _Search(NamedTuple):
-    """The current state of a search and the way to it, changed in place.
+    """The current state of a search and the moves that lead to it, changed in place.
 
     Attributes
     ----------
     left
         Unread readers of every storage.
     waiting
-        For every operator, how many operators must still come before it in the search's direction.
+        For every operator, the number of operators that must still come before it in the search's direction.
     ready, place
-        Operators that can be next, and every operator's position among them.
+        Operators that can come next, and every operator's position among them.
     trail, lives
         Moves so far, and the live bytes before each.
     bits, mark
@@ -88,14 +88,14 @@ class _Search(NamedTuple):
     scalars: IntArray
 
 
-def decide(arrays: OrderingArrays, floor: int, sign: int, budget: int) -> Decision:
-    """Look for an order whose every step needs at most ``floor`` bytes.
+def decide(arrays: OrderingArrays, target: int, sign: int, budget: int) -> Decision:
+    """Look for an order whose every step needs at most ``target`` bytes.
 
     Parameters
     ----------
     arrays
         The problem.
-    floor
+    target
         Bytes.
     sign
         FORWARD or BACKWARD: the end from which the search starts.
@@ -111,7 +111,7 @@ def decide(arrays: OrderingArrays, floor: int, sign: int, budget: int) -> Decisi
     order = np.zeros(count, dtype=np.int64)
     mark = np.random.default_rng(0).integers(1, 1 << 62, size=count, dtype=np.int64)
     work = 40 * count * min(budget, 50 + count)
-    answer, refused, states = explore.sized(work)(arrays, floor, sign, budget, mark, order)
+    answer, refused, states = explore.sized(work)(arrays, target, sign, budget, mark, order)
     least = None if refused >= NOTHING_REFUSED else int(refused)
     if answer != FOUND:
         return Decision(int(answer), None, least, int(states))
@@ -120,7 +120,7 @@ def decide(arrays: OrderingArrays, floor: int, sign: int, budget: int) -> Decisi
 
 @inlined
 def _apply(arrays: OrderingArrays, v: int, far: int, sign: int, now: _Search) -> None:
-    """Move over v; what becomes ready goes to the end of the ready list."""
+    """Move over v; operators that become ready go to the end of the ready list."""
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
     size = now.scalars[READY] - 1
     hole = now.place[v]
@@ -175,14 +175,14 @@ def _undo(arrays: OrderingArrays, sign: int, now: _Search) -> None:
 
 
 @inlined
-def _run_shrinking(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
-    """Run ready operators within the floor that free at least what they add, until there are none."""
+def _run_shrinking(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+    """Run ready operators within the target that free at least what they add, until there are none."""
     any_run = False
     position = 0
     while position < now.scalars[READY]:
         v = now.ready[position]
         cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        if cost <= floor and far <= now.scalars[LIVE]:
+        if cost <= target and far <= now.scalars[LIVE]:
             _apply(arrays, v, far, sign, now)
             any_run = True
             position = 0
@@ -192,15 +192,15 @@ def _run_shrinking(arrays: OrderingArrays, floor: int, sign: int, now: _Search) 
 
 
 @inlined
-def _run_chain(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
-    """Run the first chain found that comes back to no more live bytes than now, all within the floor."""
+def _run_chain(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+    """Run the first chain found that ends with no more live bytes than now, all within the target."""
     base = now.scalars[LIVE]
     base_trail = now.scalars[TRAIL]
     for position in range(now.scalars[READY]):
         v = now.ready[position]
         while v >= 0:
             cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-            if cost > floor:
+            if cost > target:
                 break
             first_new = now.scalars[READY] - 1
             _apply(arrays, v, far, sign, now)
@@ -211,7 +211,7 @@ def _run_chain(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> b
             for k in range(first_new, now.scalars[READY]):
                 w = now.ready[k]
                 cost, far = step(arrays, w, now.scalars[LIVE], now.left, sign)
-                if cost <= floor and (v < 0 or far < least):
+                if cost <= target and (v < 0 or far < least):
                     v = w
                     least = far
         while now.scalars[TRAIL] > base_trail:
@@ -221,7 +221,7 @@ def _run_chain(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> b
 
 @inlined
 def _enter(table: IntArray, states: BitArray, known: int, now: _Search) -> bool:
-    """Remember the current state; False when it is known already."""
+    """Remember the current state; return False when it is already known."""
     slots = len(table)
     slot = now.scalars[HASH] & (slots - 1)
     words = len(now.bits)
@@ -267,22 +267,22 @@ def _begin(arrays: OrderingArrays, sign: int, mark: IntArray) -> _Search:
 
 
 @inlined
-def _run_safe_moves(arrays: OrderingArrays, floor: int, sign: int, now: _Search) -> bool:
-    """Make safe moves until there are none; whether there were any."""
+def _run_safe_moves(arrays: OrderingArrays, target: int, sign: int, now: _Search) -> bool:
+    """Make safe moves until there are none; return whether there were any."""
     any_run = False
     moved = True
     while moved and arrays.halt[0] == 0:
-        moved = _run_shrinking(arrays, floor, sign, now)
-        moved = _run_chain(arrays, floor, sign, now) or moved
+        moved = _run_shrinking(arrays, target, sign, now)
+        moved = _run_chain(arrays, target, sign, now) or moved
         any_run = any_run or moved
     return any_run
 
 
 @inlined
 def _branches(
-    arrays: OrderingArrays, floor: int, sign: int, now: _Search, pool: IntArray, first: int
+    arrays: OrderingArrays, target: int, sign: int, now: _Search, pool: IntArray, first: int
 ) -> tuple[int, int]:
-    """Write the moves within the floor to ``pool[first:]``, fewest live bytes first.
+    """Write the moves within the target to ``pool[first:]``, fewest live bytes first.
 
     Returns their number and the least footprint among the others.
     """
@@ -293,7 +293,7 @@ def _branches(
     for position in range(size):
         v = now.ready[position]
         cost, far = step(arrays, v, now.scalars[LIVE], now.left, sign)
-        if cost > floor:
+        if cost > target:
             refused = min(refused, cost)
             continue
         k = used
@@ -309,12 +309,12 @@ def _branches(
 
 @kernel
 def explore(
-    arrays: OrderingArrays, floor: int, sign: int, budget: int, mark: IntArray, order: IntArray
+    arrays: OrderingArrays, target: int, sign: int, budget: int, mark: IntArray, order: IntArray
 ) -> tuple[int, int, int]:
     """Depth-first search; returns (answer, least refused footprint, states). ``order`` holds the moves when found.
 
-    A frame is a state on the path with its untried branches ``pool[frame_next:used]``; ``frame_trail`` is the length of
-    the trail before the move into it, so that leaving it takes back its safe moves as well.
+    A frame is a state on the path with its untried branches ``pool[frame_next:used]``. ``frame_trail`` is the length of
+    the trail before the move into the state, so that leaving it also undoes its safe moves.
     """
     count = len(arrays.made)
     slots = 16
@@ -335,7 +335,7 @@ def explore(
             return UNDECIDED, refused, expanded
         fresh = _enter(table, states, known, now)
         known += fresh
-        if fresh and _run_safe_moves(arrays, floor, sign, now):
+        if fresh and _run_safe_moves(arrays, target, sign, now):
             fresh = _enter(table, states, known, now)
             known += fresh
         if now.scalars[TRAIL] == count:
@@ -347,7 +347,7 @@ def explore(
             expanded += 1
             if used + now.scalars[READY] > len(pool):
                 pool = np.concatenate((pool, np.zeros(len(pool) + now.scalars[READY], dtype=np.int64)))
-            added, least = _branches(arrays, floor, sign, now, pool, used)
+            added, least = _branches(arrays, target, sign, now, pool, used)
             used += added
             refused = min(refused, least)
         while frame_next[depth] == used:

@@ -9,7 +9,7 @@ from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, initial_bytes, initial_left, pass_over, step
 
 SLICE = 5_000_000
-"""Steps over a neighbour (tens of nanoseconds each when compiled) between two looks at the clock."""
+"""Steps over a neighbour (tens of nanoseconds each when compiled) between two checks of the time."""
 
 
 def shift(
@@ -22,13 +22,13 @@ def shift(
     arrays
         The problem.
     order
-        Where to start. Shape (operators,).
+        The order to start from. Shape (operators,).
     ceiling
         Bytes that no moved step may exceed.
     sweeps
         Most passes over the operators; a pass without a move ends the search.
     should_stop
-        Asked now and then; what is gained until then is kept.
+        Asked now and then; gains so far are kept.
     """
     better = order.copy()
     for _ in range(sweeps):
@@ -47,12 +47,12 @@ def shift(
 def _best_place(
     arrays: OrderingArrays, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
 ) -> tuple[int, int, int]:
-    """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours looked at.
+    """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours examined.
 
     Restores ``left``.
 
     ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
-    by one; after k of them the operator's own step is priced in the state that they leave.
+    by one; after k of them, the operator's own step is evaluated in the state that they leave.
     """
     u = order[at]
     enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
@@ -97,7 +97,7 @@ def _best_place(
 def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
     """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
 
-    Returns the position to go on from, ``len(order)`` at the end of the sweep, and the bytes gained.
+    Returns the position to continue from, ``len(order)`` at the end of the sweep, and the bytes gained.
     """
     count = len(order)
     gained = 0

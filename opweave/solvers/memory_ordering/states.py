@@ -1,4 +1,4 @@
-"""States of the graph as whole numbers: which operators have run, what can run next, and what it needs."""
+"""States of the graph as bit sets: operators that have run, operators that can run next, and their footprints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Move(NamedTuple):
 
 
 def step_rules(problem: MemoryOrdering) -> list[StepRule]:
-    """The rules of those side constraints that are no mere order arcs, which ``lower`` takes in."""
+    """Rules of the side constraints that are not mere order arcs; ``lower`` handles order arcs."""
     rules: list[StepRule] = []
     for constraint in problem.constraints:
         write = expression(type(constraint), "step_rule")
@@ -33,7 +33,7 @@ def step_rules(problem: MemoryOrdering) -> list[StepRule]:
 
 
 class StateWalk:
-    """A state that operators are added to and taken from, last in first out.
+    """A state to which operators are added and from which they are removed, last in first out.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class StateWalk:
 
     Notes
     -----
-    Counters are kept instead of bitsets for each operator, so that 100,000 operators take little memory.
+    It keeps counters instead of a bitset for each operator, so that 100,000 operators take little memory.
     """
 
     def __init__(self, instance: OrderingInstance, rules: Sequence[StepRule], limit: int | None) -> None:
@@ -72,11 +72,11 @@ class StateWalk:
         self._stay = [extra + sum(self._size[s] for s in row) for extra, row in zip(workspace, writes, strict=True)]
 
     def first_ready(self) -> list[int]:
-        """Operators that wait for nothing."""
+        """Operators without predecessors."""
         return [v for v, count in enumerate(self._waiting) if count == 0]
 
     def moves(self, ready: Sequence[int]) -> list[Move]:
-        """Of the operators whose predecessors have run, those that rules and limit let run next."""
+        """The operators among ``ready`` that rules and limit allow to run next."""
         if self._rules:
             done = frozenset(self._names[v] for v in self.path)
             ready = [v for v in ready if all(rule(done, self._names[v]) for rule in self._rules)]
@@ -91,11 +91,11 @@ class StateWalk:
         return Move(v, cost, self.live + self._made[v] - dying)
 
     def crowns(self, v: int) -> bool:
-        """Whether all that has run comes before ``v``: then the state with ``v`` is reached from this one only."""
+        """Whether all operators that have run precede ``v``; then the state with ``v`` is reached only from here."""
         return self._tops == sum(self._fed[u] == 0 for u in self._before[v])
 
     def run(self, move: Move) -> list[int]:
-        """Add an operator; returns those that it makes ready."""
+        """Add an operator; return those that it makes ready."""
         v = move.operator
         self._tops += 1 - sum(self._fed[u] == 0 for u in self._before[v])
         for u in self._before[v]:
@@ -113,7 +113,7 @@ class StateWalk:
         return enabled
 
     def undo(self, live: int) -> None:
-        """Take the last operator back; ``live`` are the bytes before it."""
+        """Remove the last operator; ``live`` are the live bytes before it."""
         v = self.path.pop()
         for u in self._before[v]:
             self._fed[u] -= 1
@@ -132,7 +132,7 @@ def _rows(adjacency: Adjacency) -> list[list[int]]:
 
 
 def _overwrites(instance: OrderingInstance) -> list[list[tuple[int, int, list[int]]]]:
-    """For every operator (size, results of that size, inputs of that size that may be written over)."""
+    """For every operator (size, results of that size, inputs of that size that may be overwritten)."""
     start, items = instance.overwrite.start.tolist(), instance.overwrite.items.tolist()
     grouped: list[list[tuple[int, int, list[int]]]] = []
     for v in range(instance.operators):

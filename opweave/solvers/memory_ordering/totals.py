@@ -1,6 +1,6 @@
-"""The smallest total: greedy orders, local search with kicks, and the bound that sums the least footprints.
+"""The smallest total: greedy orders, local search with kicks, and the sum of least footprints as bound.
 
-No safe moves are known for the total, so proofs come from the search over states on narrow graphs only.
+No safe moves are known for the total, so proofs come only from the search over states on narrow graphs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ NO_CEILING = 1 << 62
 
 
 def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
-    """The least footprint of every operator's step in any order, and the bounds that say so. Shape (operators,).
+    """The least footprint of every operator's step in any order, and the bounds that prove it. Shape (operators,).
 
-    L2 (a minimum cut for each operator, as far as time allows) up to 2,000 operators, L1 up to 30,000, else nothing.
+    It is L2 (one minimum cut per operator, as far as time allows) up to 2,000 operators, L1 up to 30,000, else 0.
     """
     count = len(arrays.made)
     if count > FORCED_OPERATORS or should_stop():
@@ -48,13 +48,13 @@ def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) ->
 
 
 def total_bound(arrays: OrderingArrays, should_stop: Callable[[], bool] = lambda: False) -> tuple[int, str]:
-    """A lower bound of the total: the least footprint of every step, summed; and the bound it is made of."""
+    """A lower bound of the total, the sum of every step's least footprint, and the name of the bounds in it."""
     least, source = least_footprints(arrays, should_stop)
     return int(least.sum()), source if source == "nothing" else f"sum of {source}"
 
 
 def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
-    """Report the named orders and the greedy portfolio, and the run's best so far, as far as they respect the limit."""
+    """Report the named orders, the greedy portfolio and the run's best so far, if they respect the limit."""
     arrays = arrays_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
@@ -86,9 +86,9 @@ def improve_total(
     starts: Sequence[IntArray],
     kicks: int | None = KICKS,
 ) -> None:
-    """Report ever better orders under the limit: the starts shifted, the best of them first, then kicks of the best.
+    """Report better and better orders under the limit: shift the starts, best first, then kick the best order.
 
-    ``kicks`` None: until the run stops it.
+    With ``kicks`` None it continues until the run stops it.
     """
     arrays = arrays_of(instance, run.halt)
     ceiling = _ceiling(problem)
@@ -108,7 +108,7 @@ def improve_total(
 def _kick(
     arrays: OrderingArrays, instance: OrderingInstance, best: IntArray, ceiling: int, run: Run, kicks: int | None
 ) -> None:
-    """Iterated local search: a few random legal moves, then descent; better or equal is kept."""
+    """Iterated local search: a few random legal moves, then descent; an order that is no worse is kept."""
     rng = np.random.default_rng(run.seed)
     value = total(arrays, best)
     for _ in itertools.count() if kicks is None else range(kicks):
@@ -128,7 +128,7 @@ def _kick(
 
 
 def _move_at_random(arrays: OrderingArrays, order: IntArray, rng: np.random.Generator) -> None:
-    """Move a random operator to a random place between its last predecessor and its first successor."""
+    """Move a random operator to a random position between its last predecessor and its first successor."""
     count = len(order)
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)

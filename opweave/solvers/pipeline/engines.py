@@ -31,12 +31,12 @@ def best_simple_split(problem: Pipeline) -> Stages | None:
     return None if best is None else instance.stages(best.cuts, best.devices)
 
 
-def floor(_problem: Pipeline) -> float:
+def lower_bound(_problem: Pipeline) -> float:
     """Nothing takes less than no time."""
     return 0.0
 
 
-HEAD_START_OF = HeadStart(initial=best_simple_split, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
 
 
 register_engines(Pipeline, "one unit that flows through stages and links", HEAD_START_OF)

@@ -66,7 +66,7 @@ class BottleneckSearch:
                 return outcome
         self._narrow()
         self._close()
-        self.best.proved(self.floor(), "priced walks and labels")
+        self.best.proved(self.lower_bound(), "priced walks and labels")
         if self.proved:
             return Outcome(self.run.termination())
         if self.run.time_limit is None and not self.run.should_stop():
@@ -76,9 +76,9 @@ class BottleneckSearch:
     @property
     def proved(self) -> bool:
         """Whether nothing lies between the refuted threshold and the best plan."""
-        return self.floor() >= self.best.value
+        return self.lower_bound() >= self.best.value
 
-    def floor(self) -> float:
+    def lower_bound(self) -> float:
         """The smallest threshold that is not refuted."""
         return min(self.best.value, self._next(self.refuted))
 
@@ -98,7 +98,7 @@ class BottleneckSearch:
             self.best.consider(self.tester.plan)
         elif answer is Answer.REFUTED:
             self.refuted = max(self.refuted, limit)
-            self.best.proved(self.floor(), "priced walks")
+            self.best.proved(self.lower_bound(), "priced walks")
 
     def _middle(self, low: float, high: float) -> float | None:
         """A threshold between two, both excluded; None when there is none."""

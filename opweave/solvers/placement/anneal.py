@@ -1,8 +1,9 @@
 """Simulated annealing over plans (order of the operators, device of each), compiled.
 
-Moves change the device of an operator, of a stretch of the order, of an operator and its private successors, or make an
-operator join a neighbour's device; or they shift an operator within the places that its neighbours in the graph leave.
-The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it is exceeded.
+A move changes the device of one operator, of a stretch of the order, or of an operator and its private successors; or
+it makes an operator join a neighbour's device; or it shifts an operator within the positions that its neighbours in the
+graph allow. The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it
+is exceeded.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from opweave.solvers.loops import exceeds, lengths_of, sort_rising
 from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
 
 DRAWS = 5
-"""Random numbers that a move takes."""
+"""Random numbers drawn for each move."""
 
 
 class CountedPlan(NamedTuple):
@@ -27,7 +28,7 @@ class CountedPlan(NamedTuple):
     Attributes
     ----------
     order, position
-        Operators in scheduling order, and the place of each. Shape (operators,).
+        Operators in scheduling order, and the position of each. Shape (operators,).
     device
         Shape (operators,).
     used
@@ -64,7 +65,7 @@ def members_of(cluster: IntArray) -> Adjacency:
 
 @inlined
 def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
-    """Move an operator to a device and keep the memory count."""
+    """Move an operator to a device and update the memory count."""
     a = plan.device[v]
     plan.device[v] = k
     plan.used[a] -= arrays.memory[v]
@@ -81,7 +82,7 @@ def settle(arrays: PlacementArrays, plan: CountedPlan, v: int, k: int) -> None:
 
 @inlined
 def overfull(arrays: PlacementArrays, plan: CountedPlan) -> bool:
-    """Whether a device holds more than it may."""
+    """Whether any device exceeds its memory."""
     return exceeds(plan.used, arrays.capacity)
 
 
@@ -100,7 +101,7 @@ def neighbour_device(arrays: PlacementArrays, plan: CountedPlan, v: int, draw: f
 
 @inlined
 def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw: float, group: IntArray) -> int:
-    """Write the operators that a device move takes along to ``group``; returns their number."""
+    """Write the operators that a device move takes along to ``group``; return their number."""
     if kind == 1:
         longest = min(len(plan.order), 256)
         length = int(np.exp(draw * np.log(longest))) + 1
@@ -114,7 +115,8 @@ def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw:
     if kind == 2:
         for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
             w = arrays.target[arrays.outgoing[i]]
-            # many tensors may lead to one reader; what is listed twice is told apart later, but there must be room
+            # several tensors may lead to one reader: duplicates are dropped later, but the array must have room for
+            # them
             if arrays.before_start[w + 1] - arrays.before_start[w] == 1 and group[size - 1] != w and size < len(group):
                 group[size] = w
                 size += 1
@@ -131,7 +133,7 @@ def with_clusters(
     taken: IntArray,
     mark: int,
 ) -> int:
-    """Add to ``group`` all that Colocate ties to its members; ``taken`` holds ``mark`` for those that are in."""
+    """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0
     for i in range(size):
         if taken[group[i]] != mark:
@@ -152,7 +154,7 @@ def with_clusters(
 
 @inlined
 def _slide(plan: CountedPlan, at: int, to: int) -> None:
-    """Move the operator at one place of the order to another."""
+    """Move the operator at one position of the order to another."""
     v = plan.order[at]
     direction = 1 if to > at else -1
     i = at
@@ -167,7 +169,7 @@ def _slide(plan: CountedPlan, at: int, to: int) -> None:
 
 @inlined
 def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, int]:
-    """First and last place that an operator's neighbours leave it."""
+    """First and last position that an operator's neighbours allow."""
     low, high = 0, len(plan.order) - 1
     for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
         low = max(low, plan.position[arrays.before[i]] + 1)
@@ -178,7 +180,7 @@ def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, in
 
 @inlined
 def _judge(arrays: PlacementArrays, plan: CountedPlan, threshold: float) -> float:
-    """Makespan, or the first end above the threshold."""
+    """Makespan, or the first end above the threshold if there is one."""
     clock = new_clock(arrays)
     makespan = 0.0
     for v in plan.order:
@@ -203,8 +205,8 @@ def anneal(
 ) -> tuple[float, float]:
     """Make one move for every row of ``draws`` (shape (moves, DRAWS)) at the temperatures ``heat`` (shape (moves,)).
 
-    Changes ``plan``; the best plan met goes to ``best_order`` and ``best_device``. Returns its makespan and that of the
-    plan at the end. Leaves off when ``halt`` is raised.
+    Changes ``plan``; writes the best plan to ``best_order`` and ``best_device``. Returns the makespan of the best plan
+    and that of the last. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
     current = _judge(arrays, plan, np.inf)
@@ -269,9 +271,9 @@ def order_for(arrays: PlacementArrays, device: IntArray, order: IntArray) -> Non
 
 @inlined
 def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> None:
-    """Fill ``order`` with the operators by decreasing upward rank, with the run and transfer times of an assignment.
+    """Fill ``order`` with the operators by decreasing upward rank, from the run and transfer times of an assignment.
 
-    Ties and zero times fall back on a topological order.
+    A topological order breaks ties and covers zero times.
     """
     count = len(device)
     waiting = lengths_of(arrays.after_start)

@@ -1,9 +1,9 @@
-"""Simulated annealing over assignments alone, compiled: each one is judged in the order that its own ranks give.
+"""Simulated annealing over assignments alone, compiled. Each assignment is judged in the order of its own upward ranks.
 
-A stretch of operators that goes to another device wants another order there, which moves of single operators in a kept
-order find late; here the order follows at once. Moves change the device of an operator, of all of a stretch of the
-order, of those of a stretch that share its device, or swap two devices in a stretch, so that what runs beside each
-other still does.
+A stretch of operators that moves to another device usually needs another order there. Moves of single operators in a
+fixed order find that order late; here the order follows at once. A move changes the device of one operator, of a whole
+stretch of the order, or of the operators of a stretch that share a device; or it swaps two devices within a stretch, so
+that parallel operators stay parallel.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
 
 ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
 KINDS = np.array([ALONE, ALONE, SAME_DEVICE, SAME_DEVICE, SWAP, STRETCH])
-"""What a move takes along; of six moves, how many do so."""
+"""Kinds of moves, and how many of six moves are of each kind."""
 
 
 @inlined
 def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: IntArray) -> int:
-    """Write the operators that a move takes along to ``group``; returns their number."""
+    """Write the operators that a move takes along to ``group``; return their number."""
     if kind == ALONE:
         group[0] = v
         return 1
@@ -46,7 +46,7 @@ def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: I
 
 @inlined
 def _judge_order(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
-    """Makespan, or the first end above the threshold."""
+    """Makespan, or the first end above the threshold if there is one."""
     clock = new_clock(arrays)
     makespan = 0.0
     for v in order:
@@ -69,7 +69,7 @@ def anneal_assignment(
     best_order: IntArray,
     best_device: IntArray,
 ) -> tuple[float, float]:
-    """Make one move for every row of ``draws`` at the temperatures ``heat``; as :func:`.anneal.anneal`."""
+    """Make one move for every row of ``draws`` at the temperatures ``heat``, like :func:`.anneal.anneal`."""
     count, devices = arrays.seconds.shape
     fill_order(arrays, plan.device, plan.order)
     for i in range(count):

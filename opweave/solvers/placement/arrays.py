@@ -1,9 +1,9 @@
-"""The arrays that the hot loops of placement work on, and the list scheduler that they share.
+"""The arrays of placement's hot loops, and the list scheduler that these loops share.
 
 A plan is an order of the operators (predecessors first) and a device for each. The scheduler runs the operators in that
-order, each as soon as its device, its predecessors and its inputs allow; an input from another device is sent when its
-consumer's turn comes, as soon as it exists and both ports are free. Under ``delay`` there are no ports; under
-``one_port_tensor`` a tensor is sent once to every device.
+order. Each starts as soon as its device is free, its predecessors have ended and its inputs have arrived. When a
+consumer's turn comes, its inputs from other devices are sent as soon as they exist and both ports are free. Under
+``delay`` there are no ports. Under ``one_port_tensor`` a tensor is sent to each device once.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ class Clock(NamedTuple):
     end
         End of every scheduled operator. Shape (operators,).
     free, sends, receives
-        When every device, send port and receive port is free again. Shape (devices,).
+        Time at which every device, send port and receive port is free again. Shape (devices,).
     arrived
-        Under ``one_port_tensor``: when each tensor's copy is on each device, -1 while it is not sent.
+        Under ``one_port_tensor``: time at which each tensor's copy arrives on each device, -1 until it is sent.
         Shape (tensors, devices); one row otherwise.
     begins
         Start of every flow's transfer, -1 where none was needed. Shape (flows,).
@@ -119,7 +119,7 @@ def new_clock(arrays: PlacementArrays) -> Clock:
 
 @inlined
 def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArray) -> float:
-    """Schedule operator v on device k after everything scheduled so far; returns its end."""
+    """Schedule operator v on device k after everything scheduled so far; return its end."""
     ready = clock.free[k]
     for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
         ready = max(ready, clock.end[arrays.before[i]])
@@ -152,7 +152,7 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
 def run_plan(
     arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray
 ) -> float:
-    """Schedule a plan; fills the start of every operator and transfer (-1: none). Returns the makespan."""
+    """Schedule a plan: fill in the start of every operator and transfer (-1: none) and return the makespan."""
     clock = new_clock(arrays)
     makespan = 0.0
     for v in order:
@@ -164,7 +164,7 @@ def run_plan(
 
 @kernel
 def makespan_within(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
-    """Makespan of a plan, or the first end above ``threshold`` that is met on the way."""
+    """Makespan of a plan, or the first end above ``threshold`` if there is one."""
     clock = new_clock(arrays)
     makespan = 0.0
     for v in order:

@@ -1,8 +1,8 @@
-"""The default plan for placement: floors, list schedulers, bounds, local search and decomposition.
+"""The default solver of placement: baselines, list schedulers, bounds, local search and decomposition.
 
-It contains every list scheduler, so it is never worse than any of them; "do not split" is the first of them. The time
-that is left after those is shared: plans of equal units, local search, decomposition at cut vertices with its bounds,
-local search again.
+It runs every list scheduler, so it is never worse than any of them; the first of them places everything on one device.
+The remaining time is shared among plans of equal units, local search, decomposition at cut vertices with its bounds,
+and local search again.
 """
 
 from __future__ import annotations
@@ -35,55 +35,55 @@ UNTIMED_SECONDS = 20.0
 
 LISTS_SHARE = 0.3
 PROGRAMS_SHARE = 0.6
-"""Of the time left: list rules that solve a linear program, and of small problems all variants of list rules. They take
-milliseconds, unless the problem is large, the machine busy or loops not compiled yet; when they are cut, another list
-rule by name may be ahead."""
+"""Shares of the time left: for list rules that solve a linear program, and, on small problems, for all variants of list
+rules. These take milliseconds unless the problem is large, the machine busy or a loop not yet compiled. If they are cut
+short, a list rule called by name may give a better plan."""
 
 UNITS_SHARE = 0.45
 LOCAL_SHARE = 0.3
 BRIEF_SHARE, LONGER_SHARE = 0.08, 0.2
 FIRST_DECOMPOSITION_SHARE = 0.1
 WHOLE_LOCAL_SHARE = 0.9
-"""Of the time left after the engine, where most operators are in one module: decomposition then does little more."""
+"""Share of the time left after the engine when most operators are in one module: decomposition then gains little."""
 
 DECOMPOSITION_SHARE = 0.6
 ENGINE_SHARE = 0.6
-"""Of the time that is left by then. Constraint programming waits for brief ones only, of small problems the briefest:
-it proves these in the time that they leave."""
+"""Shares of the time left at that point. Constraint programming waits only for a brief search, and on small problems
+for the briefest: it proves small problems in the time that remains."""
 
 FIRST_ROUNDS = 1
-"""Rounds of annealing before the first bounds: often the plan is optimal by then, and only the proof is missing."""
+"""Annealing rounds before the first bounds: often the plan is already optimal and only the proof is missing."""
 
 
 TINY = 12
-"""Operators up to which the embedded engine is done before another process has started. Where time is short, it comes
-before the searches too: it needs less than they do."""
+"""Operators up to which the embedded engine finishes before another process has started. When time is short, it runs
+before the searches too, because it needs less time than they do."""
 
 SMALL = 36
-"""Operators up to which an engine has the last word, when nothing else has closed the gap."""
+"""Operators up to which an engine runs last, if nothing else has closed the gap."""
 
 PROVABLE = 60
-"""Operators up to which constraint programming proves most problems that do not fall into modules. It then comes right
-after a brief local search, and gets most of the time."""
+"""Operators up to which constraint programming proves most problems that do not split into modules. It then runs right
+after a brief local search and gets most of the time."""
 
 PROVABLE_SHARE, LARGER_SHARE = 0.95, 0.55
 LARGER_SECONDS = 2.0
-"""Of the time that is left: for problems of at most ``SMALL`` operators, and for larger ones, where this is so many
-seconds at least."""
+"""Shares of the time left: for problems of at most ``SMALL`` operators, and for larger ones if that share is at least
+``LARGER_SECONDS``."""
 
 TRIAL_SHARE, TRIAL_GAIN = 0.3, 0.001
-"""Larger problems with ports have several messages for each operator: constraint programming is ahead of local search
-on some and far behind on others. It gets a trial then, and its whole share only after a trial that gains so much."""
+"""Larger problems with ports have several messages for each operator. Constraint programming beats local search on some
+of them and is far behind on others. So it first gets a trial, and its whole share only if the trial gains this much."""
 
 PROGRAMMED = 100
 """Operators up to which constraint programming, where it is installed, shares the time with local search."""
 
 WHOLE = 0.6
-"""Share of the operators in one module from which on decomposition does little."""
+"""Share of operators in one module above which decomposition gains little."""
 
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
-    """Put the solvers of placement together."""
+    """Run the solvers of placement in turn."""
     instance = lower_unless_short(problem)
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
@@ -117,7 +117,7 @@ def solve_auto(problem: Placement, run: Run) -> Outcome:
 
 
 def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
-    """Leave a problem to engines: its constraints are known to them alone."""
+    """Solve a problem by engines, because only they know its constraints."""
     if len(problem.graph.operators) > TINY and is_available(problem, CONSTRAINT_ENGINE):
         supports = find_solver(problem, CONSTRAINT_ENGINE).supports
         if all(expressible(type(constraint), supports) for constraint in problem.constraints):
@@ -129,7 +129,7 @@ def _solve_by_engines(problem: Placement, run: Run) -> Outcome:
 
 
 def last_word(search: LocalSearch, share: float) -> Outcome:
-    """Give an engine a share of the time; it begins with the best plan and bound so far."""
+    """Run an engine for a share of the time, starting from the best plan and bound so far."""
     problem, run = search.problem, search.run
     with run.share(share, UNTIMED_SECONDS):
         large = search.instance.operators > TINY and is_available(problem, CONSTRAINT_ENGINE)
@@ -139,7 +139,7 @@ def last_word(search: LocalSearch, share: float) -> Outcome:
 
 
 def _on_trial(search: LocalSearch) -> Outcome:
-    """Give an engine its share of the time; with ports only after a trial that pays."""
+    """Run an engine for its share of the time; with ports, only after a successful trial."""
     run, known = search.run, search.run.objective
     if search.problem.transfers != "delay":
         outcome = last_word(search, TRIAL_SHARE)
@@ -150,17 +150,17 @@ def _on_trial(search: LocalSearch) -> Outcome:
 
 
 def _is_final(outcome: Outcome | None) -> bool:
-    """Whether an engine has come to its end. Then nothing is left to do, though rounding may part plan and bound."""
+    """Whether an engine has finished. Then nothing is left to do, although rounding may separate plan and bound."""
     return outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED)
 
 
 def _improve_and_bound(search: LocalSearch) -> Outcome | None:
-    """Share the time that is left among the stages, until objective and bound meet.
+    """Share the time left among the stages until objective and bound meet.
 
     Returns
     -------
     Outcome or None
-        How the engine ended, if one had its turn.
+        How the engine ended, if one ran.
     """
     run, operators, outcome = search.run, search.instance.operators, None
     small = operators <= SMALL
@@ -189,7 +189,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         if _is_final(outcome):
             return outcome
     if run.time_limit is not None and (timed or whole) and not run.should_stop():
-        # what local search finds by now helps the decomposition where that has work left
+        # plans that local search has found by now help the decomposition if it has work left
         with run.share(WHOLE_LOCAL_SHARE if whole else 0.5 if work.open() else 1.0, UNTIMED_SECONDS):
             search_from(search, rounds=None)
         if not run.should_stop():
@@ -201,13 +201,13 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
 
 
 def _take_best(search: LocalSearch) -> None:
-    """Let local search go on from the best plan of the run."""
+    """Let local search continue from the best plan of the run."""
     if isinstance(search.run.best, Schedule):
         search.consider_schedule(search.run.best)
 
 
 def is_whole(search: LocalSearch) -> bool:
-    """Whether constraint programming should come before decomposition: the problem is small, most of it one module."""
+    """Whether constraint programming should run before decomposition: the problem is small and mostly one module."""
     operators = search.instance.operators
     timed = search.run.time_limit is not None
     if not TINY < operators <= (PROVABLE if timed else SMALL) or not is_available(search.problem, CONSTRAINT_ENGINE):

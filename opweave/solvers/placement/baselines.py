@@ -1,4 +1,4 @@
-"""Baselines and list schedulers of placement by name, in the order of their cost: what plans run first."""
+"""Baselines and list schedulers of placement by name, cheapest first."""
 
 from __future__ import annotations
 
@@ -46,19 +46,19 @@ def one_device(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
 
 
 FIRST: tuple[Rule, ...] = (one_device, fill, heft, cpop, peft, etf, fill_even)
-"""Those that come before everything else, so that there is a plan whatever the time; the cheapest lead, which are what
-a run ends with where its time is up before it has begun."""
+"""Rules that run before everything else, so that there is always a plan. The cheapest come first: a run whose time is
+up at once still reports their plans."""
 
 OTHERS: tuple[Rule, ...] = (msct, getf)
-"""Those that solve a linear program first."""
+"""Rules that solve a linear program first."""
 
 RULES: tuple[Rule, ...] = (*FIRST, *OTHERS)
 
 QUICK: tuple[Rule, ...] = (one_device, heft, cpop, peft)
-"""Those whose best plan engines begin with."""
+"""Rules whose best plan is the start of an engine."""
 
 BASELINES = (one_device, fill, heft, cpop, peft, etf)
-"""Those that every answer is compared with."""
+"""Rules that every result is compared with."""
 
 NAMED: dict[str, tuple[Rule, str]] = {
     "one_device": (one_device, "everything on the best single device that holds it"),
@@ -71,11 +71,11 @@ NAMED: dict[str, tuple[Rule, str]] = {
     "msct": (msct, "earliest start, devices wait for favourite children chosen by a linear program (m-SCT)"),
     "getf": (getf, "earliest start within groups of similar devices chosen by a linear program (GETF)"),
 }
-"""What each is called, and what it does."""
+"""Every rule by name, and what it does."""
 
 
 def carry_out(rule: Rule, problem: Placement, run: Run) -> None:
-    """Report the plan that a rule builds."""
+    """Build a rule's plan and report it."""
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     report(instance, arrays, rule(instance, arrays), run)

@@ -1,8 +1,9 @@
-"""List scheduling that chooses again at every step: which ready operator goes next, and where.
+"""List scheduling that chooses at every step which ready operator goes next, and where.
 
-One loop for the published rules of this kind. Each looks at when a ready operator would start on every device behind
-what is there, adds a part of its run time and a bias, and calls that the operator's score there. What comes next is the
-operator with the least urgency plus shares of its best score and of its second-best one, on the device of its best.
+One loop covers the published rules of this kind. For every ready operator and device, a rule takes the time at which
+the operator would start after everything already there, adds a share of its run time and a bias, and calls the sum the
+score. The next operator has the least sum of its urgency and given shares of its best and second-best scores; it goes
+to the device of its best score.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ class Choice:
     Attributes
     ----------
     urgency
-        Of every operator, the least first. Shape (operators,).
+        Urgency of every operator; the least goes first. Shape (operators,).
     bias
         Added to the score of an operator on a device. Shape (operators, devices).
     run
         Share of the run time in the score: 0 for the start, 1 for the end.
     best, second
-        Shares of an operator's best and second-best score in what decides who is next.
+        Shares of an operator's best and second-best scores in the value that decides which operator is next.
     """
 
     urgency: FloatArray
@@ -76,7 +77,7 @@ def choose_all(
     order: IntArray,
     device: IntArray,
 ) -> int:
-    """Fill order and devices; returns the operator that found no device, or at which ``halt`` was raised, or -1."""
+    """Fill order and devices; return the operator that found no device or at which ``halt`` was raised, or -1."""
     count, devices = arrays.seconds.shape
     clock, room, anywhere = new_clock(arrays), new_room(arrays, clusters), roomy(arrays, clusters)
     waiting = lengths_of(arrays.before_start)
@@ -97,7 +98,7 @@ def choose_all(
                 if first == np.inf:
                     return int(v)
                 value += shares[1] * first
-                if shares[2] != 0.0:  # who has one device only must not lose it
+                if shares[2] != 0.0:  # an operator with one device only must not lose it
                     value = value + shares[2] * second if second < np.inf else -np.inf
             if at < 0 or value < least:
                 least, at = value, i
@@ -138,7 +139,7 @@ def _score(
     run: float,
     v: int,
 ) -> tuple[float, float, int]:
-    """Best and second-best score of an operator, and the device of the best; -1 where none can take it."""
+    """Best and second-best score of an operator, and the device of the best; -1 when none can take it."""
     first, second, at = np.inf, np.inf, -1
     for k in range(len(clock.free)):
         if arrival[v, k] == np.inf or arrays.seconds[v, k] == np.inf:

@@ -1,8 +1,8 @@
-"""CPOP: the operators of the critical path share one device, the others go where they end soonest.
+"""CPOP: the operators of the critical path share one device; the others go where they end soonest.
 
 Source: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
-computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Added: ports and memory; an operator of the path for which its
-device has no room goes where it ends soonest, too.
+computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Added here: ports and memory. An operator of the path that
+does not fit into the path's device also goes where it ends soonest.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cpop_by(instance: PlacementInstance, arrays: PlacementArrays, rank: FloatArr
 
 
 def _critical_path(arrays: PlacementArrays, priority: FloatArray) -> BoolArray:
-    """One path of operators whose priority is the length of the longest path."""
+    """One path of operators whose priority equals the length of the longest path."""
     critical = np.zeros(len(priority), dtype=bool)
     if not len(priority):
         return critical
@@ -53,7 +53,7 @@ def _critical_path(arrays: PlacementArrays, priority: FloatArray) -> BoolArray:
 
 
 def _path_device(arrays: PlacementArrays, critical: BoolArray) -> int:
-    """The device that runs the path in the least time, of those that may run most of it."""
+    """The device that runs the path fastest, among those that may run most of it."""
     seconds = arrays.seconds[critical]
     allowed = np.isfinite(seconds)
     total = np.where(allowed, seconds, 0.0).sum(axis=0)

@@ -1,13 +1,13 @@
-"""Exact decomposition at cut vertices: modules solved one by one, only those that the best path needs.
+"""Exact decomposition at cut vertices: it solves modules one by one, and only those that the best path needs.
 
 At a cut vertex no operator and no transfer is under way, so the shortest plan is the shortest path over the devices
-of the cut vertices, where a module costs the length of its own shortest plan between two devices. Those lengths are
-known between bounds. Again and again: find the shortest path over the lower bounds, work on one module of it that is
-not settled, update. When the path's bound equals the value of the best plan stitched together from the modules'
-plans, that plan is optimal.
+of the cut vertices, where a module costs the length of its own shortest plan between two devices. Lower and upper
+bounds of those lengths are known. The solver repeats three steps: find the shortest path over the lower bounds, work on
+one unsettled module of that path, update its bounds. When the lower bound of the path equals the makespan of the best
+plan stitched together from the modules' plans, that plan is optimal.
 
-Memory and side constraints over several modules are not seen: the bounds hold all the same, and a stitched plan that
-breaks one is not reported.
+The modules do not see memory, nor side constraints across several modules. The bounds hold all the same, and a stitched
+plan that breaks a constraint is not reported.
 
 Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a shortest path, exact solutions on demand.
 """
@@ -40,7 +40,7 @@ from opweave.solvers.side_by_side.exchange import Fact, Key
 
 
 class Try(NamedTuple):
-    """One way to work on a module: a search of so many nodes, or a program or intervals for so many seconds."""
+    """One way to work on a module: a search limited in nodes, or a program or interval model limited in seconds."""
 
     way: str
     effort: float
@@ -48,7 +48,7 @@ class Try(NamedTuple):
 
 
 class Lifted(NamedTuple):
-    """What a try by programs brought: block, end devices and bound of each."""
+    """Results of a try by programs: block, end devices and bound of each program."""
 
     bounds: tuple[tuple[int, int, int, float], ...]
 
@@ -63,22 +63,22 @@ TRIES = (
     Try("intervals", 20.0, 15.0),
     Try("search", 20_000_000, 100.0),
 )
-"""What is tried in turn for a module and its end devices, with about the seconds that it takes."""
+"""Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
 DETOURS = 8
-"""How many paths a lane looks at for a module that no other lane is at."""
+"""Number of paths on which a lane looks for a module that no other lane works on."""
 
 NODES_PER_SECOND = 150_000
-"""About what the search does, so that it does not outlast the time."""
+"""Approximate speed of the search, used to keep it within the time."""
 
 LEVELS = (RELAXED, INTEGER, EXACT)
-"""Bounds of windows in turn."""
+"""Levels of the windows' bounds, in order."""
 
 LARGEST_SEARCHED = 40
 """Most operators of a module that is searched."""
 
 SETTLED = 1e-9
-"""Relative gap at which a module's length counts as known."""
+"""Relative gap below which a module's length counts as known."""
 
 ExactModule = Callable[[PlacementArrays, float, float, int, IntArray], Found]
 """Solves a small instance: (arrays, upper bound, lower bound, budget, halt) -> what was found, as ``search_module``."""
@@ -89,7 +89,7 @@ Way = tuple[Lengths, int, int]
 
 
 class Decomposition:
-    """One instance with its chain of modules, bounds from below and above."""
+    """One instance with its chain of modules and their lower and upper bounds."""
 
     def __init__(self, problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule) -> None:
         self.problem, self.instance, self.run, self.exact = problem, instance, run, exact
@@ -107,7 +107,7 @@ class Decomposition:
                 self.lengths[id(module)] = Lengths(module, window, np.full(shape, np.inf), tries)
 
     def take(self, plan: Plan) -> None:
-        """Learn the lengths of the modules from a whole plan."""
+        """Update the modules' upper bounds from a whole plan."""
         rank = np.empty(len(plan.order), dtype=np.int64)
         rank[plan.order] = np.arange(len(plan.order))
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
@@ -119,7 +119,7 @@ class Decomposition:
             self.lengths[id(module)].keep(a, b, found)
 
     def stitch(self) -> Plan | None:
-        """The shortest plan that the modules' plans make up; None while some module has none."""
+        """The shortest plan composed of the modules' plans; None while some module has none."""
         modules = [self.lengths[id(module)] for module in self.chain.modules]
         values, froms = modules[0].upper[0], []
         for own, lengths in zip(self.chain.seconds, modules[1:], strict=True):
@@ -153,7 +153,7 @@ class Decomposition:
         return Plan(np.argsort(start, kind="stable").astype(np.int64), device, start, begins, now)
 
     def report(self) -> None:
-        """Tell the run what is known now."""
+        """Report the current plan and bound to the run."""
         self.best.report(self.chain.value(), "decomposition")
         plan = self.stitch()
         if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
@@ -165,7 +165,7 @@ class Decomposition:
                 self.run.found(solution, judged.objective)
 
     def learn(self) -> None:
-        """Learn from the best plan of the run, or from a list schedule when there is none."""
+        """Update from the best plan of the run, or from a list schedule when there is none."""
         best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
         if best is None:
             return
@@ -176,7 +176,7 @@ class Decomposition:
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
     def advance(self) -> None:
-        """Go on until the problem is solved, time is up, or nothing is left to try."""
+        """Continue until the problem is solved, time is up, or nothing is left to try."""
         self.report()
         raise_level(self.chain, RELAXED, self.run, self.best.report)
         self.run.enter("modules")
@@ -204,22 +204,22 @@ class Decomposition:
         return True
 
     def _ways(self) -> list[Way]:
-        """What a step may work on, modules and their end devices, the most promising first."""
+        """Modules and end devices that a step may work on, most promising first."""
         found: list[tuple[float, Lengths, int, int]] = []
         for (module, a, b), times in Counter(self.chain.module_path()).items():
             lengths = self.lengths[id(module)]
             low, high = float(module.table()[a, b]), float(lengths.upper[a, b])
             searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.tries[a, b] < len(TRIES)
             if searchable and high - low > SETTLED * max(low, 1e-300):
-                # cheap tries first; among those the one that may move the path most
+                # cheap tries first; among these, the one that may change the path most
                 gap = times * (min(high, 1e300) - low) / TRIES[lengths.tries[a, b]].cost
                 found.append((gap, lengths, a, b))
         return [way[1:] for way in sorted(found, key=lambda way: -way[0])]
 
     def _claimed(self, ways: list[Way]) -> Way | None:
-        """A way that no lane beside this one is at: on the shortest path, else on a path that avoids those.
+        """A way that no other lane works on: on the shortest path, else on a path that avoids the ways in work.
 
-        Where there is none, the next try at one of them; None where that is taken, too.
+        If there is none, the next try at one of them; None if that is taken, too.
         """
         exchange = self.run.exchange
         if exchange is None:
@@ -249,7 +249,7 @@ class Decomposition:
         return "module", list(self.lengths).index(id(lengths.module)), a, b, number
 
     def _absorb(self) -> None:
-        """Learn what the lanes beside this one have made of modules."""
+        """Take over what other lanes have found out about modules."""
         if self.run.exchange is None:
             return
         facts = self.run.exchange.facts_from(self._heard)
@@ -267,7 +267,7 @@ class Decomposition:
                     self._blocks[block].learn(first, second, INTEGER, value)
 
     def _try(self, lengths: Lengths, a: int, b: int) -> None:
-        """Make the next try at a module, as far as the time allows, and tell the lanes beside this one."""
+        """Make the next try at a module, as far as time allows, and tell the other lanes."""
         number, left = int(lengths.tries[a, b]), self.run.remaining()
         now = TRIES[number]
         lengths.tries[a, b] += 1
@@ -289,7 +289,7 @@ class Decomposition:
             self.run.exchange.tell(Fact(self._key(lengths, a, b, number), result))
 
     def _lifted(self, module: Module, a: int, b: int, seconds: float) -> Lifted:
-        """Raise the blocks on a module's shortest way by their integer programs."""
+        """Raise the bounds of the blocks on a module's shortest path by their integer programs."""
         raised = []
         for block, first, second in module.path(a, b):
             if block.open(first, second, INTEGER):
@@ -317,9 +317,9 @@ def decompose(
     problem, instance
         The problem and its arrays.
     run
-        Where plans and bounds go; its best plan so far is the first to learn from.
+        Receives plans and bounds; its best plan so far gives the first upper bounds.
     exact
-        Solves one module.
+        Solver of one module.
     """
     work = Decomposition(problem, instance, run, exact)
     work.learn()

@@ -1,8 +1,8 @@
-"""Earliest-start list scheduling: again and again the ready operator and device that can start first.
+"""Earliest-start list scheduling: each step takes the ready operator and device that can start first.
 
-The core of ETF, SCT and GETF. Each device keeps two heaps of the ready operators that may run on it: those whose inputs
-would be there before the device is free, by priority, and those whose inputs come later, by that time. Ports only fill
-up, so a time that was right when it was computed is a lower bound later; it is refreshed when it comes to the top.
+This is the core of ETF, SCT and GETF. Each device keeps two heaps of the ready operators that may run on it: those
+whose inputs would be there before the device is free, by priority, and those whose inputs come later, by that time.
+Ports only fill up, so a computed time stays a lower bound; it is refreshed when it reaches the top of its heap.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from opweave.solvers.placement.plans import Plan
 from opweave.solvers.rules import NoPlanError
 
 GUIDE_SECONDS = 20.0
-"""Most seconds of a linear program that guides a list scheduler, a quick method; else a simple rule takes its place."""
+"""Most seconds of a linear program that guides a list scheduler. After that a simple rule replaces it, because list
+schedulers have to be quick."""
 
 Heap = list[tuple[float, float, int]]
 """Entries are (time, -priority, operator); the time is 0 among those that wait for the device only."""
@@ -37,18 +38,18 @@ def earliest_first(
     allowed: BoolArray | None = None,
     favourite: IntArray | None = None,
 ) -> Plan:
-    """Start whatever can start first; the higher priority where several can.
+    """Start whatever can start first; among several, the operator with the highest priority.
 
     Parameters
     ----------
     priority
         Shape (operators,).
     allowed
-        Devices that an operator should take, shape (operators, devices); the others serve it only when none of these
+        Devices that an operator should take, shape (operators, devices). Other devices are used only when none of these
         has room.
     favourite
-        The successor that should follow every operator on its device, -1 for none. A device waits for it instead of
-        taking an operator whose inputs are not there yet.
+        For every operator, the successor that should follow it on its device, -1 for none. A device waits for it
+        instead of taking an operator whose inputs have not arrived yet.
 
     Raises
     ------
@@ -82,9 +83,9 @@ class State(NamedTuple):
     allowed
         Devices to prefer. Shape (operators, devices).
     open
-        Whether a ready operator is in a heap of a device. Shape (operators, devices).
+        Whether a ready operator is in one of a device's heaps. Shape (operators, devices).
     waiting
-        Predecessors of every operator that are not placed.
+        Number of every operator's predecessors that are not placed yet.
     stuck
         The operator that found no device, or -1. Shape (1,).
     """
@@ -113,7 +114,7 @@ def start_all(
     start: FloatArray,
     begins: FloatArray,
 ) -> int:
-    """Fill order, devices and times; returns the operator that found no device, or -1."""
+    """Fill order, devices and times; return the operator that found no device, or -1."""
     count, devices = arrays.seconds.shape
     waiting = lengths_of(arrays.before_start)
     state = State(
@@ -159,7 +160,7 @@ def start_all(
 
 @inlined
 def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray) -> tuple[int, int]:
-    """The operator and device that can start first, (-1, -1) for none.
+    """The operator and device that can start first, or (-1, -1).
 
     Devices keep waiting for the favourites of their last operators as long as anything can happen elsewhere.
     """
@@ -179,7 +180,7 @@ def _first(state: State, soon: list[Heap], later: list[Heap], expected: IntArray
 
 @inlined
 def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: int) -> tuple[int, float]:
-    """What device k would run next and when; (-1, inf) for nothing."""
+    """The operator that device k would run next, and its start; (-1, inf) if there is none."""
     free = state.clock.free[k]
     reserved = expected >= 0 and state.device[expected] < 0
     if reserved and state.waiting[expected] == 0 and state.open[expected, k]:
@@ -219,7 +220,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
 
 @inlined
 def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
-    """Whether a heap entry still counts; an operator whose last device has filled up is offered to all."""
+    """Whether a heap entry is still valid; an operator whose preferred devices are full is offered to all devices."""
     if state.device[v] >= 0 or not state.open[v, k]:
         return False
     if has_room(state.arrays, state.clusters, state.room, v, k):
@@ -234,7 +235,7 @@ def _usable(state: State, later: list[Heap], v: int, k: int) -> bool:
 
 @inlined
 def _offer(state: State, later: list[Heap], v: int) -> None:
-    """Put a ready operator into the heaps of the devices that it prefers, or else of all that can take it."""
+    """Put a ready operator into the heaps of its preferred devices, or else of all devices that can take it."""
     found = False
     for rank in range(2):
         if found:
@@ -253,7 +254,7 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
 
 @inlined
 def _ready(state: State, v: int, k: int) -> float:
-    """When the inputs of operator v could be on device k, sent as in :func:`.arrays.place`."""
+    """Time at which the inputs of operator v could be on device k, sent as in :func:`.arrays.place`."""
     arrays, clock = state.arrays, state.clock
     ready, cursor = 0.0, clock.receives[k]
     for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
@@ -279,7 +280,7 @@ def _ready(state: State, v: int, k: int) -> float:
 
 @inlined
 def _tell_readers(state: State, heap: Heap, v: int, k: int) -> None:
-    """Operator v has brought tensors to device k: their other ready readers can start there sooner."""
+    """Update the other ready readers of the tensors that v brought to device k, since they can start there sooner."""
     arrays = state.arrays
     for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
         f = arrays.incoming[i]

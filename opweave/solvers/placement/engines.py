@@ -8,17 +8,17 @@ from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
 from opweave.solvers.placement.head_start import (
     brief_head_start_within,
-    floor,
     good_schedule,
     head_start_within,
-    quick_floor,
+    lower_bound,
+    quick_lower_bound,
 )
 
-HEAD_START_OF = HeadStart(initial=good_schedule, floor=floor, within=head_start_within)
+HEAD_START_OF = HeadStart(initial=good_schedule, lower_bound=lower_bound, within=head_start_within)
 
 register_engines(Placement, "a mixed-integer program with constants from the data", HEAD_START_OF)
 register_cp_sat(
     Placement,
     "intervals that are there or not",
-    HeadStart(initial=good_schedule, floor=quick_floor, within=brief_head_start_within),
+    HeadStart(initial=good_schedule, lower_bound=quick_lower_bound, within=brief_head_start_within),
 )

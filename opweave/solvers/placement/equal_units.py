@@ -1,13 +1,13 @@
-"""Equal units get plans from one short list: solver "units", for networks of equal layers, tight in memory or not.
+"""Solver "units": equal units take their plans from one short list. It suits networks of equal layers.
 
-The chain of modules becomes units (:mod:`.units`); for every kind of unit plans with both ends on one device are
-searched, short in time plus memory at a price (:mod:`.unit_plans`). The first prices are those of the program over
-counts (:mod:`.bounds.counts`), later ones those of the program that chooses how many units take which plan
-(:mod:`.unit_counts`). Units are laid out in blocks of equal home, the whole is decoded, and its memory counted in full.
-Devices of a unit that is searched once serve all its like, so the work hardly grows with the number of layers.
+The chain of modules is divided into units (:mod:`.units`). For every kind of unit the solver searches plans with both
+ends on one device that are short in time plus memory at a price (:mod:`.unit_plans`). The first prices come from the
+program over counts (:mod:`.bounds.counts`), later prices from the program that chooses how many units take which plan
+(:mod:`.unit_counts`). The solver lays the units out in blocks of equal home, decodes the whole plan and counts its
+memory in full. One search serves all equal units, so the work hardly grows with the number of layers.
 
-A graph without a chain of equal modules gets no plan here, and a plan that a tie over several units would break is not
-reported. Source: M3, the plan search by prices of memory.
+A graph without a chain of equal modules gets no plan here. A plan that breaks a Colocate constraint across several
+units is not reported. Source: M3, the plan search by prices of memory.
 """
 
 from __future__ import annotations
@@ -36,41 +36,41 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
 
 LEAST_SHARE = 0.5
-"""Share of the operators that repeated units must hold for the search to be worth its time."""
+"""Least share of operators in repeated units for which the search is worth its time."""
 
 SCALES = (1.0, 0.5, 2.0)
-"""Multiples of the first prices that plans are searched at."""
+"""Multiples of the first prices at which plans are searched."""
 
 FIRST_CHUNKS, MOST_CHUNKS = 10, 40
-"""Stretches of annealing for a home in one round, at first and at most."""
+"""Annealing chunks for a home in one round: the first number and the largest."""
 
 HEATS = (0.02, 0.02, 0.004)
-"""First temperatures of the rounds in turn; in the first of every turn branches move as a whole."""
+"""Initial temperatures of successive rounds. In the first round of every cycle whole branches move together."""
 
 MOST_DOUBLINGS = 12
-"""Rounds with twice the price of the one before, while nothing fits."""
+"""Number of rounds that may double the price of the round before while no plan fits."""
 
 STALE_ROUNDS = 4
-"""Rounds in a row without progress that end the search."""
+"""Number of consecutive rounds without progress after which the search ends."""
 
 PROGRESS = 1e-4
 """Relative improvement that counts as progress."""
 
 NEAR = (0.1, 0.03)
-"""Homes whose best plan costs this much more than the best of all, relatively, are not searched in the first turn of
+"""Homes whose best plan costs more than the best of all by this relative amount are skipped, in the first cycle of
 rounds and in later ones."""
 
 BOUND_SHARE = 0.35
 BOUND_SECONDS = 20.0
-"""For the bounds of windows: share of the time, and seconds when there is no limit."""
+"""Share of the time for the bounds of windows, and seconds when there is no limit."""
 
 COUNTS_SECONDS = 20.0
 CHOICE_SECONDS = 5.0
 LEAST_CHOICE_SECONDS = 0.3
-"""Most seconds for the program over counts, and for one choice among the options; and for that when time is up."""
+"""Most seconds for the program over counts; for one choice among the options; and for such a choice when time is up."""
 
 MOST_LEARNED = 200
-"""Units of a kind that are looked at in a known schedule."""
+"""Units of a kind that are examined in a known schedule."""
 
 MOST_ORDERED = 5
 """Most homes of a kind whose orders are all tried."""
@@ -91,7 +91,7 @@ class EqualUnits:
         )
 
     def raise_bound(self) -> None:
-        """The milestone bound of the chain: linear programs, then those that know how entries serve several devices."""
+        """Raise the milestone bound: by linear programs, then by programs in which an entry serves several devices."""
         best = Best(self.run)
         best.report(self.chain.value(), "milestones")
         with self.run.share(BOUND_SHARE, BOUND_SECONDS):
@@ -106,7 +106,7 @@ class EqualUnits:
                 best.report(self.chain.value(), "milestones")
 
     def first_options(self, price: FloatArray) -> None:
-        """Pure plans, and what the descents find at multiples of the first prices."""
+        """Add the pure plans, and the plans that the descents find at multiples of the first prices."""
         scales = SCALES if price.any() else (1.0,)
         for s, search in enumerate(self.searches):
             for home in search.homes():
@@ -117,7 +117,7 @@ class EqualUnits:
                         self._keep(s, search.descent(home, scale * price, self.run.should_stop))
 
     def learn(self, schedule: Schedule) -> None:
-        """For every kind and home, the best of the units that a schedule plans with both ends at home."""
+        """Take over, for every kind and home, the best plan of a unit that a schedule has with both ends at home."""
         starts, device = times_of(self.instance, schedule)
         rank = np.empty(len(starts), dtype=np.int64)
         rank[order_by_start(self.instance, starts)] = np.arange(len(starts))
@@ -136,13 +136,13 @@ class EqualUnits:
                 self._keep(s, option)
 
     def improve(self, price: FloatArray) -> None:
-        """Rounds of annealing at the prices of the moment, until they bring nothing or time is up."""
+        """Anneal in rounds at the current prices until they bring no progress or time is up."""
         self.assemble()
         number = stale = 0
         chunks, last = FIRST_CHUNKS, np.inf
         while not self.run.should_stop() and stale < STALE_ROUNDS:
             found = prices_of(self.kinds, self.instance.capacity)
-            # while nothing fits, dearer and dearer memory leads to plans that take less of it
+            # while no plan fits, rising prices of memory lead to plans that take less of it
             prices = found or Prices(np.inf, price * 2.0**number)
             for s, times in enumerate(self.kinds.times):
                 if times > 1 or number == len(HEATS):
@@ -170,7 +170,7 @@ class EqualUnits:
             report(self.instance, self.arrays, plan, self.run)
 
     def _keep(self, s: int, option: Option | None) -> None:
-        """Take an option up unless a known one of the same home is as good in every respect."""
+        """Keep an option unless a known one of the same home is as good in every respect."""
         if option is None or not np.isfinite(option.seconds):
             return
         for known in self.kinds.options[s]:
@@ -179,7 +179,7 @@ class EqualUnits:
         self.kinds.options[s].append(option)
 
     def _anneal(self, s: int, prices: Prices, number: int, chunks: int) -> None:
-        """Search on from the best option of every home that is near the best of all."""
+        """Anneal from the best option of every home that is near the best of all."""
         best: dict[int, Option] = {}
         for option in self.kinds.options[s]:
             known = best.get(option.home)
@@ -195,7 +195,7 @@ class EqualUnits:
                 self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
 
     def _link(self, s: int, a: int, b: int) -> float:
-        """Seconds to bring what the entry of a unit made from device a to device b."""
+        """Seconds to send the data of a unit's entry from device a to device b."""
         if a == b:
             return 0.0
         window = self.units[s].window
@@ -210,7 +210,7 @@ class EqualUnits:
         return sum(finite) / len(finite) if finite else 0.0
 
     def _laid_out(self, counts: list[IntArray]) -> Plan:
-        """The plan of the whole: every kind in blocks of equal home, in the order that hands over fastest."""
+        """The plan of the whole graph: every kind in blocks of equal home, in the order with the fastest transfers."""
         orders = self._block_orders(counts)
         device = np.zeros(self.instance.operators, dtype=np.int64)
         parts = []
@@ -227,7 +227,7 @@ class EqualUnits:
         return plan_of(self.arrays, np.concatenate(parts), device)
 
     def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
-        """For every kind its homes in order: the shortest path through all orders."""
+        """The homes of every kind in order: the shortest path through all orders."""
         layers: list[dict[tuple[int, ...], tuple[float, tuple[int, ...] | None]]] = []
         for s, number in enumerate(counts):
             homes = sorted({self.kinds.options[s][o].home for o in np.flatnonzero(number).tolist()})
@@ -252,14 +252,14 @@ class EqualUnits:
 
 
 def _orders(homes: list[int]) -> list[tuple[int, ...]]:
-    """All orders of a few homes; of many, those that differ in the first and the last."""
+    """All orders of a few homes; for many homes, one order for each choice of the first and the last."""
     if len(homes) <= MOST_ORDERED:
         return list(permutations(homes))
     return [(a, *(k for k in homes if k not in (a, b)), b) for a, b in permutations(homes, 2)]
 
 
 def repeats(arrays: PlacementArrays) -> bool:
-    """Whether modules that come more than once hold enough of the operators."""
+    """Whether repeated modules hold enough of the operators."""
     windows = modules(arrays)[1]
     keys = [window.key() for window in windows]
     times = Counter(keys)
@@ -268,7 +268,7 @@ def repeats(arrays: PlacementArrays) -> bool:
 
 
 def plan_units(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> bool:
-    """Search plans of equal units and report what they make up; False when too little of the graph repeats."""
+    """Search plans of equal units and report whole plans made of them; False when too little of the graph repeats."""
     run.enter("equal units")
     if not repeats(arrays):
         return False
@@ -289,14 +289,14 @@ def plan_units(problem: Placement, instance: PlacementInstance, arrays: Placemen
 
 
 def solve_units(problem: Placement, run: Run) -> Outcome:
-    """Plans of equal units; solver "units"."""
+    """Search plans of equal units; solver "units"."""
     instance = lower_unless_short(problem)
     if not instance.operators or not plan_units(problem, instance, arrays_of(instance, problem), run):
         return Outcome(reason="the graph is no chain of equal modules")
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)} and is made of equal units")
     if run.bound is not None and run.bound_source is not None:
-        Best(run).report(run.bound, run.bound_source)  # the plan came later, and may differ by rounding only
+        Best(run).report(run.bound, run.bound_source)  # the plan came later, and may differ by rounding alone
     return Outcome(Termination.BUDGET if run.time_limit is None and not run.closed() else run.termination())
 
 

@@ -15,5 +15,5 @@ from opweave.solvers.placement.ranks import upward_rank
 
 
 def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Earliest start first; among equals the longest remaining path."""
+    """Earliest start first; the longest remaining path breaks ties."""
     return earliest_first(instance, arrays, upward_rank(arrays))

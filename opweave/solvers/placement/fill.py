@@ -1,8 +1,8 @@
-"""Filling memory in layer order: what runtimes that split a model over devices do by default.
+"""Filling memory in layer order, as runtimes that split a model over devices do by default.
 
-Operators are taken in the order of the model file; a device receives them until the next one does not fit, then the
-next device goes on (``device_map="auto"`` of Hugging Face accelerate, layer splits of llama.cpp). ``fill_even`` gives
-every device a share of the bytes in proportion to its memory, as uneven tensor splits do.
+Operators are taken in the order of the model file. A device receives operators until the next one does not fit; then
+the next device continues (``device_map="auto"`` of Hugging Face accelerate, layer splits of llama.cpp). ``fill_even``
+gives every device a share of the bytes in proportion to its memory, like uneven tensor splits.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ from opweave.solvers.rules import NoPlanError
 
 
 def fill(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Each device as full as it goes, in the order of the cluster.
+    """Fill each device as far as possible, in the order of the cluster.
 
-    What finds no room from there on is put where it fits, and as a last resort the largest operators go first.
+    An operator that fits neither the current device nor a later one goes wherever it fits. As a last resort, the
+    largest operators go first.
     """
     return _filled(instance, arrays, arrays.capacity)
 
 
 def fill_even(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Each device the same share of its memory; devices without a limit count like the largest that has one."""
+    """Fill the same share of every device's memory. A device without a limit counts as the largest device with one."""
     limits = arrays.capacity.astype(np.float64)
     limited = arrays.capacity != NO_LIMIT
     limits[~limited] = limits[limited].max(initial=0.0) or 1.0
@@ -57,7 +58,7 @@ def _filled(instance: PlacementInstance, arrays: PlacementArrays, soft: IntArray
 
 
 def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> Sequence[IntArray]:
-    """Operators by falling bytes of their cluster, those with the fewest devices to choose from first."""
+    """Operators with the fewest possible devices first, then by decreasing bytes of their cluster."""
     owner = np.repeat(np.arange(len(clusters.memory)), np.diff(clusters.parameters_start))
     size = clusters.memory.astype(np.float64)
     np.add.at(size, owner, arrays.parameter_bytes[clusters.parameters])
@@ -70,9 +71,9 @@ def _largest_first(arrays: PlacementArrays, clusters: Clusters) -> Sequence[IntA
 def fill_in_order(
     arrays: PlacementArrays, clusters: Clusters, order: IntArray, soft: IntArray, device: IntArray
 ) -> int:
-    """Give every operator the first device from the present one on with room; returns who found none, or -1.
+    """Give every operator the next device with room, from the current one on; return an operator without one, or -1.
 
-    Room is first looked for up to the ``soft`` limits, then up to the capacities, then on any device.
+    Room is sought up to the ``soft`` limits first, then up to the capacities, then on any device.
     """
     devices = arrays.seconds.shape[1]
     room = new_room(arrays, clusters)

@@ -1,9 +1,9 @@
 """GETF: a linear program sends every operator to a group of devices of similar speed, then earliest start first.
 
 Source: Y. Su, X. Ren, S. Vardi, A. Wierman, "Communication-aware scheduling of precedence-constrained tasks on related
-machines", 2020, doi:10.48550/arXiv.2004.14639. Added: unlike run times (the speed of a device is that of the whole
-graph), ports and memory; a full group passes its operators on to the others. Where the program takes too long every
-operator prefers the group that is fastest in total.
+machines", 2020, doi:10.48550/arXiv.2004.14639. Added here: run times without a common ratio (the speed of a device is
+taken over the whole graph), ports and memory. A full group passes its operators on to the other groups. If the program
+takes too long, every operator prefers the group that is fastest in total.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from opweave.solvers.placement.ranks import mean_seconds, upward_rank
 from opweave.solvers.run import time_left
 
 MOST_COLUMNS = 20_000
-"""Above, the linear program is not tried: it takes minutes."""
+"""Above this size the linear program is not tried, because it takes minutes."""
 
 
 def getf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Earliest start first within the group that the program chose."""
+    """Earliest start first, within the group that the program chose for each operator."""
     return earliest_first(instance, arrays, upward_rank(arrays), allowed=chosen_groups(arrays))
 
 
@@ -39,7 +39,7 @@ def chosen_groups(arrays: PlacementArrays) -> BoolArray:
     share = _shares(arrays) if arrays.seconds.size <= MOST_COLUMNS else None
     slowest = np.zeros(len(arrays.seconds), dtype=np.int64)
     if share is not None:
-        for g in range(1, groups):  # the fastest group such that it and all faster ones do half of the work
+        for g in range(1, groups):  # the fastest group that, together with all faster ones, does half of the work
             slowest[share[:, group >= g].sum(axis=1) >= 0.5] = g
     best = np.asarray([g + int(total[g:].argmax()) for g in range(groups)], dtype=np.int64)
     own: BoolArray = group[None, :] == best[slowest][:, None]
@@ -47,7 +47,7 @@ def chosen_groups(arrays: PlacementArrays) -> BoolArray:
 
 
 def device_speeds(arrays: PlacementArrays) -> FloatArray:
-    """Mean seconds of the operators that a device may run over its own seconds for them. Shape (devices,)."""
+    """Mean seconds of the operators that a device may run over its own seconds. Shape (devices,)."""
     allowed = np.isfinite(arrays.seconds)
     own = np.where(allowed, arrays.seconds, 0.0).sum(axis=0)
     mean = np.where(allowed, mean_seconds(arrays)[:, None], 0.0).sum(axis=0)
@@ -56,7 +56,7 @@ def device_speeds(arrays: PlacementArrays) -> FloatArray:
 
 
 def _shares(arrays: PlacementArrays) -> FloatArray | None:
-    """Share of every operator on every device in the relaxed optimum without transfers. Shape (operators, devices).
+    """Shares of operators on devices in the relaxed optimum without transfers. Shape (operators, devices).
 
     Minimise T subject to: shares add up to 1, an operator ends its own time after each predecessor, and neither the
     work of a device nor the end of an operator exceeds T.

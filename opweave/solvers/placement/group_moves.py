@@ -1,7 +1,7 @@
-"""Descent that moves a hub together with what hangs on it.
+"""Descent that moves a hub together with its private successors.
 
-A transfer for each of a hub's readers can be saved by one move that no local search finds step by step: the hub and its
-private successors change device together, and the order is derived anew for the changed assignment.
+One move can save a transfer for each of a hub's readers, yet a local search of single steps does not find it. Here the
+hub and its private successors change device together, and the order is derived again from the new assignment.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ LARGEST_GROUP = 4_000
 
 
 def groups_around_hubs(instance: PlacementInstance) -> Iterator[IntArray]:
-    """Operators that should move together: each hub with its private successors, and all that only these feed.
+    """Operators that should move together: each hub with its private successors and every operator fed only by these.
 
-    Hubs come by decreasing number of readers.
+    Hubs are yielded by decreasing number of readers.
     """
     readers = np.diff(instance.after.start)
     for hub in np.argsort(-readers, kind="stable")[:MOST_HUBS].tolist():
@@ -41,7 +41,7 @@ def groups_around_hubs(instance: PlacementInstance) -> Iterator[IntArray]:
 
 
 def _fed_only_by(instance: PlacementInstance, seeds: set[int]) -> set[int]:
-    """The seeds and every operator all of whose predecessors are in, up to a size."""
+    """The seeds, and repeatedly every operator whose predecessors are all in the set, up to a maximum size."""
     inside = set(seeds)
     stack = list(seeds)
     while stack and len(inside) < LARGEST_GROUP:
@@ -63,7 +63,7 @@ def descend(
     Returns
     -------
     order, device, makespan
-        The best plan met; its memory fits if that of ``device`` did.
+        The best plan found; it fits into memory if the assignment ``device`` did.
     """
     work = 40 * (len(arrays.seconds) + len(arrays.source))
     order = np.empty(len(device), dtype=np.int64)
@@ -96,5 +96,5 @@ def descend(
 
 
 def _with_tied(instance: PlacementInstance, group: IntArray) -> IntArray:
-    """The group with everything that Colocate ties to it."""
+    """The group with all operators that Colocate ties to it."""
     return np.flatnonzero(np.isin(instance.cluster, instance.cluster[group]))

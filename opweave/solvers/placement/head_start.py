@@ -1,4 +1,4 @@
-"""What engines are given to begin with: a good plan from above, the best quick bound from below.
+"""The head start of engines: a good plan as the upper bound and the best quick lower bound.
 
 Both shrink the windows in which operators can run, and with them the constants and rows of every formulation.
 """
@@ -20,36 +20,37 @@ from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 
 WORTH_SEARCHING = 12
-"""Operators from which on local search and bounds come first; smaller problems are solved before those are done."""
+"""Least number of operators for which local search and bounds run first. Smaller problems are solved sooner without
+them."""
 
 SECONDS = 4.0
-"""Most that the bounds, and then local search, may take before an engine begins."""
+"""Most seconds for the bounds, and again for local search, before an engine begins."""
 
 SHARE = 0.3
-"""Of the time that is left, what each of them may take."""
+"""Share of the time left that each of them may take."""
 
 ROUNDS = 2
 
 LISTED = 40
-"""Operators up to which constraint programming begins from list schedules: it passes those sooner than local search
-does, and its proofs come no later for it."""
+"""Operators up to which constraint programming begins from list schedules. It improves on them faster than local search
+does, and its proofs come no later."""
 
 OPERATOR_SECONDS = 0.01
-"""Most that local search may take before constraint programming on larger problems, for each operator."""
+"""Most seconds per operator for local search before constraint programming, on larger problems."""
 
 
 def head_start_within(run: Run) -> HeadStart:
-    """A good schedule and a floor that leave most of a run's time to its engine."""
+    """A good schedule and a lower bound, computed so that most of a run's time remains for its engine."""
 
     def seconds() -> float:
         left = run.remaining()
         return SECONDS if left is None else min(SECONDS, SHARE * left)
 
-    return HeadStart(lambda problem: good_schedule(problem, seconds()), lambda problem: floor(problem, seconds()))
+    return HeadStart(lambda problem: good_schedule(problem, seconds()), lambda problem: lower_bound(problem, seconds()))
 
 
 def brief_head_start_within(run: Run) -> HeadStart:
-    """As :func:`head_start_within`, but brief: constraint programming proves small problems at once."""
+    """Like :func:`head_start_within`, but brief, because constraint programming proves small problems at once."""
 
     def initial(problem: Placement) -> Schedule | None:
         operators = len(problem.graph.operators)
@@ -58,11 +59,11 @@ def brief_head_start_within(run: Run) -> HeadStart:
         wanted, left = min(SECONDS, OPERATOR_SECONDS * operators), run.remaining()
         return good_schedule(problem, wanted if left is None else min(wanted, SHARE * left))
 
-    return HeadStart(initial, quick_floor)
+    return HeadStart(initial, quick_lower_bound)
 
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
-    """The best schedule of a short local search that obeys the whole problem, else of the lists; None without any."""
+    """The best feasible schedule of a short local search, else of the list schedulers; None if there is none."""
     try:
         instance = lower(problem)
     except ContradictionError:
@@ -77,11 +78,11 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
         assert isinstance(candidate.solution, Schedule)
         if problem.evaluate(candidate.solution).feasible:
             return candidate.solution
-    return best_list_schedule(problem)  # those of the search broke a constraint that it does not know
+    return best_list_schedule(problem)  # the search ignores some constraint, and all its schedules break it
 
 
-def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
-    """The largest quick lower bound, in seconds; None where the model has to say in words why there is no plan."""
+def lower_bound(problem: Placement, seconds: float = SECONDS) -> float | None:
+    """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
     try:
         instance = lower(problem)
     except ContradictionError:
@@ -95,8 +96,8 @@ def floor(problem: Placement, seconds: float = SECONDS) -> float | None:
     return max(length, value)
 
 
-def quick_floor(problem: Placement) -> float | None:
-    """The largest lower bound that takes no programs, in seconds; None as in :func:`floor`."""
+def quick_lower_bound(problem: Placement) -> float | None:
+    """The largest lower bound that takes no programs, in seconds; None as in :func:`lower_bound`."""
     try:
         instance = lower(problem)
     except ContradictionError:

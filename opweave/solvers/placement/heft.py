@@ -1,7 +1,7 @@
-"""HEFT: the longest way to go first, each operator where it ends soonest, gaps included.
+"""HEFT: operators by decreasing upward rank, each on the device where it ends soonest, gaps included.
 
 Source: H. Topcuoglu, S. Hariri, M.-Y. Wu, "Performance-effective and low-complexity task scheduling for heterogeneous
-computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Added: ports, and no device beyond its memory.
+computing", IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. Added here: ports and memory limits.
 """
 
 from __future__ import annotations
@@ -16,5 +16,5 @@ from opweave.solvers.placement.ranks import order_by, upward_rank
 
 
 def heft(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
-    """Upward ranks, then the device of the earliest finish."""
+    """Schedule by upward rank, each operator on the device of its earliest end."""
     return inserted(instance, arrays, order_by(upward_rank(arrays), arrays), np.zeros(arrays.seconds.shape))

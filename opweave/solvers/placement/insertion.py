@@ -1,7 +1,8 @@
-"""Insertion-based list scheduling: operators and transfers may use gaps that earlier decisions left.
+"""Insertion-based list scheduling: operators and transfers may fill gaps that earlier decisions left.
 
-Operators come in a given order and each takes the device with the least end plus bias; that is HEFT without a bias,
-CPOP with a bias that forbids, PEFT with the optimistic cost table as bias. Memory is respected throughout.
+Operators come in a given order, and each takes the device with the least end plus bias. Without a bias this is HEFT,
+with an infinite bias on forbidden devices CPOP, and with the optimistic cost table as bias PEFT. Memory limits are
+respected throughout.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fi
 
 
 def inserted(instance: PlacementInstance, arrays: PlacementArrays, order: IntArray, bias: FloatArray) -> Plan:
-    """Schedule operators in an order (predecessors first), each where its end plus bias is least.
+    """Schedule operators in an order (predecessors first), each on the device where its end plus bias is least.
 
     Parameters
     ----------
@@ -44,12 +45,12 @@ def inserted(instance: PlacementInstance, arrays: PlacementArrays, order: IntArr
     by_start = order[np.argsort(start[order], kind="stable")]
     end = start + arrays.seconds[np.arange(count), device]
     plan = Plan(by_start, device, start, begins, float(end.max(initial=0.0)))
-    appended = plan_of(arrays, by_start, device)  # the same order without gaps in mind can pack transfers better
+    appended = plan_of(arrays, by_start, device)  # the same order without gaps can pack transfers better
     return min(plan, appended, key=lambda each: each.makespan)
 
 
 def no_device(instance: PlacementInstance, v: int) -> str:
-    """Why a heuristic stopped at an operator."""
+    """A sentence that says why a heuristic stopped at an operator."""
     return (
         f"no device was left for operator {instance.names[v]!r}: none that may run it had memory and links for it "
         "after the operators before it were placed"
@@ -62,9 +63,9 @@ class State(NamedTuple):
     Attributes
     ----------
     made
-        When the producer of a flow ends, for the flows of the operator at hand.
+        End of each flow's producer, for the flows of the current operator.
     spare
-        Room for sorting them.
+        Scratch space for sorting them.
     """
 
     timeline: Timeline
@@ -86,7 +87,7 @@ def insert_all(
     start: FloatArray,
     begins: FloatArray,
 ) -> int:
-    """Fill devices and times; returns the operator that found no device, or -1."""
+    """Fill devices and times; return the operator that found no device, or -1."""
     count, devices = arrays.seconds.shape
     room, anywhere = new_room(arrays, clusters), roomy(arrays, clusters)
     state = State(
@@ -114,7 +115,7 @@ def insert_all(
 
 @inlined
 def _by_producer_end(arrays: PlacementArrays, state: State, v: int) -> IntArray:
-    """Incoming flows of an operator, the earliest made first."""
+    """Incoming flows of an operator, by the end of their producers."""
     flows = np.empty(arrays.in_start[v + 1] - arrays.in_start[v], dtype=np.int64)
     for i in range(len(flows)):
         f = arrays.incoming[arrays.in_start[v] + i]
@@ -135,9 +136,9 @@ def _best_device(
     bias: FloatArray,
     v: int,
 ) -> int:
-    """Device where operator v ends soonest, bias included; -1 when none has room and links. Changes nothing.
+    """The device where operator v ends soonest, bias included; -1 when none has room and links. It changes nothing.
 
-    The transfers of one operator follow each other at its receive port, so none needs to know more of the others.
+    The transfers of one operator follow each other at its receive port, so each depends only on the one before it.
     """
     devices = arrays.seconds.shape[1]
     ordered = 0.0
@@ -176,7 +177,7 @@ def _best_device(
 
 @inlined
 def _send_to(arrays: PlacementArrays, state: State, flows: IntArray, v: int, k: int) -> float:
-    """Send operator v what it lacks on device k; returns its start, whose own time is not taken yet."""
+    """Schedule the transfers that operator v needs on device k; return its earliest start. Leaves the device free."""
     devices = arrays.seconds.shape[1]
     ready, cursor = 0.0, 0.0
     for i in range(arrays.before_start[v], arrays.before_start[v + 1]):

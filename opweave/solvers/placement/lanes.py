@@ -1,4 +1,4 @@
-"""What runs side by side for a placement: searches, bounds with decomposition, and an engine on small graphs."""
+"""Parallel lanes for a placement: searches, bounds with decomposition, and an engine on small graphs."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from opweave.solvers.side_by_side.lane import Lane, with_seeds
 HOME = "opweave.solvers.placement"
 
 UNITS_SHARE, SEARCH_SHARE, UNTIMED_SECONDS = 0.45, 0.3, 20.0
-"""Of the time that is left: plans of equal units, then local search; seconds where there is no limit."""
+"""Shares of the time left: for plans of equal units, then for local search; and seconds when there is no limit."""
 
 FIRST_ROUNDS, MORE_ROUNDS = 1, 4
-"""Rounds of annealing before a lane helps with the modules: few where plan and bound are close, and the proof is all
-that is left to do."""
+"""Annealing rounds before a lane helps with the modules. They are few when plan and bound are close, because then only
+the proof is missing."""
 
 CLOSE = 0.02
-"""Relative gap up to which they are."""
+"""Relative gap below which plan and bound count as close."""
 
 
 def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
@@ -47,7 +47,7 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
 
 
 def search(problem: Placement, run: Run) -> Outcome:
-    """Plans first: lists, equal units, a round of annealing; then help with the modules, and annealing to the end."""
+    """Search plans: lists, equal units, rounds of annealing; then help with the modules, and anneal to the end."""
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
@@ -61,7 +61,7 @@ def search(problem: Placement, run: Run) -> Outcome:
 
 
 def bound(problem: Placement, run: Run) -> Outcome:
-    """Bounds and decomposition while they have something left to try, an engine on small graphs, then annealing."""
+    """Compute bounds and decompose while there is something left to try; run an engine on small graphs; then anneal."""
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
         decompose(problem, search.instance, run)
@@ -75,7 +75,7 @@ def bound(problem: Placement, run: Run) -> Outcome:
 
 
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
-    """A local search that knows what every list scheduler finds, and the run's best."""
+    """A local search that starts from the list schedules and the run's best plan."""
     search = _search_of(problem, run)
     if search.instance.operators:
         quick_bounds(search.instance, search.arrays, Best(run))
@@ -93,9 +93,9 @@ def _search_of(problem: Placement, run: Run) -> LocalSearch:
 
 
 def _decompose(search: LocalSearch) -> None:
-    """Bounds and plans module by module, together with all lanes that have come to this.
+    """Compute bounds and plans module by module, together with all other lanes at this stage.
 
-    While the others are at all that is left, a lane anneals.
+    A lane anneals while other lanes work on all that is left.
     """
     run = search.run
     if not search.instance.operators or run.should_stop():
@@ -116,7 +116,7 @@ def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
 
 
 def _is_close(run: Run) -> bool:
-    """Whether there is hardly anything between the best plan and the bound."""
+    """Whether the gap between the best plan and the bound is small."""
     run.take_in()
     known, bound = run.objective, run.bound
     return known is not None and bound is not None and known - bound <= CLOSE * known

@@ -1,9 +1,10 @@
 """Local search over plans: hub descent from several starts, then annealing from the best, in rounds.
 
-Rounds of annealing over assignments, with orders that follow, and over orders and assignments take turns. A round cools
-down from a share of the makespan and starts from the best plan so far; later rounds start cooler, and after the first
-few they grow longer. The number of moves in a round depends on its number and the size of the problem alone, so that
-the same seed gives the same plan unless the time limit cuts it short; a round that would not end in time cools faster.
+Two kinds of annealing rounds alternate: over assignments alone, with orders that follow, and over orders and
+assignments. A round starts from the best plan so far, at a temperature that is a share of the makespan. Later rounds
+start cooler, and after the first few they grow longer. The number of moves in a round depends only on its number and
+the size of the problem. So the same seed gives the same plan unless the time limit cuts it short. A round that would
+not end in time cools faster.
 """
 
 from __future__ import annotations
@@ -33,33 +34,33 @@ from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.annealing import PACE, chunks_within
 
 ROUND_WORK = 60_000_000
-"""Operators and flows judged in one round of annealing; about a second."""
+"""Operators and flows judged in one annealing round; takes about a second."""
 
 CHUNK_WORK = 6_000_000
 MOST_MOVES = 100
-"""Moves of a chunk for each operator, so that small problems are not searched beyond reason."""
+"""Moves of a chunk per operator, so that small problems are not searched for too long."""
 
 FIRST_HEAT = 0.004
 HOT_OPERATORS = 500
-"""The share of the makespan that a round cools down from; more in smaller problems, where one operator is a larger part
-of the whole."""
+"""The initial temperature of a round, as a share of the makespan. It is higher in smaller problems, where one operator
+is a larger part of the whole."""
 
 LAST_HEAT = 0.00002
 UNTIMED_ROUNDS = 8
 
 NEVER_CUT = 500
-"""Operators up to which every list scheduler takes milliseconds, so that all of them run whatever the time limit."""
+"""Operators up to which every list scheduler takes milliseconds. All of them run then, whatever the time limit."""
 
 LONGEST_ROUND = 8
-"""How many times longer than the first ones a late round is."""
+"""Length of a late round as a multiple of a first round's."""
 
 
 @dataclass(eq=False)
 class LocalSearch:
-    """The best plan of one instance and the ways to improve it; ``rounds`` of annealing are behind it.
+    """The best plan of one instance and the moves that improve it; ``rounds`` annealing rounds have run.
 
-    ``caught`` is the last plan that was taken in from another lane, ``pace`` the seconds that an
-    operator or flow took lately.
+    ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that an operator or flow took
+    recently.
     """
 
     problem: Placement
@@ -74,7 +75,7 @@ class LocalSearch:
     caught: Solution | None = None
 
     def consider(self, order: IntArray, device: IntArray) -> None:
-        """Keep a plan if its memory fits and it is the best so far."""
+        """Keep a plan if it fits into memory and is the best so far."""
         if not fits(self.arrays, device):
             return
         value = float(makespan_within.sized(self._work())(self.arrays, order, device, self.makespan))
@@ -87,7 +88,7 @@ class LocalSearch:
         self.consider_times(*times_of(self.instance, schedule))
 
     def consider_times(self, starts: FloatArray, device: IntArray) -> None:
-        """Decode an assignment in the order of its starts, and in the order that its ranks give."""
+        """Decode an assignment in the order of its starts, and in the order of its upward ranks."""
         order = order_by_start(self.instance, starts)
         self.consider(order, device)
         again = np.empty_like(order)
@@ -95,7 +96,7 @@ class LocalSearch:
         self.consider(again, device)
 
     def catch_up(self) -> None:
-        """Take in the best plan of the lanes beside this one."""
+        """Take over the best plan of the other lanes."""
         best, known = self.run.best, self.run.objective
         if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
             return
@@ -112,7 +113,7 @@ class LocalSearch:
         self.consider(*descend(self.instance, self.arrays, device, self.run.should_stop)[:2])
 
     def anneal_round(self) -> None:
-        """The next round of annealing from the best plan."""
+        """Run the next annealing round from the best plan."""
         self.run.enter("annealing")
         number = self.run.turn("annealing", self.rounds)
         self.rounds = number + 1
@@ -151,7 +152,7 @@ class LocalSearch:
 
 
 def search_from(search: LocalSearch, *, rounds: int | None) -> None:
-    """Hub descent from the best plan, then more rounds of annealing (None: until stopped).
+    """Hub descent from the best plan, then more annealing rounds (None: until stopped).
 
     Before the first round, hub descent starts from good single devices too. Without operators there is nothing to
     search: no plan takes less than 0 seconds.
@@ -179,7 +180,7 @@ def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> L
 
 
 def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
-    """Report what list schedulers find, and start from the best."""
+    """Report the list schedulers' plans, and start from the best."""
     search.run.enter("list schedulers")
     plans = []
     for rule in rules:
@@ -190,21 +191,21 @@ def list_plans(search: LocalSearch, rules: Sequence[Rule] = RULES) -> None:
         report(search.instance, search.arrays, plans[-1], search.run)
         if _is_over(search):
             return
-    for plan in plans:  # all are reported by now: the first decoding may have to load its loop
+    for plan in plans:  # all are reported first, because the first decoding may have to load its loop
         search.consider_times(plan.start, plan.device)
         if search.run.should_stop():
             return
 
 
 def _is_over(search: LocalSearch) -> bool:
-    """Whether to leave the other list schedulers out; of small problems none is left out because time is up."""
+    """Whether to skip the remaining list schedulers. On small problems the time limit alone never skips one."""
     if not search.run.should_stop():
         return False
     return search.instance.operators > NEVER_CUT or search.run.termination() is not Termination.TIME_LIMIT
 
 
 def more_list_plans(search: LocalSearch) -> None:
-    """Start from the best of all variants of list rules, where there is time for them."""
+    """Start from the best of all variants of list rules, if there is time for them."""
     search.run.enter("variants of list rules")
     builders = variants(search.instance, search.arrays, search.run.halt)
     for plan in plans_of(takewhile(lambda _: not search.run.should_stop(), builders)):

@@ -1,6 +1,6 @@
-"""Memory while a placement grows: which device still has room for an operator and everything tied to it.
+"""Memory of a placement under construction: which device has room for an operator and everything tied to it.
 
-Operators that must share a device (Colocate) form a cluster; the first of them that is placed takes the room of all.
+Operators that must share a device (Colocate) form a cluster. The first of them to be placed takes memory for all.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Clusters(NamedTuple):
     start, members
         Operators of every cluster.
     memory
-        Bytes of its operators beside their parameters.
+        Bytes of its operators without their parameters.
     parameters_start, parameters
-        Its parameters, each once.
+        Its parameters, each listed once.
     """
 
     of: IntArray
@@ -40,7 +40,7 @@ class Clusters(NamedTuple):
 
 
 def clusters_of(instance: PlacementInstance, arrays: PlacementArrays) -> Clusters:
-    """Gather what belongs to every cluster."""
+    """Collect the members, bytes and parameters of every cluster."""
     of = instance.cluster
     count = int(of.max(initial=-1)) + 1
     members = Adjacency.from_pairs(count, of, np.arange(len(of), dtype=np.int64))
@@ -52,7 +52,7 @@ def clusters_of(instance: PlacementInstance, arrays: PlacementArrays) -> Cluster
 
 
 class Room(NamedTuple):
-    """Memory that is taken.
+    """Memory in use.
 
     Attributes
     ----------
@@ -82,7 +82,7 @@ def new_room(arrays: PlacementArrays, clusters: Clusters) -> Room:
 
 @inlined
 def roomy(arrays: PlacementArrays, clusters: Clusters) -> bool:
-    """Whether nothing but run times says where operators may go: no memory is limited, and none are tied together.
+    """Whether only run times restrict the devices: no memory is limited, and no operators are tied together.
 
     Loops ask this once; asking :func:`has_room` for every operator and device would take most of their time.
     """
@@ -116,7 +116,7 @@ def has_room(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k:
 
 @inlined
 def settle(arrays: PlacementArrays, clusters: Clusters, room: Room, v: int, k: int) -> None:
-    """Give the cluster of operator v to device k, unless it has its device already."""
+    """Assign the cluster of operator v to device k, unless it already has a device."""
     c = clusters.of[v]
     if room.home[c] >= 0:
         return

@@ -1,10 +1,11 @@
 """Exact placement of a small instance by constraint programming: CP-SAT in a child process on optional intervals.
 
-The model is that of :mod:`opweave.formulations.placement.interval_model`, of arrays that a solver has cut out of its
-problem. The search begins from a list schedule, and a solution is timed again in seconds, its orders kept.
+The model is that of :mod:`opweave.formulations.placement.interval_model`, built from arrays that a solver has cut out
+of its problem. The search begins from a list schedule. The times of a solution are computed again in seconds; its
+orders stay.
 
-It proves windows of up to about a hundred operators in seconds where most of the work lies along a path, and does
-little for windows of 80 operators in many parallel branches.
+It proves windows of up to about a hundred operators in seconds when most of the work lies along a path. It gains little
+on windows of 80 operators in many parallel branches.
 """
 
 from __future__ import annotations
@@ -38,22 +39,22 @@ from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import patience
 
 TICKS = 2**26
-"""Ticks of the longest plan of interest. Not more: with 2**34, CP-SAT called plans optimal that brute force beats."""
+"""Ticks of the longest plan of interest. With 2**34 ticks, CP-SAT declared plans optimal that brute force beats."""
 
 CLOSE_ENOUGH = 2e-7
-"""Relative gap at which the search ends: less than seconds lose by rounding."""
+"""Relative gap at which the search ends; rounding to ticks loses more."""
 
 ALMOST = 1e-9
-"""Relative allowance for sums in floating point, on the side that loses no plan."""
+"""Relative allowance for floating-point sums, on the side that excludes no plan."""
 
 
 TRANSFERS: dict[int, TransferModel] = {DELAY: "delay", PORT_EDGE: "one_port_edge", PORT_TENSOR: "one_port_tensor"}
 
 
 def net_intervals(
-    instance: PlacementInstance, arrays: PlacementArrays, upper: float, floor: float
+    instance: PlacementInstance, arrays: PlacementArrays, upper: float, lower_bound: float
 ) -> PlacementIntervals | None:
-    """The model of one instance; memory is not seen. None where no plan is as short as ``upper``, which is finite."""
+    """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite."""
     reach = reach_of(arrays)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
     if not fits.any(axis=1).all():
@@ -63,11 +64,11 @@ def net_intervals(
     heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
     messages = messages_of(instance, transfers, longest=windows.hopeless)
-    return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(floor, upper))
+    return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(lower_bound, upper))
 
 
 def instance_from(arrays: PlacementArrays) -> PlacementInstance:
-    """The arrays as an instance whose names are numbers, and whose memory has no limit."""
+    """An instance with these arrays, numbers as names, and memory without limits."""
     count, devices = arrays.seconds.shape
     return PlacementInstance(
         names=tuple(map(str, range(count))),
@@ -95,7 +96,7 @@ def instance_from(arrays: PlacementArrays) -> PlacementInstance:
 def plan_in(
     model: PlacementIntervals, arrays: PlacementArrays, values: FloatArray
 ) -> tuple[float, IntArray, FloatArray, FloatArray]:
-    """Makespan, devices, starts and starts of transfers (-1: none): the orders of a solution, timed in seconds."""
+    """Makespan, devices, starts and starts of transfers (-1: none), in seconds, for the orders of a solution."""
     schedule = model.schedule(values, keeps_times=False)
     device = np.asarray(model.device(values), dtype=np.int64)
     start, begins = np.asarray(list(schedule.start.values())), np.full(len(arrays.source), -1.0)
@@ -105,16 +106,16 @@ def plan_in(
             consumer = str(reader) if message.target < 0 else None
             begin = sent.pop((str(message.tensor), consumer, str(device[reader])), None)
             if begin is not None:
-                begins[flow] = begin  # of the first reader: it is sent once
+                begins[flow] = begin  # starts with the first reader: the tensor is sent once
     ends = start + arrays.seconds[np.arange(len(device)), device]
     return float(ends.max(initial=0.0)), device, start, begins
 
 
 def shortest_alone(arrays: PlacementArrays) -> float:
-    """Length of the shortest plan in which all operators that can share a device do; inf where that is none."""
+    """Length of the shortest plan with all operators that can share a device on one; inf if there is none."""
     order, best = operator_order(arrays), np.inf
     for k in range(arrays.seconds.shape[1]):
-        # an end that is bound to another device stays there
+        # an end that is fixed to another device stays there
         device = np.where(np.isfinite(arrays.seconds[:, k]), k, arrays.seconds.argmin(axis=1)).astype(np.int64)
         best = min(best, plan_of(arrays, order, device).makespan)
     return best
@@ -140,37 +141,41 @@ def available() -> bool:
     return find_spec("ortools") is not None
 
 
-def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds: float, *, threads: int = 1) -> Found:
-    """The shortest plan of a small instance that CP-SAT finds, and what it proves, within the time.
+def solve_intervals(
+    arrays: PlacementArrays, upper: float, lower_bound: float, seconds: float, *, threads: int = 1
+) -> Found:
+    """The shortest plan of a small instance that CP-SAT finds within the time, and the bound that it proves.
 
-    The search begins from the best plan of the quick rules where that is shorter than ``upper``; without one, the first
-    plans that CP-SAT finds may be twice as long.
+    The search begins from the best plan of the quick rules if that is shorter than ``upper``. Without it, the first
+    plans of CP-SAT may be more than twice as long.
 
     Parameters
     ----------
     arrays
-        The problem; memory and side constraints beyond run times and arcs are not seen.
+        The problem. Of its constraints, only run times and arcs are seen; memory is not.
     upper
-        Length of a known plan; longer ones are not looked for.
-    floor
+        Length of a known plan; longer ones are not sought.
+    lower_bound
         Any lower bound.
     seconds
-        Time limit; starting the child takes most of one second of it.
+        Time limit; starting the child process takes most of the first second.
     threads
-        Of the engine.
+        Number of the engine's threads.
     """
     count = len(arrays.seconds)
-    nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), floor)
+    nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), lower_bound)
     if not (available() and 0.0 < upper < np.inf):
         return nothing
     instance = instance_from(arrays)
     listed = list_plan(instance, arrays)
     if listed is not None and listed.makespan < upper:
         upper = listed.makespan
-        nothing = Found(upper, False, listed.device, listed.start, listed.begins, floor)
+        nothing = Found(upper, False, listed.device, listed.start, listed.begins, lower_bound)
     else:
         listed = None
-    model = net_intervals(instance, arrays, upper, floor)
+    if upper <= max(lower_bound, 0.0):
+        return nothing._replace(proved=True, bound=upper)
+    model = net_intervals(instance, arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
     program = ExactProgram(model.program()).hinted(None if listed is None else hint_of(model, arrays, listed))
@@ -184,9 +189,9 @@ def solve_intervals(arrays: PlacementArrays, upper: float, floor: float, seconds
         return nothing
     if answer.verdict == "infeasible":
         return nothing._replace(proved=True, bound=upper)
-    bound = floor
+    bound = lower_bound
     if answer.bound is not None and np.isfinite(answer.bound):
-        bound = max(floor, min(upper, math.ceil(answer.bound - 1e-6) * model.tick * (1.0 - ALMOST)))
+        bound = max(lower_bound, min(upper, math.ceil(answer.bound - 1e-6) * model.tick * (1.0 - ALMOST)))
     if answer.values is None or model.broken([int(value) for value in answer.values]) is not None:
         return nothing._replace(bound=bound)
     makespan, device, start, begins = plan_in(model, arrays, answer.values)

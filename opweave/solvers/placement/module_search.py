@@ -1,9 +1,9 @@
-"""Exact placement of a small module: branch and bound over devices, then over the order of what collides.
+"""Exact placement of a small module: branch and bound over devices, then over the orders of overlapping jobs.
 
-Operators get their devices one after the other, predecessors first. A partial assignment is left when one of these
-reaches the best known makespan: the critical path with the chosen devices fixed; the work at prices of time; the
-one-machine bound of any device or port, whose jobs are the operators and transfers that are settled so far, between
-their heads and tails. All of them hold for whatever the rest does. A full assignment goes to :mod:`.sequencing`.
+Operators get their devices one after the other, predecessors first. A partial assignment is pruned when one of three
+bounds reaches the incumbent's makespan: the critical path with the chosen devices fixed; the work at prices of time; or
+the one-machine bound of a device or port, whose jobs are the operators and transfers settled so far, between their
+heads and tails. Each bound holds for every completion. A full assignment goes to :mod:`.sequencing`.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from opweave.solvers.run import never
 
 
 class Found(NamedTuple):
-    """What a search found.
+    """The result of a search on a module.
 
     Attributes
     ----------
     makespan
-        The best, or the upper bound that it was given when nothing is better.
+        The best makespan, or the given upper bound when nothing is better.
     proved
         Whether nothing shorter exists.
     device, start, begins
         The plan, as in :class:`~opweave.solvers.placement.plans.Plan`; device -1 when none was found.
     bound
-        A lower bound that came of it, 0 for none.
+        The lower bound that the search proved, 0 for none.
     """
 
     makespan: float
@@ -54,7 +54,7 @@ class Found(NamedTuple):
 def settled_jobs(
     arrays: PlacementArrays, device: IntArray, heads: FloatArray, tails: FloatArray, job_of: IntArray
 ) -> tuple[int, FloatArray, FloatArray, FloatArray, IntArray]:
-    """Operators and transfers whose devices are known: count, heads, durations, tails, machines; fills flows' jobs."""
+    """Operators and transfers with known devices: count, heads, durations, tails, machines; fills the flows' jobs."""
     count, devices = heads.shape
     most = count + len(arrays.source)
     head, last, tail = np.zeros(most), np.zeros(most), np.zeros(most)
@@ -159,7 +159,7 @@ def try_devices(
     upper: float,
     values: FloatArray,
 ) -> int:
-    """Fill the bounds of an operator's devices, given ``work`` of all others at prices; returns how many were tried."""
+    """Fill the bounds of an operator's devices, given the ``work`` of all others at prices; return their number."""
     count, devices = arrays.seconds.shape
     heads, tails = np.zeros((count, devices)), np.zeros((count, devices))
     tried = 0
@@ -197,10 +197,10 @@ def search_assignments(
     best_start: FloatArray,
     best_begins: FloatArray,
 ) -> tuple[float, bool]:
-    """Best makespan below ``upper`` and whether the search was finished; fills the plan when there is one.
+    """Best makespan below ``upper``, and whether the search finished; fills the plan when there is one.
 
-    ``back`` is the arrays reversed; ``idle`` + the work at the prices of time is a valid bound. Leaves
-    off when ``halt`` is raised.
+    ``back`` holds the reversed arrays; ``idle`` plus the work at the prices of time is a valid bound. Stops when
+    ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
     seconds = arrays.seconds.copy()
@@ -257,31 +257,31 @@ def search_assignments(
 
 
 def search_module(
-    arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray | None = None
+    arrays: PlacementArrays, upper: float, lower_bound: float, budget: int, halt: IntArray | None = None
 ) -> Found:
-    """The shortest plan of a small instance, memory and side constraints beyond run times and arcs aside.
+    """The shortest plan of a small instance; of its constraints, only run times and arcs are seen, not memory.
 
     Parameters
     ----------
     arrays
         The problem.
     upper
-        Only plans shorter than this are looked for; inf for any.
-    floor
+        Only plans shorter than this are sought; inf for any.
+    lower_bound
         Any lower bound.
     budget
-        Most nodes to look at.
+        Most nodes to search.
     halt
         Ends the search as soon as it is raised (:attr:`~opweave.solvers.run.Run.halt`), and then nothing is proved.
     """
     order = operator_order(arrays)
     reach = reach_of(arrays, order)
-    ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), floor)
+    ends = np.minimum(reach.heads.min(axis=0) + reach.tails.min(axis=0), lower_bound)
     area = quick_area(arrays.seconds, ends)
     device = np.full(len(order), -1, dtype=np.int64)
     start, begins = np.zeros(len(order)), np.full(len(arrays.source), -1.0)
     search = search_assignments.sized(100 * budget)
-    # any end of a search comes before this, and sums with it stay finite
+    # every end within a search is below this, and sums with it stay finite
     limit = min(upper, 1e300)
     value, proved = search(
         arrays,

@@ -1,9 +1,9 @@
-"""Moirai's own way: coarsen the graph, then run the paper's program on it.
+"""Moirai's own method: coarsen the graph, then solve the paper's program on the coarsened graph.
 
 Source: Zhang et al., "Moirai: Towards Optimal Placement for Distributed Inference on Heterogeneous Devices". The paper
-runs Gurobi; here it is the embedded engine, with a list schedule for the big M. What the engine proves holds for the
-coarsened problem: where operators were fused, splitting them over devices may be better, and so the bound of the result
-is one of the whole problem's own.
+runs Gurobi; this solver runs the embedded engine and takes the big M from a list schedule. The engine's proofs hold for
+the coarsened problem only, because splitting fused operators over devices may be better. So the bound of the result is
+computed for the whole problem.
 """
 
 from __future__ import annotations
@@ -36,24 +36,26 @@ def solve_moirai(problem: Placement, run: Run) -> Outcome:
     UnsupportedFeatureError
         Unless a tensor is sent once for each reader, as in the paper.
     InvalidInputError
-        For a set of rules that is not there.
+        For an unknown set of rules.
     """
     if problem.transfers != "one_port_edge":
         raise UnsupportedFeatureError(
-            "solver 'moirai' is the paper's, where a tensor is sent once for each reader: "
-            f"transfers='one_port_edge', and the problem's are {problem.transfers!r}"
+            "solver 'moirai' follows its paper, which sends a tensor once for each reader: it needs "
+            f"transfers='one_port_edge', and the problem has {problem.transfers!r}"
         )
     rules = run.option(RULES, "default")
     if rules not in BACKENDS:
-        raise InvalidInputError(f"option {RULES!r} is {rules!r}; it takes one of {', '.join(map(repr, BACKENDS))}")
+        raise InvalidInputError(f"option {RULES!r} is {rules!r}; it must be one of {', '.join(map(repr, BACKENDS))}")
     lower_unless_short(problem)
     with reducing(run, "coarsening"):
         reduction = coarsen(problem, rules=BACKENDS[str(rules)]).reduction
     run.enter("bound of the whole problem")
-    bound = head_start_within(run).floor(problem)
+    bound = head_start_within(run).lower_bound(problem)
     if bound is not None:
         run.proved(bound, "bound before the engine")
-    known = HeadStart(initial=best_list_schedule, floor=lambda _: bound)  # coarsened plans are plans of the whole, too
+    known = HeadStart(
+        initial=best_list_schedule, lower_bound=lambda _: bound
+    )  # coarsened plans are plans of the whole problem, too
     engine = partial(run_engine, engine=Highs(), head_start=known)
     return solve_reduced(reduction, run, engine, formulation=Moirai.name)
 
@@ -64,7 +66,7 @@ register(
         problem=Placement.kind,
         kind="algorithm",
         run=solve_moirai,
-        about="operators fused by rules, then the paper's program in HiGHS (Zhang et al.)",
+        about="fuse operators by rules, then solve the paper's program with HiGHS (Zhang et al.)",
         proves="bound",
         features=frozenset({Feature.GAP, Feature.CALLBACK, Feature.THREADS}),
         supports=Moirai.supports,

@@ -1,9 +1,9 @@
-"""m-SCT: a linear program says which successor every operator should have on its own device, its favourite child.
+"""m-SCT: a linear program chooses every operator's favourite child, the successor that should share its device.
 
 Source: C. Hanen, A. Munier, "An approximation algorithm for scheduling dependent tasks on m processors with small
 communication delays", ETFA 1995, doi:10.1109/ETFA.1995.496793; with memory: B. Jeon et al., "Baechi: fast device
-placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.3421302. The program takes mean times, because it
-knows no devices; where it takes too long the favourite is the successor with the longest transfer.
+placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.3421302. The program uses mean times, because it
+does not distinguish devices. If it takes too long, the favourite is the successor with the longest transfer.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from opweave.solvers.placement.ranks import mean_seconds, mean_transfer, upward_
 from opweave.solvers.run import time_left
 
 MOST_EDGES = 20_000
-"""Above, the linear program is not tried: it takes minutes."""
+"""Above this size the linear program is not tried, because it takes minutes."""
 
 
 def msct(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
@@ -29,7 +29,7 @@ def msct(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
 
 
 def favourites(arrays: PlacementArrays) -> IntArray:
-    """Favourite child of every operator, -1 for none; nobody is the favourite of two. Shape (operators,)."""
+    """Favourite child of every operator, -1 for none; no operator is the favourite of two. Shape (operators,)."""
     count = len(arrays.seconds)
     pairs, edge = np.unique(arrays.source * count + arrays.target, return_inverse=True)
     head, tail = pairs // max(1, count), pairs % max(1, count)
@@ -38,7 +38,7 @@ def favourites(arrays: PlacementArrays) -> IntArray:
     far = _far_edges(mean_seconds(arrays), head, tail, transfer) if 0 < len(pairs) <= MOST_EDGES else None
     favourite = np.full(count, -1, dtype=np.int64)
     if far is not None:
-        near = far < 0.5  # at most one child and one parent of each operator, by the rows of the program
+        near = far < 0.5  # the rows of the program allow each operator one child and one parent at most
         favourite[head[near]] = tail[near]
         return favourite
     taken = np.zeros(count, dtype=bool)
@@ -50,7 +50,7 @@ def favourites(arrays: PlacementArrays) -> IntArray:
 
 
 def _far_edges(seconds: FloatArray, head: IntArray, tail: IntArray, transfer: FloatArray) -> FloatArray | None:
-    """How far apart (0 to 1) the ends of every edge are in the relaxed optimum with any number of equal devices.
+    """Distance (0 to 1) of the ends of every edge in the optimum of the relaxation with any number of equal devices.
 
     Minimise w subject to s_j >= s_i + p_i + c_ij x_ij, s_i + p_i <= w, and at most one child and one parent of every
     operator near: the sum of 1 - x over either is at most 1.

@@ -1,8 +1,8 @@
-"""PEFT: each operator where its end plus the least time that then remains is smallest.
+"""PEFT: each operator on the device where its end plus the least remaining time is smallest.
 
 Source: H. Arabnejad, J. G. Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table",
-IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57. The table uses the real link between each two devices where the paper
-averages over all links. Added: ports, and no device beyond its memory.
+IEEE TPDS 25(3), 2014, doi:10.1109/TPDS.2013.57. The table uses the actual link between any two devices; the paper
+averages over all links. Added here: ports and memory limits.
 """
 
 from __future__ import annotations

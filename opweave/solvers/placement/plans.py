@@ -1,4 +1,4 @@
-"""Plans of placement: an order and devices, the times that follow, and the solution in the problem's words."""
+"""Plans of placement: an order and devices, the times that follow from them, and the matching solution."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plan:
     start
         Start of every operator.
     begins
-        Start of every flow's transfer, -1 where none happens. Empty under ``delay``, where data leaves at once.
+        Start of every flow's transfer, -1 if there is none. Empty under ``delay``, where data leaves at once.
     makespan
         End of the last operator.
     """
@@ -44,7 +44,7 @@ class Plan:
 def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
     """Run an order (predecessors first) on devices with the list scheduler.
 
-    The makespan is infinite where a needed link or run time does not exist.
+    The makespan is infinite when a needed link or run time does not exist.
     """
     start = np.zeros(len(arrays.seconds))
     begins = np.full(len(arrays.source), -1.0)
@@ -54,7 +54,7 @@ def plan_of(arrays: PlacementArrays, order: IntArray, device: IntArray) -> Plan:
 
 
 def solution_of(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> Schedule:
-    """A plan in the problem's own words, with the transfers that its devices make necessary."""
+    """The solution of a plan, with the transfers that its devices require."""
     names, devices = instance.names, instance.devices
     return Schedule(
         device=FrozenDict(zip(names, [devices[k] for k in plan.device.tolist()], strict=True)),
@@ -76,7 +76,7 @@ def times_of(instance: PlacementInstance, schedule: Schedule) -> tuple[FloatArra
 
 
 def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
-    """Operators by start, predecessors always first: by rounding they may seem to start after those that wait."""
+    """Operators by start, with predecessors always first, since rounding may make them appear to start later."""
     topological = topological_order(instance.after)
     rank = np.empty(len(starts), dtype=np.int64)
     rank[topological] = np.arange(len(starts))
@@ -92,7 +92,7 @@ def order_by_start(instance: PlacementInstance, starts: FloatArray) -> IntArray:
 
 
 def report(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan, run: Run) -> bool:
-    """Report a plan unless it overfills a device or needs a missing link; returns whether it is the best so far."""
+    """Report a plan unless it overfills a device or needs a missing link; return whether it is the best so far."""
     worse = run.objective is not None and plan.makespan >= run.objective
     if worse or not np.isfinite(plan.makespan) or not fits(arrays, plan.device):
         return False
@@ -116,7 +116,7 @@ def fits(arrays: PlacementArrays, device: IntArray) -> bool:
 
 
 def shortage(instance: PlacementInstance, arrays: PlacementArrays, device: IntArray) -> str | None:
-    """The device that an assignment overfills most, in words; None when it fits."""
+    """A sentence about the device that an assignment overfills most; None when the assignment fits."""
     used = memory_used(arrays, device)
     over = np.where(arrays.capacity == NO_LIMIT, 0, used - arrays.capacity)
     worst = int(over.argmax())
@@ -129,7 +129,7 @@ def shortage(instance: PlacementInstance, arrays: PlacementArrays, device: IntAr
 
 
 def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan) -> tuple[Transfer, ...]:
-    """One for each flow that was sent; under ``delay`` one for each tensor and device, as soon as it exists."""
+    """One transfer for each flow that was sent; under ``delay`` one per tensor and device, once the tensor exists."""
     leaves, arrives = plan.device[arrays.source], plan.device[arrays.target]
     if arrays.model == DELAY:
         crossing = np.flatnonzero(leaves != arrives)
@@ -158,5 +158,5 @@ def _transfers(instance: PlacementInstance, arrays: PlacementArrays, plan: Plan)
 
 
 def no_plan_found(problem: Placement) -> str:
-    """Say that a search ended without a plan, and what stood in its way."""
+    """A sentence that says that a search found no plan, and which constraints may be the reason."""
     return f"no plan was found that respects {rules_in_the_way(problem)}"

@@ -1,4 +1,4 @@
-"""How urgent operators are: lengths of the paths before and after them, as priorities for list scheduling.
+"""Ranks of operators for list scheduling: lengths of the paths before and after them.
 
 Order arcs of side constraints count as paths without transfers.
 """
@@ -21,7 +21,7 @@ PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "worst": lambda times: np.asarray(np.nanmax(times, axis=1)),
     "best": lambda times: np.asarray(np.nanmin(times, axis=1)),
 }
-"""What is taken of the run times of an operator, NaN where it may not run. Shape (operators, devices)."""
+"""Summaries of an operator's run times, with NaN on devices that may not run it. Shape (operators, devices)."""
 
 
 def mean_seconds(arrays: PlacementArrays) -> FloatArray:
@@ -75,8 +75,8 @@ def downward_rank(arrays: PlacementArrays) -> FloatArray:
 def device_tails(arrays: PlacementArrays) -> FloatArray:
     """Least time from the end of every operator to the end of all, given its device. Shape (operators, devices).
 
-    Every successor takes the device that is best for it alone, so this is a lower bound of the truth; PEFT calls it the
-    optimistic cost table.
+    Every successor takes the device that is best for it alone, so this is a lower bound of the true time. PEFT calls it
+    the optimistic cost table.
     """
     work = _work(arrays) * arrays.seconds.shape[1] ** 2
     return tails.sized(work)(arrays, order_of_graph(arrays))
@@ -104,7 +104,7 @@ def _work(arrays: PlacementArrays) -> int:
 
 @kernel
 def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> IntArray:
-    """Take the ready operator that is wanted first, again and again. Shape (operators,).
+    """Repeatedly take the ready operator that comes first in ``wanted``. Shape (operators,).
 
     ``place`` is the position of every operator in ``wanted``.
     """

@@ -1,8 +1,8 @@
-"""Optimal times of operators and transfers whose devices are given: branch and bound over pairs that collide.
+"""Optimal times of operators and transfers with given devices: branch and bound over overlapping pairs.
 
 Jobs are operators and transfers; each occupies up to two machines (a device, or a send and a receive port). A node
-starts every job as early as the arcs allow. When two jobs of one machine then overlap, one has to come first: two
-branches. When none overlap, the earliest starts are a schedule, the best of the node.
+starts every job as early as the arcs allow. If two jobs of one machine then overlap, one of them has to come first,
+which gives two branches. If none overlap, the earliest starts are the best schedule of the node.
 
 Source: Carlier and Pinson, "An algorithm for solving the job-shop problem" (heads, tails, one-machine bounds, immediate
 selections).
@@ -18,7 +18,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
 
 CLOSE = 1e-9
-"""Relative improvement that is not worth looking for."""
+"""Relative improvement that is not worth searching for."""
 
 DEEPEST = 400
 
@@ -43,7 +43,7 @@ class Jobs(NamedTuple):
 
 @inlined
 def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, members: IntArray, count: int) -> float:
-    """The largest least head + work + least tail over sets of jobs of one machine, cut by head and by tail."""
+    """The largest least head + work + least tail over sets of jobs of one machine, chosen by head and by tail."""
     best = 0.0
     for i in range(count):
         h = heads[members[i]]
@@ -63,7 +63,7 @@ def machine_bound(heads: FloatArray, lasts: FloatArray, tails: FloatArray, membe
 def push(lasts: FloatArray, lag: FloatArray, times: FloatArray, first: int, limit: float, stack: IntArray) -> bool:
     """Raise the heads after a job whose head has changed; False when one passes the limit.
 
-    With ``lag`` transposed: the tails before a job whose tail has changed.
+    With ``lag`` transposed, it raises the tails before a job whose tail has changed.
     """
     count = len(lasts)
     stack[0] = first
@@ -100,7 +100,7 @@ def node_bound(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArr
 
 @inlined
 def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArray, filled: IntArray) -> tuple[int, int]:
-    """The overlapping pair that is costliest to resolve, the cheaper order first; (-1, -1) when none overlaps."""
+    """The overlapping pair that costs most to resolve, in its cheaper order; (-1, -1) when none overlaps."""
     first, second, worst = -1, -1, -1.0
     for m in range(len(filled)):
         for x in range(filled[m]):
@@ -123,13 +123,13 @@ def collision(jobs: Jobs, heads: FloatArray, tails: FloatArray, members: IntArra
 def sequence(
     jobs: Jobs, machines: int, upper: float, budget: int, halt: IntArray, starts: FloatArray
 ) -> tuple[float, int]:
-    """The shortest schedule below ``upper``; fills its starts. Leaves off when ``halt`` is raised.
+    """The shortest schedule below ``upper``; fills its starts. Stops when ``halt`` is raised.
 
     Returns
     -------
     tuple
-        The makespan (``upper`` when nothing better exists), and what is left of the budget of nodes; negative when it
-        ran out or the search was halted, and then a better one may exist.
+        The makespan (``upper`` when nothing better exists), and the rest of the node budget. A negative rest means that
+        the budget ran out or the search was halted; a better schedule may then exist.
     """
     count = len(jobs.lasts)
     members = np.zeros((machines, count), dtype=np.int64)
@@ -167,7 +167,7 @@ def sequence(
                     tried[depth] = 2
         i, j = early[depth], late[depth]
         if tried[depth] > 0 and i >= 0:
-            # take back the arc of the branch that is done
+            # remove the arc of the finished branch
             if tried[depth] == 1:
                 jobs.lag[i, j] = -1.0
             else:

@@ -1,6 +1,6 @@
-"""Small graphs searched whole: by branch and bound, or by constraint programming from a good plan and bound.
+"""Small graphs are searched whole: by branch and bound, or by constraint programming from a good plan and bound.
 
-Neither sees memory, so the plans that they find are looked at afterwards; bounds hold all the same.
+Neither method sees memory, so its plans are checked afterwards; the bounds hold all the same.
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from opweave.solvers.run import Outcome, Run
 
 LARGEST_SEARCHED = 40
 LAST_BUDGET = 20_000_000
-"""Most operators of a graph that is searched whole, and most nodes of the search."""
+"""Most operators of a graph that is searched whole, and most nodes of that search."""
 
 NODES = "nodes"
-"""Option of the search: nodes at most, whatever the time, so that the answer is the same on every machine."""
+"""Option of the search: most nodes, regardless of time, so that every machine gives the same result."""
 
 LOCAL_SHARE, LOCAL_SECONDS, LAST_SECONDS = 0.15, 1.0, 20.0
-"""Of the time: local search before constraint programming; seconds of both where there is no time limit."""
+"""Share of the time for local search before constraint programming, and seconds for both when there is no time
+limit."""
 
 
 def solve_search(problem: Placement, run: Run) -> Outcome:
-    """HEFT's plan and the energetic bound, then branch and bound over a small graph; solver "search"."""
+    """Start from HEFT's plan and the energetic bound, then branch and bound over a small graph; solver "search"."""
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
     if not instance.operators or instance.operators > LARGEST_SEARCHED:
@@ -48,7 +49,7 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
         report(instance, arrays, plan, run)
         high = plan.makespan
     except NoPlanError:
-        pass  # the search finds its first plan by itself
+        pass  # the search finds its first plan on its own
     left = run.remaining()
     budget = LAST_BUDGET if left is None else int(min(LAST_BUDGET, 1 + left * NODES_PER_SECOND))
     nodes = run.option(NODES, default=budget)
@@ -63,9 +64,9 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
 
 
 def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
-    """A short local search, the energetic bound, then constraint programming between the two; solver "intervals".
+    """Run a short local search and the energetic bound, then constraint programming between them; solver "intervals".
 
-    With a good plan and that bound to begin with, graphs of 34 operators on three devices are closed in 2 to 5 seconds.
+    Starting from a good plan and that bound, it closes graphs of 34 operators on three devices in 2 to 5 seconds.
     """
     instance = lower_unless_short(problem)
     arrays = arrays_of(instance, problem)
@@ -88,7 +89,7 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
 
 
 def _energetic(arrays: PlacementArrays, run: Run) -> float:
-    """Report the energetic bound; seconds."""
+    """Report the energetic bound and return it, in seconds."""
     reach = reach_of(arrays)
     low = energetic_at_best_prices(arrays, reach, finite_path(arrays, reach))
     run.proved(low * (1.0 - SUMMATION), "energetic")

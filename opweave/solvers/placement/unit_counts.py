@@ -1,14 +1,15 @@
-"""How many units of a kind take which of their plans: a small program over counts, and the prices of memory it gives.
+"""A small program over counts: how many units of a kind take which plan. It also gives prices of memory.
 
-Columns: n[s,o] units of kind s that take option o; u[s,d] kind s has homes on d; m[s,d] kinds s and s + 1 meet on d;
-c[s] they meet nowhere. Rows:
+Columns: n[s,o] units of kind s that take option o; u[s,d] kind s has a home on d; m[s,d] kinds s and s + 1 meet on d;
+c[s] they meet on no device. Rows:
 
 * sum_o n[s,o] = number of units of the kind; u[s,d] <= sum of n over options at home on d <= that number x u[s,d]
 * m[s,d] <= u[s,d], m[s,d] <= u[s+1,d], sum_d m[s,d] + c[s] = 1
 * device k: sum bytes[s,o,k] n[s,o] <= its memory
 
-minimise the time of all units plus that of handing over between homes: one for every home but the first of a kind, and
-one for every c. The linear relaxation's dual prices of memory say which further plans would help (column generation).
+The objective is the time of all units plus the time of switching homes: one switch for every home of a kind but the
+first, and one for every c. It is minimised. The dual prices of memory of the linear relaxation show which further plans
+would help (column generation).
 
 Source: M3, the integer program over counts of options; Gilmore and Gomory, "A linear programming approach to the
 cutting-stock problem" (columns by prices).
@@ -35,11 +36,11 @@ FULL = 100.0
 """Units of memory per device."""
 
 CLOSE = 1e-4
-"""Relative gap at which the integer program stops: what it leaves is less than what the layout adds."""
+"""Relative gap at which the integer program stops; the layout adds more than this."""
 
 
 class Prices(NamedTuple):
-    """What the relaxation takes in seconds, and its dual prices of memory: seconds per byte on every device."""
+    """Optimum of the relaxation in seconds, and its dual prices of memory: seconds per byte on every device."""
 
     seconds: float
     memory: FloatArray
@@ -52,11 +53,11 @@ class Kinds:
     Attributes
     ----------
     times
-        Units of every kind.
+        Number of units of every kind.
     options
-        Plans to choose from, for every kind.
+        The plans that every kind can choose from.
     switch
-        Seconds to hand over from one home to another where a unit of this kind begins.
+        Seconds to switch from one home to another where a unit of this kind begins.
     """
 
     times: list[int]
@@ -85,7 +86,7 @@ class _Program:
         self._meetings()
 
     def _memory(self) -> None:
-        """First rows of ``most``: one for every device with a limit."""
+        """First rows of ``most``: one row for every device with a memory limit."""
         rows = self.most.open(np.full(len(self.limited), FULL))
         for s, options in enumerate(self.kinds.options):
             bytes_ = np.asarray([option.bytes[self.limited] for option in options])
@@ -142,12 +143,12 @@ def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
 
 
 def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[IntArray] | None:
-    """Number of units of every kind that take each option; None when none fit or time was too short.
+    """Number of units of every kind that take each option; None when no choice fits or time was too short.
 
     Parameters
     ----------
     kinds
-        What to choose from.
+        The kinds of units with their options.
     capacity
         Bytes of every device.
     time_limit
@@ -185,7 +186,7 @@ def _model(program: _Program, cost: FloatArray) -> MatrixModel:
 
 
 def _solve(task: tuple[MatrixModel, float], _: Callable[[], bool]) -> FloatArray | None:
-    """Let HiGHS solve; its solution, if it has one."""
+    """Solve with HiGHS; return the solution, if there is one."""
     import highspy
 
     model, time_limit = task

@@ -1,8 +1,8 @@
 """Plans of one unit with both ends on one device, short in time plus memory at a price.
 
-Memory is priced as time: every operator that takes memory gets a shadow, tied to it, that runs for price x bytes of its
-device; the shadows run one after the other when the unit has ended. So a plan with shadows lasts as long as the unit
-takes, plus what its memory costs, and every search for short plans is a search for the best plan at these prices.
+Memory is priced as time. Every operator that takes memory gets a shadow on its own device that runs for price x bytes
+of that device. The shadows run one after the other when the unit has ended. So a plan with shadows lasts as long as the
+unit plus the price of its memory, and a search for short plans finds good plans at these prices.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from opweave.solvers.placement.units import Unit
 from opweave.solvers.run import Run
 
 CHUNK_WORK = 6_000_000
-"""Operators and flows judged in one stretch of annealing; about a tenth of a second."""
+"""Operators and flows judged in one annealing chunk; takes about a tenth of a second."""
 
 MOST_MOVES = 100
-"""Moves of a stretch for each operator, so that small units are not searched beyond reason."""
+"""Moves of a chunk per operator, so that small units are not searched for too long."""
 
 LAST_HEAT = 0.00002
-"""Temperature at the end of annealing, as a share of the length."""
+"""Final temperature of annealing, as a share of the length."""
 
 LARGEST_DESCENT = 2_000
-"""Most operators of a unit for hub descent."""
+"""Most operators of a unit that is searched by hub descent."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,11 +45,11 @@ class Option:
     home
         Device of both ends.
     seconds
-        From the end of its entry to the end of its exit.
+        Time from the end of its entry to the end of its exit.
     bytes
-        What it takes on every device. Shape (devices,).
+        Memory of the plan on every device. Shape (devices,).
     order, device
-        The plan, over the operators of the unit's window.
+        The plan of the operators in the unit's window.
     """
 
     home: int
@@ -59,13 +59,13 @@ class Option:
     device: IntArray
 
     def cost(self, price: FloatArray) -> float:
-        """Seconds, memory at its price included."""
+        """Cost in seconds, including memory at its price."""
         return self.seconds + float(self.bytes @ price)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cooling:
-    """One annealing: operators with equal ``ties`` move together, from temperature ``heat`` (a share of the length)."""
+    """One annealing: operators with equal ``ties`` move together; ``heat`` is its first temperature over the length."""
 
     ties: IntArray
     heat: float
@@ -75,7 +75,7 @@ class Cooling:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Shadowed:
-    """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` that of operators."""
+    """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
 
     instance: PlacementInstance
     arrays: PlacementArrays
@@ -83,15 +83,15 @@ class _Shadowed:
     count: int
 
     def devices(self, device: IntArray) -> IntArray:
-        """Devices of operators and shadows from those of the operators."""
+        """Devices of the operators and their shadows, given the operators' devices."""
         return np.concatenate([device, device[self.owner]])
 
     def order(self, order: IntArray) -> IntArray:
-        """Operators, then shadows."""
+        """An order of the operators, followed by their shadows."""
         return np.concatenate([order, self.count + np.arange(len(self.owner))])
 
     def judged(self, device: IntArray, order: IntArray, most: float) -> float:
-        """Length of an assignment in the order of its ranks, which ``order`` receives; or something above ``most``."""
+        """Length of an assignment in the order of its ranks, written to ``order``; or some value above ``most``."""
         work = 20 * (len(self.arrays.seconds) + len(self.arrays.source))
         everywhere = self.devices(device)
         order_for.sized(work)(self.arrays, everywhere, order)
@@ -99,7 +99,7 @@ class _Shadowed:
 
 
 class UnitSearch:
-    """Searches plans of one unit, at any prices, from any home."""
+    """Searches plans of one unit, at any prices and from any home."""
 
     def __init__(self, unit: Unit, instance: PlacementInstance, arrays: PlacementArrays) -> None:
         self.unit, self.whole, self.window = unit, instance, unit.window
@@ -128,7 +128,7 @@ class UnitSearch:
         return [int(k) for k in np.flatnonzero(possible)]
 
     def pure(self, home: int) -> Option | None:
-        """Everything on one device; None where some operator cannot run there."""
+        """The plan with everything on one device; None if some operator cannot run there."""
         if not np.isfinite(self.window.arrays.seconds[:, home]).all():
             return None
         device = np.full(len(self.operators), home, dtype=np.int64)
@@ -146,7 +146,7 @@ class UnitSearch:
         return Option(home, plan.makespan + float(self.last[home]), used, order.copy(), device.copy())
 
     def spread(self, home: int, price: FloatArray) -> Option | None:
-        """From everything at home, give more and more of alike branches to other devices while that pays."""
+        """Start with everything at home, and move more and more of equal branches to other devices while that pays."""
         first = self.pure(home)
         if first is None:
             return None
@@ -172,7 +172,7 @@ class UnitSearch:
         return self.option(home, order[order < len(device)], device)
 
     def _shifts(self, group: list[IntArray], device: IntArray) -> list[tuple[int, int, int]]:
-        """From which device to which, and how many branches."""
+        """Candidate moves: source device, target device and number of branches."""
         there = np.bincount([int(device[branch[0]]) for branch in group], minlength=self.devices).tolist()
         return [
             (source, target, many)
@@ -186,7 +186,7 @@ class UnitSearch:
         return self.window.fixed(home, home).seconds[np.arange(len(device)), device]
 
     def descent(self, home: int, price: FloatArray, should_stop: Callable[[], bool]) -> Option | None:
-        """Hub descent from everything at home."""
+        """Hub descent from the plan with everything at home."""
         first = self.pure(home)
         if first is None or len(self.operators) > LARGEST_DESCENT:
             return None
@@ -196,7 +196,7 @@ class UnitSearch:
         return self.option(home, order[order < count], device[:count])
 
     def annealed(self, start: Option, price: FloatArray, cooling: Cooling, run: Run) -> Option:
-        """Annealing from a plan until the run has to stop; the best that it meets."""
+        """Anneal from a plan until the run has to stop; return the best plan found."""
         shadowed = self._shadowed(start.home, price)
         arrays, count = shadowed.arrays, len(self.operators)
         best, rng = start, np.random.default_rng(cooling.seed)
@@ -220,7 +220,7 @@ class UnitSearch:
         return best
 
     def _shadowed(self, home: int, price: FloatArray) -> _Shadowed:
-        """The unit with a shadow behind it for every operator whose memory has a price."""
+        """The unit, followed by a shadow for every operator whose memory has a price."""
         arrays, count = self.window.fixed(home, home), len(self.operators)
         cost = self.bytes[:, None] * price
         owner = np.flatnonzero(cost.max(axis=1, initial=0.0) > 0.0)
@@ -277,7 +277,7 @@ def first_of(cluster: IntArray) -> IntArray:
 
 
 def _tied(cluster: IntArray, branches: list[list[IntArray]]) -> IntArray:
-    """Clusters when every branch is tied together, too."""
+    """Clusters when the operators of every branch are tied together as well."""
     joined = cluster.copy()
     for group in branches:
         for branch in group:

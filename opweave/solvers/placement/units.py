@@ -1,8 +1,8 @@
-"""The repeated part of a chain of modules: stretches of equal modules become units, each stretch one kind of unit.
+"""The repeated part of a chain of modules: repeated stretches become units, one kind of unit per stretch.
 
-Modules between cut vertices are equal when their windows are, names aside, and what their operators take in memory and
-tie together, too. A network of equal layers is a chain in which a few modules come again and again; the modules of one
-period are a *unit*. A plan of one unit with both ends on one device is a plan of all its like.
+Modules between cut vertices are equal when their windows are equal apart from names, and their operators take the same
+memory and have the same ties. A network of equal layers is a chain in which a few modules repeat. The modules of one
+period form a *unit*. A plan of one unit with both ends on one device is a plan of every equal unit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LONGEST_PERIOD = 64
 
 
 class Stretch(NamedTuple):
-    """Positions ``first`` to ``first + period * times - 1`` of a sequence: a period that comes ``times`` times."""
+    """Positions ``first`` to ``first + period * times - 1`` of a sequence: a period that repeats ``times`` times."""
 
     first: int
     period: int
@@ -35,17 +35,17 @@ class Stretch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """Consecutive modules of the chain with the cut vertices between them, and the one behind them.
+    """Consecutive modules of the chain with the cut vertices between them and the one after them.
 
     Attributes
     ----------
     window
-        The first of its kind, between the cut vertices around it.
+        The window of the first unit of its kind, between the cut vertices around it.
     members
-        Operators of every one of its kind in chain order, as positions in the whole problem: those of ``window`` in the
-        same order, entry and exit included. Shape (times, operators of the window).
+        Operators of every unit of this kind in chain order, as positions in the whole problem. They correspond to the
+        operators of ``window`` in the same order, entry and exit included. Shape (times, operators of the window).
     branches
-        Groups of parallel branches that are alike, each branch as places in a row of ``members``.
+        Groups of equal parallel branches, each branch as positions in a row of ``members``.
     """
 
     window: Window
@@ -54,19 +54,19 @@ class Unit:
 
     @property
     def times(self) -> int:
-        """How many are alike."""
+        """Number of units of this kind."""
         return len(self.members)
 
     @property
     def own(self) -> slice:
-        """Places in a row of ``members`` of the operators that this unit decides: all but the entry."""
+        """Positions in a row of ``members`` of the operators that this unit decides: all but the entry."""
         return slice(int(self.window.entry), None)
 
 
 def stretches(sequence: Sequence[int], longest: int = LONGEST_PERIOD) -> list[Stretch]:
-    """Split a sequence into repeated stretches and, with ``times`` 1, what lies between them.
+    """Split a sequence into repeated stretches and the parts between them, which get ``times`` 1.
 
-    Again and again the stretch that covers most positions is taken, the one with the shortest period among equals.
+    Each step takes the stretch that covers most positions; among equals, the one with the shortest period.
 
     Examples
     --------
@@ -103,19 +103,19 @@ def units_of(chain: Milestones, instance: PlacementInstance, arrays: PlacementAr
 
 
 def _memory_mark(instance: PlacementInstance, operators: IntArray) -> bytes:
-    """Equal for operators that take the same memory, parameter by parameter."""
+    """A mark that is equal for operators with the same memory, parameter by parameter."""
     rows = [instance.parameter_bytes[instance.parameters[v]].tolist() for v in operators.tolist()]
     return instance.memory[operators].tobytes() + repr(rows).encode()
 
 
 def _ties(instance: PlacementInstance, operators: IntArray) -> bytes:
-    """Equal for operators that are tied to one another alike."""
+    """A mark that is equal for groups of operators with the same ties."""
     first: dict[int, int] = {}
     return bytes(repr([first.setdefault(c, i) for i, c in enumerate(instance.cluster[operators].tolist())]), "ascii")
 
 
 def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
-    """The unit of a stretch, with all that are like it."""
+    """The unit of a stretch, with all its repetitions."""
     rows = []
     for time in range(stretch.times):
         first = stretch.first + time * stretch.period
@@ -138,7 +138,7 @@ def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
 
 
 def _branches(module: Module) -> Iterator[list[IntArray]]:
-    """Groups of alike branches between the milestones of a module, as positions in the module."""
+    """Groups of equal branches between the milestones of a module, as positions in the module."""
     for block, members in zip(module.blocks, module.members, strict=True):
         arrays, count = block.window.arrays, len(members)
         ends = np.zeros(count, dtype=bool)

@@ -1,8 +1,9 @@
-"""The published list rules and their variants, which differ in how urgent an operator is and where it goes.
+"""The published list rules and their variants. They differ in the rank of an operator and in the choice of its device.
 
-Ranks take mean, median, worst or best run times; transfers at the mean of all links, at that of all pairs of devices
-(those without transfer included), or not at all. Operators then go, in the order of their ranks, where they end or
-start soonest, into gaps or behind what is there; or the choice is made again at every step, among all that are ready.
+Ranks use mean, median, worst or best run times. They count transfers at the mean of all links, at the mean of all pairs
+of devices (including pairs without a transfer), or not at all. In the order of their ranks, operators then go where
+they end or start soonest, either into gaps or after everything already there. Other rules choose at every step among
+all ready operators.
 
 Sources: HEFT, CPOP: H. Topcuoglu et al., IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. HLFET: T. Adam et al., CACM
 17(12), 1974, doi:10.1145/361604.361619. MCP: M.-Y. Wu, D. Gajski, IEEE TPDS 1(3), 1990, doi:10.1109/71.80160. DLS: G.
@@ -42,12 +43,12 @@ RANKS = (
 
 
 def variants(instance: PlacementInstance, arrays: PlacementArrays, halt: IntArray) -> Iterator[Variant]:
-    """All of them, the more successful first."""
+    """All variants, the more successful first."""
     nothing = np.zeros(arrays.seconds.shape)
     tails = np.nan_to_num(device_tails(arrays), posinf=0.0)
     lasts = np.where(np.isfinite(arrays.seconds), arrays.seconds, 0.0)
     ranks = [rank_of(arrays, run_times(arrays, runs), transfer_times(arrays, sends)) for runs, sends in RANKS]
-    for bias in (nothing, -lasts, tails):  # where it ends soonest, starts soonest, leaves least in sum
+    for bias in (nothing, -lasts, tails):  # ends soonest, starts soonest, least end plus remaining time
         for rank in ranks:
             yield partial(inserted, instance, arrays, order_by(rank, arrays), bias)
     for rank in ranks:
@@ -61,15 +62,15 @@ def variants(instance: PlacementInstance, arrays: PlacementArrays, halt: IntArra
 def _choices(
     arrays: PlacementArrays, ranks: list[FloatArray], tails: FloatArray, nothing: FloatArray
 ) -> Iterator[Choice]:
-    """Rules that choose among all ready operators."""
+    """Rules that choose at every step among all ready operators."""
     calm = np.zeros(len(arrays.seconds))
     level, usual = ranks[2], run_times(arrays, "median")
     for rank in (ranks[0], level):
-        for run in (1.0, 0.0):  # behind what is there: where it ends, or starts, soonest
+        for run in (1.0, 0.0):  # after everything there: ends, or starts, soonest
             yield Choice(-rank, nothing, run, 0.0, 0.0)
     yield Choice(-level - usual, nothing, 1.0, 1.0, 0.0)  # DLS
     yield Choice(calm, nothing, 1.0, 1.0, 0.0)  # min-min
     yield Choice(calm, nothing, 1.0, -1.0, 0.0)  # max-min
     yield Choice(calm, nothing, 1.0, 1.0, -1.0)  # sufferage
-    for best, second in ((-1.0, 0.0), (0.0, -1.0), (1.0, -1.0)):  # BIL: who would be worst off
+    for best, second in ((-1.0, 0.0), (0.0, -1.0), (1.0, -1.0)):  # BIL: the operator that would be worst off
         yield Choice(calm, tails, 1.0, best, second)

@@ -1,1 +1,1 @@
-"""What schedulers of several problems share: busy times with gaps, the best bound so far, rounds of annealing."""
+"""Code that the solvers of several problems share: busy times with gaps, the best bound so far, annealing rounds."""

@@ -9,7 +9,7 @@ from opweave.solvers.run import Run
 
 
 class Best:
-    """The best bound so far; lifts the run's bound as it grows."""
+    """The best bound so far; raises the run's bound whenever it improves."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -17,7 +17,7 @@ class Best:
         self.source = "trivial"
 
     def report(self, value: float, source: str) -> None:
-        """Take note of a bound."""
+        """Record a bound."""
         safe, known = value * (1.0 - SUMMATION), self.run.objective
         if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
             safe = float(known)  # they differ by rounding only

@@ -1,4 +1,4 @@
-"""Free time of devices and ports, so that work can be put into gaps.
+"""Free time of devices and ports, so that work can fill gaps.
 
 Resource r < devices is device r; ``devices + k`` is the send port and ``2 * devices + k`` the receive port of device k.
 """
@@ -13,7 +13,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined
 
 MOST_GAPS = 256
-"""Gaps that are remembered for every resource; the earliest are forgotten first, which bounds the work per operator."""
+"""Gaps remembered for every resource. The earliest are dropped first, which bounds the work per operator."""
 
 
 class Timeline(NamedTuple):
@@ -43,7 +43,7 @@ def new_timeline(resources: int, operations: int) -> Timeline:
 
 @inlined
 def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
-    """Earliest time from ``ready`` on at which resource r is free for so long."""
+    """Earliest time, not before ``ready``, at which resource r is free for ``lasts`` seconds."""
     low, high = 0, timeline.gaps[r] - 1
     while low < high:  # gaps that close too early come first
         middle = (low + high) // 2
@@ -60,7 +60,7 @@ def first_fit(timeline: Timeline, r: int, ready: float, lasts: float) -> float:
 
 @inlined
 def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -> float:
-    """Earliest time from ``ready`` on at which both resources are free for so long."""
+    """Earliest time, not before ``ready``, at which both resources are free for ``lasts`` seconds."""
     start = first_fit(timeline, r, ready, lasts)
     while True:
         later = first_fit(timeline, s, start, lasts)
@@ -73,7 +73,7 @@ def common_fit(timeline: Timeline, r: int, s: int, ready: float, lasts: float) -
 
 @inlined
 def occupy(timeline: Timeline, r: int, start: float, end: float) -> None:
-    """Take resource r for a time that :func:`first_fit` gave."""
+    """Occupy resource r from ``start`` to ``end``, a time that :func:`first_fit` returned."""
     opens, closes, gaps = timeline.opens[r], timeline.closes[r], timeline.gaps
     i = gaps[r] - 1
     while opens[i] > start:

@@ -51,7 +51,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return find_solver(problem, ENGINE).run(problem, run)
     search = local_search(problem, run)
-    search.floors()
+    search.baselines()
     if _stays_whole(search.instance) and count_of(search.instance) > INSTANT_PLANS and not run.should_stop():
         outcome = _by_program(problem, run, ENGINE, WHOLE_SHARE)
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):

@@ -131,7 +131,7 @@ def _grid(run: Run, devices: int) -> int:
     asked = run.option("grid", 0)
     assert isinstance(asked, int)
     if asked < 0:
-        raise InvalidInputError(f"option 'grid' is {asked}; it takes shares from 1, or 0 for the finest that is quick")
+        raise InvalidInputError(f"option 'grid' is {asked}; it must be a number of shares from 1, or 0 for the default")
     ways = comb(asked + devices - 1, devices - 1)
     if ways > MOST_ASKED:
         raise InvalidInputError(

@@ -16,7 +16,7 @@ from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
 
 
-def best_floor(problem: Slicing) -> Slices | None:
+def best_baseline(problem: Slicing) -> Slices | None:
     """The best of the plans without search that obeys the whole problem; None when none does."""
     try:
         instance = lower(problem)
@@ -32,7 +32,7 @@ def best_floor(problem: Slicing) -> Slices | None:
     return None
 
 
-def floor(problem: Slicing) -> float | None:
+def lower_bound(problem: Slicing) -> float | None:
     """The instant bound; None for many devices."""
     try:
         instance = bounding(problem, lower(problem))
@@ -44,7 +44,7 @@ def floor(problem: Slicing) -> float | None:
     return max(0.0, float(instant(blocks).sum()) * (1.0 - SUMMATION))
 
 
-HEAD_START_OF = HeadStart(initial=best_floor, floor=floor)
+HEAD_START_OF = HeadStart(initial=best_baseline, lower_bound=lower_bound)
 
 
 register_engines(Slicing, "an integer program over cuts", HEAD_START_OF)

@@ -215,14 +215,14 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     chromosome = run.option("chromosome", "shares")
     if chromosome not in CHROMOSOMES:
         raise InvalidInputError(
-            f"option 'chromosome' is {chromosome!r}; it takes {' or '.join(map(repr, CHROMOSOMES))}"
+            f"option 'chromosome' is {chromosome!r}; it must be {' or '.join(map(repr, CHROMOSOMES))}"
         )
     if chromosome == "paper":
         vectorised: Vectorised = Literal(problem, search.instance, search.arrays)
     else:
         vectorised = Vectorised(search.instance, search.arrays, memory=False)
     population, generations = sizes(run, len(vectorised.lower))
-    seeds = [vectorised.encode(plan) for plan in _floors(search)] if run.option("seeded", default=True) else []
+    seeds = [vectorised.encode(plan) for plan in _baselines(search)] if run.option("seeded", default=True) else []
     run.enter("generations")
 
     def report(now: Generation) -> None:
@@ -233,9 +233,9 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     return ended(run)
 
 
-def _floors(search: LocalSearch) -> list[Plan]:
+def _baselines(search: LocalSearch) -> list[Plan]:
     """The baselines, reported, and the user's start: what the first population is seeded with."""
-    plans = search.floors()
+    plans = search.baselines()
     return [search.best, *plans] if search.best is not None else plans
 
 
@@ -252,9 +252,11 @@ def sizes(run: Run, genes: int) -> tuple[int, int | None]:
     assert isinstance(population, int) and isinstance(generations, int)
     most = max(POPULATION, MOST_GENES // max(1, genes))
     if not 2 <= population <= most:
-        raise InvalidInputError(f"option 'population' is {population:,}; it takes 2 to {most:,} for this problem")
+        raise InvalidInputError(
+            f"option 'population' is {population:,}; it must be from 2 to {most:,} for this problem"
+        )
     if generations < 0:
-        raise InvalidInputError(f"option 'generations' is {generations:,}; it takes a whole number from 0 (no limit)")
+        raise InvalidInputError(f"option 'generations' is {generations:,}; it must be a whole number from 0 (no limit)")
     untimed = GENERATIONS if run.time_limit is None else None
     return max(4, population + population % 2), generations or untimed
 

@@ -34,7 +34,7 @@ def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
 def search(problem: Slicing, run: Run) -> Outcome:
     """All plans of tiny problems; else annealing until the end."""
     search = local_search(problem, run)
-    search.floors()
+    search.baselines()
     with run.share(0.0, 0.0):
         prove(bounding(problem, search.instance), run, 0)  # by speeds alone
     proof = every_plan(problem, search, run)

@@ -93,7 +93,7 @@ class LocalSearch:
         if isinstance(best, Slices) and best.order == self.instance.names:
             self.consider(judged(self.arrays, *self.instance.plan(best)))
 
-    def floors(self) -> list[Plan]:
+    def baselines(self) -> list[Plan]:
         """Judge every plan that needs no search."""
         plans = []
         for rule, _ in RULES.values():
@@ -168,7 +168,7 @@ class LocalSearch:
 
         Called again it goes on with other random numbers.
         """
-        starts = self.floors()
+        starts = self.baselines()
         if not self.instance.names:
             return  # there is nothing that a move could take
         done = stale = 0

@@ -131,7 +131,7 @@ def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
     search = local_search(problem, run)
     vectorised = Vectorised(search.instance, search.arrays, memory=True)
     population, generations = sizes(run, len(vectorised.lower))
-    plans = search.floors()
+    plans = search.baselines()
     with run.share(ANNEALING_SHARE, ANNEALING_SECONDS):
         search.rounds(2)
     known = [search.best, *plans] if search.best is not None else plans

@@ -114,7 +114,7 @@ BAD_ARGUMENTS = [
     (["--solver", "definition", "--option", "width=3"], "has no option 'width'; it has: depth"),
     (["--option", "width"], "--option 'width': write it as name=value"),
     (["--option", "a=1", "--option", "a=2"], "each name once"),
-    (["--time-limit", "0"], "time_limit is 0.0; it takes seconds above 0"),
+    (["--time-limit", "0"], "time_limit is 0.0; it must be a number of seconds above 0"),
     (["--time-limit", "nan"], "time_limit is nan"),
     (["--gap", "1"], "gap is 1.0"),
     (["--threads", "0"], "threads is 0"),

@@ -31,8 +31,8 @@ def _inner_states(rng: random.Random, most_states: int) -> InnerStates:
 @pytest.mark.parametrize("seed", range(40))
 def test_cuts_and_enumeration_agree(seed: int) -> None:
     inner = _inner_states(random.Random(seed), 1000)
-    for floor in range(-15, 20):
-        assert inner._cuts_hold(floor) is inner._all_states_hold(floor)
+    for least in range(-15, 20):
+        assert inner._cuts_hold(least) is inner._all_states_hold(least)
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -102,7 +102,7 @@ def test_the_head_start_leaves_most_of_the_time(solver: str, monkeypatch: pytest
     def remembered(problem: ow.Placement, seconds: float = head_start.SECONDS) -> None:
         taken.append(seconds)
 
-    monkeypatch.setattr(head_start, "floor", remembered)
+    monkeypatch.setattr(head_start, "lower_bound", remembered)
     monkeypatch.setattr(head_start, "good_schedule", remembered)
     timed = 2 if solver == "highs" else 1  # the bound before constraint programming takes no programs, hence no time
     problem = random_placement(6 if solver == "highs" else 45, 2, 1)

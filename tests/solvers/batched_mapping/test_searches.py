@@ -374,4 +374,4 @@ def test_one_servers_plan_on_every_server():
     assert ow.solve(problem, time_limit=60.0, callback=reached).objective <= result.objective
     single = ow.solve(stacked(SMALL, 4), solver="replicated")
     assert single.solution is None
-    assert "like servers" in single.reason
+    assert "equal servers" in single.reason

@@ -86,16 +86,16 @@ def test_what_it_finds_is_valid_and_no_worse_than_rpo(problem: MemoryOrdering, p
     assert outcome.termination is Termination.COMPLETED
     assert run.bound is None
     instance = lower(problem)
-    floor = peak(arrays_of(instance), rpo(instance))
+    baseline = peak(arrays_of(instance), rpo(instance))
     if run.best is None:
         assert problem.limit_bytes is not None
-        assert floor > problem.limit_bytes
+        assert baseline > problem.limit_bytes
         assert "limit" in outcome.reason
     else:
         judged = problem.evaluate(run.best)
         assert judged.feasible
         assert judged.objective == run.objective
-        assert run.objective <= floor
+        assert run.objective <= baseline
 
 
 @given(net_problems())

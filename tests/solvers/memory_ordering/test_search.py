@@ -117,20 +117,20 @@ def test_decide_is_exact(problem: ow.MemoryOrdering, sign: int, below: int) -> N
     arrays = arrays_of(instance)
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
-    floor = optimum - below
-    decision = decide(arrays, floor, sign, 10_000)
+    target = optimum - below
+    decision = decide(arrays, target, sign, 10_000)
     if below == 0:
         assert decision.answer == FOUND
         assert decision.order is not None
-        assert peak(arrays, decision.order) <= max(floor, arrays.start_bytes)
-    elif floor >= arrays.start_bytes:
+        assert peak(arrays, decision.order) <= max(target, arrays.start_bytes)
+    elif target >= arrays.start_bytes:
         assert decision.answer == REFUTED
-        assert decision.least_refused is None or floor < decision.least_refused <= optimum
+        assert decision.least_refused is None or target < decision.least_refused <= optimum
 
 
 @settings(max_examples=100)
 @given(problem=peaks(), above=st.integers(0, 4))
-def test_forced_precedences_hold_in_every_order_within_the_floor(problem: ow.MemoryOrdering, above: int) -> None:
+def test_forced_precedences_hold_in_every_order_within_the_target(problem: ow.MemoryOrdering, above: int) -> None:
     instance = lower(problem)
     arrays = arrays_of(instance)
     optimum, _ = best_ordering_by_states(problem)
@@ -154,12 +154,12 @@ def test_a_refusal_with_forced_precedences_is_right(problem: ow.MemoryOrdering) 
     instance = lower(problem)
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
-    floor = optimum - instance.granularity()
-    if floor < instance.start_bytes():
+    target = optimum - instance.granularity()
+    if target < instance.start_bytes():
         return
     arrays = arrays_of(instance)
-    tightened = propagate(arrays, floor, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
-    assert tightened.arrays is None or decide(tightened.arrays, floor, FORWARD, 10_000).answer == REFUTED
+    tightened = propagate(arrays, target, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
+    assert tightened.arrays is None or decide(tightened.arrays, target, FORWARD, 10_000).answer == REFUTED
 
 
 @given(problem=peaks(), which=st.sampled_from(PORTFOLIO))

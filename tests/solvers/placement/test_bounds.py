@@ -85,8 +85,8 @@ def test_energetic_bounds_where_links_are_missing(backwards: float) -> None:
     reach = reach_of(arrays)
     expected = 4.0 if backwards else np.inf
     for bound_of in (energetic, energetic_at_best_prices):
-        for floor in (0.0, longest(arrays, reach)):
-            assert bound_of(arrays, reach, floor) == pytest.approx(expected)
+        for baseline in (0.0, longest(arrays, reach)):
+            assert bound_of(arrays, reach, baseline) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -50,9 +50,9 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
 def test_equal_layers_are_solved_once() -> None:
     problem, nets = layered_problem(10, 3), []
 
-    def spy(arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
+    def spy(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
         nets.append(arrays)
-        return search_module(arrays, upper, floor, budget, halt)
+        return search_module(arrays, upper, baseline, budget, halt)
 
     run = Run()
     decompose(problem, lower(problem), run, spy)
@@ -63,8 +63,8 @@ def test_equal_layers_are_solved_once() -> None:
 def test_an_unfinished_search_enters_with_its_bound() -> None:
     problem, run = layered_problem(3, 4), Run()
 
-    def tired(arrays: PlacementArrays, upper: float, floor: float, budget: int, halt: IntArray) -> Found:
-        found = search_module(arrays, upper, floor, 1, halt)
+    def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
+        found = search_module(arrays, upper, baseline, 1, halt)
         assert not found.proved or found.makespan <= upper
         return found
 

@@ -97,7 +97,7 @@ def test_reducing_and_building_are_timed() -> None:
 def test_it_refuses_what_the_paper_does_not_know() -> None:
     with pytest.raises(ow.UnsupportedFeatureError, match="transfers='one_port_edge'"):
         ow.solve(fork(), solver="moirai")
-    with pytest.raises(ow.InvalidInputError, match="it takes one of 'default', 'onnxruntime', 'pointwise'"):
+    with pytest.raises(ow.InvalidInputError, match="it must be one of 'default', 'onnxruntime', 'pointwise'"):
         ow.solve(fork(transfers="one_port_edge"), solver="moirai", options={"rules": "tvm"})
 
 

@@ -1,4 +1,4 @@
-"""Solvers of slicing: bounds below the optimum, searches no worse than floors, chromosomes, chains, fronts."""
+"""Solvers of slicing: bounds below the optimum, searches no worse than the baselines, chromosomes, chains, fronts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
 from tests.strategies.slicing import planned_slicings, slicings
 
-FLOORS = ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory")
+BASELINES = ("one_device", "uniform", "proportional", "all_rows", "all_channels", "by_memory")
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
@@ -56,9 +56,9 @@ def test_shortage_is_only_claimed_where_nothing_fits(problem: ow.Slicing) -> Non
 
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(problem=slicings(4, 3, most_rows=6, most_channels=4))
-def test_searches_are_never_worse_than_a_floor(problem: ow.Slicing) -> None:
-    floors = [ow.solve(problem, solver=name) for name in FLOORS]
-    known = [result.objective for result in floors if result.objective is not None]
+def test_searches_are_never_worse_than_a_baseline(problem: ow.Slicing) -> None:
+    baselines = [ow.solve(problem, solver=name) for name in BASELINES]
+    known = [result.objective for result in baselines if result.objective is not None]
     for name in ("auto", "local", "genetic"):
         options = {"generations": 5, "population": 20} if name == "genetic" else {}
         result = ow.solve(problem, solver=name, options=options)
@@ -137,7 +137,7 @@ def test_a_start_is_improved_on() -> None:
     assert ow.solve(chain(), solver="local", start=start).objective == pytest.approx(9.0)
 
 
-@pytest.mark.parametrize("solver", [*FLOORS, "local", "genetic", "nsga2", "chain", "bound", "highs", "auto"])
+@pytest.mark.parametrize("solver", [*BASELINES, "local", "genetic", "nsga2", "chain", "bound", "highs", "auto"])
 @pytest.mark.parametrize("ends", [{}, {"input_device": "a", "output_device": "b"}])
 def test_a_graph_without_operators_takes_no_time(solver: str, ends: dict[str, str]) -> None:
     empty = ow.OpGraph(tensors=[], operators=[])
@@ -257,10 +257,10 @@ def test_tiny_problems_are_proved_in_every_reading(fields: dict[str, object]) ->
 @pytest.mark.parametrize(
     ("solver", "options", "words"),
     [
-        ("chain", {"grid": -1}, "takes shares from 1"),
+        ("chain", {"grid": -1}, "must be a number of shares from 1"),
         ("chain", {"grid": 10**6}, "take a smaller one"),
-        ("genetic", {"population": 0}, "it takes 2 to"),
-        ("genetic", {"population": 10**9}, "it takes 2 to"),
+        ("genetic", {"population": 0}, "it must be from 2 to"),
+        ("genetic", {"population": 10**9}, "it must be from 2 to"),
         ("nsga2", {"generations": -1}, "from 0"),
         ("genetic", {"chromosome": "x"}, "'shares' or 'paper'"),
     ],

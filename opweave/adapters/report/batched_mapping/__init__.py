@@ -1,1 +1,1 @@
-"""Batched mapping shown to people: its plan, trace, pictures and explanation."""
+"""Reports on batched mapping: plan, trace, pictures and explanation."""

@@ -1,4 +1,4 @@
-"""How many inputs a second there are, by the size of the batch."""
+"""A picture of the throughput against the batch size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headline: str) -> Figure:
-    """Draw inputs per second against the batch size, one line for each name; a name with "bound" is dashed.
+    """Draw inputs per second against the batch size, with one line per name; names that contain "bound" are dashed.
 
     Parameters
     ----------
@@ -25,7 +25,7 @@ def throughput_figure(curves: Mapping[str, Sequence[tuple[int, float]]], headlin
     Raises
     ------
     InvalidInputError
-        When there is no point to draw.
+        If there is no point to draw.
 
     Examples
     --------

@@ -15,7 +15,7 @@ from opweave.problems.timeline import ActivityKind
 
 
 class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
-    """Which inputs run where and when, and how many of them a second."""
+    """Which inputs run where and when, and the throughput."""
 
     word: ClassVar[str] = "batched"
     problem_type = BatchedMapping
@@ -26,14 +26,14 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
     figure_file: ClassVar[str] = "batches.png"
 
     def rows(self) -> list[Row]:
-        """Inputs, best single device and the gain against it, and the most inputs per second that there can be."""
+        """Add the inputs, the best single device, the gain against it, and the upper bound of the throughput."""
         rows = [("inputs", f"{self.problem.batch:,}"), *super().rows()]
         if self.result.bound:
             rows.append(("at most", f"{readable_rate(self.problem.batch / self.result.bound)} inputs per second"))
         return rows
 
     def opening(self) -> str:
-        """Say how long the batch takes, and how many inputs that are in a second."""
+        """Say how long the batch takes, and how many inputs per second that is."""
         rate, used = throughput(self.timeline), sum(use.runs > 0 for use in self.uses)
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         took = precise_seconds(self.timeline.end)
@@ -56,7 +56,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
         return shortage(self.problem)
 
     def notes(self, activity: int) -> Mapping[str, object]:
-        """Say which inputs a batch has, or a transfer carries; batches come first, in the plan's order."""
+        """Give the inputs of a batch or a transfer. Batches come first, in the plan's order."""
         batches, acts = self.solution.batches, self.timeline.activities
         if activity < len(batches):
             return {"inputs": spans(batches[activity].inputs)}
@@ -67,7 +67,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:
-        """Runs that wait for each activity."""
+        """The runs that wait for each activity."""
         causes = self.timeline.activities.causes
         found: dict[int, list[int]] = {}
         for effect, cause in zip(causes.heads().tolist(), causes.items.tolist(), strict=True):
@@ -75,7 +75,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
         return found
 
     def headline(self) -> str:
-        """Inputs, time, throughput, and the gain against one device."""
+        """The inputs, the time, the throughput, and the gain against one device."""
         name, rate = self.problem.graph.name[:40], throughput(self.timeline)
         text = f"{name}: {self.problem.batch:,} inputs in {precise_seconds(self.timeline.end)}"
         text += "" if rate is None else f", {readable_rate(rate)} a second"
@@ -90,7 +90,7 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
 
 
 def spans(inputs: Sequence[int]) -> str:
-    """Write input numbers shortly.
+    """Write input numbers as ranges.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Memory ordering shown to people: its plan, trace, picture and table rows."""
+"""Reports on memory ordering: plan, trace, picture and table rows."""

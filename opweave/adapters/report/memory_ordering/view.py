@@ -18,7 +18,7 @@ from opweave.problems.timeline import Timeline
 
 
 class MemoryOrderingView(View[MemoryOrdering, Ordering]):
-    """Peak, saving against the given order, and where the peak is."""
+    """The peak, where it is, and the saving against the given order."""
 
     word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
@@ -28,14 +28,14 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
 
     @cached_property
     def given(self) -> Timeline:
-        """What happens in the order in which the model lists its operators."""
+        """The timeline of the order in which the model lists its operators."""
         timeline = self.problem.play(given_order(self.problem))
-        assert timeline is not None  # every operator once
+        assert timeline is not None  # it is valid by construction: every operator once
         return timeline
 
     @cached_property
     def profile(self) -> MemoryProfile:
-        """What is live at every step of the result's order."""
+        """The live bytes at every step of the result's order."""
         return details_of(self.problem, self.solution)
 
     @cached_property
@@ -44,7 +44,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
         return {"memory": self.problem.limit_bytes}
 
     def rows(self) -> list[Row]:
-        """Given order, saving, busiest operator."""
+        """Add the given order, the saving and the busiest operator."""
         before = self._measure(self.given)
         exact = f" ({before:,} bytes)" if before >= 1024 else ""
         rows = [("given order", readable_bytes(before) + exact)]
@@ -102,7 +102,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
         return f"{name}: the given order is {'already the best' if proved else 'as good as the best found'}"
 
     def given_timeline(self) -> Timeline | None:
-        """The given order's."""
+        """The timeline of the given order."""
         return self.given
 
     def _measure(self, timeline: Timeline) -> int:

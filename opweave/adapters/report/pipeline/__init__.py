@@ -1,1 +1,1 @@
-"""Pipelines shown to people: plan, trace, picture, explanation, and what other tools take."""
+"""Reports on pipelines: plan, trace, picture, explanation, and files for other tools."""

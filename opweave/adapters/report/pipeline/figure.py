@@ -1,4 +1,4 @@
-"""A pipeline as a picture: stages on the model, devices with the loads of their links, several inputs in flight."""
+"""A picture of a pipeline: the stages of the model, the devices and their links, and the first inputs in flight."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from opweave.adapters.report.pipeline.view import PipelineView
 
 NAMED_STAGES = 24
-"""Up to this many stages get their names."""
+"""If there are no more stages than this, each is labelled with its name."""
 
 DEVICES_IN_A_ROW = 9
-"""So many leave room for what stands at the links."""
+"""Most devices in a row that leave room for the labels of the links."""
 
 SHADES = ("#0072B2", "#56B4E9")
-"""Neighbouring stages, told apart."""
+"""The colours of the stages, in turn, so that neighbours can be told apart."""
 
 
 def pipeline_figure(view: PipelineView) -> Figure:
     """Draw three panels, one above the other.
 
-    The first has the model from left to right, what crosses each place between two operators, and the stages. The
-    second has the devices in pipeline order, their memory, and the links with their share of the bottleneck. The third
-    has the first inputs as they pass through devices and links.
+    The first shows the model from left to right: the stages, and the bytes that cross each place between two operators.
+    The second shows the devices in pipeline order, their memory, and the links with their share of the bottleneck.
+    The third shows how the first inputs pass through devices and links.
     """
     details, timeline = view.details, view.timeline
     order = {stage.device: number for number, stage in enumerate(details.stages)}
@@ -53,7 +53,7 @@ def pipeline_figure(view: PipelineView) -> Figure:
 
 
 def _draw_model(axes: Axes, problem: Pipeline, stages: Stages) -> None:
-    """Bytes that are live between operators, on spans of the stages; the cuts with what they carry."""
+    """Draw the bytes that are live between operators, shade the stages, and label the cuts with their bytes."""
     points = cut_points(problem.graph, problem.running_order, problem.inputs)
     allowed = {point.position for point in problem.cut_points}
     count = len(problem.running_order)
@@ -93,7 +93,7 @@ def _cuts(stages: Stages) -> list[int]:
 
 
 def _draw_devices(axes: Axes, details: PipelineDetails) -> None:
-    """Boxes filled as far as memory is, joined by arrows as thick as their share of the bottleneck."""
+    """Draw a box per device, filled like its memory, and arrows whose width is the link's share of the bottleneck."""
     count = len(details.stages)
     pause = details.bottleneck_seconds or 1.0
     columns = min(count, DEVICES_IN_A_ROW) or 1
@@ -141,7 +141,7 @@ def _draw_link(axes: Axes, number: int, columns: int, share: float, details: Pip
 def _box(
     x: float, y: float, width: float, share: float, face: str, edge: str, line: float, alpha: float = 1.0
 ) -> Patch:
-    """A rectangle filled from below: ``share`` of a box of height 1 whose top is at y."""
+    """Draw a rectangle of height 1 with its top at y, filled from below up to ``share``."""
     from matplotlib.patches import Rectangle
 
     return Rectangle((x, y - 1.0), width, share, facecolor=face, edgecolor=edge, linewidth=line, alpha=alpha)

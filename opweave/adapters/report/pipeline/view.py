@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class PipelineView(View[Pipeline, Stages]):
-    """Bottleneck, throughput, latency, and what every stage does."""
+    """The bottleneck, the throughput, the latency, and the work of every stage."""
 
     word: ClassVar[str] = "pipeline"
     problem_type = Pipeline
@@ -33,7 +33,7 @@ class PipelineView(View[Pipeline, Stages]):
 
     @cached_property
     def details(self) -> PipelineDetails:
-        """What the result's stages do."""
+        """What the referee measured of the result's stages."""
         return details_of(self.problem, self.solution)
 
     def rows(self) -> list[Row]:
@@ -62,7 +62,7 @@ class PipelineView(View[Pipeline, Stages]):
         yield proof_sentence(self.result, "better", "pipeline")
 
     def _split(self) -> str:
-        """Whether splitting is worth it, as far as splits were allowed and that is proved."""
+        """Say whether splitting pays, as far as splits were allowed and the result proves it."""
         details, alone = self.details, self.alone
         if alone is None:
             return "No single device may run the whole model, so it has to be split."
@@ -73,7 +73,7 @@ class PipelineView(View[Pipeline, Stages]):
         if details.bottleneck_seconds < alone.seconds * (1 - SAME):
             takes = f"Splitting pays: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input"
             if details.inputs_per_second is None:
-                return f"{takes}, the pipeline none."
+                return f"{takes}; the pipeline takes no time."
             return f"{takes}, {alone.seconds * details.inputs_per_second:.2f} times as long."
         return f"Splitting is not needed: {alone.device!r} alone takes {precise_seconds(alone.seconds)} for each input."
 
@@ -95,7 +95,7 @@ class PipelineView(View[Pipeline, Stages]):
         return shortage(self.problem)
 
     def sections(self) -> list[Section]:
-        """Put a table of the stages first; the bottleneck has a star."""
+        """Put a table of the stages first; a star marks the bottleneck."""
         if self.result.solution is None:
             return []
         last = len(self.details.stages) - 1
@@ -114,7 +114,7 @@ class PipelineView(View[Pipeline, Stages]):
         return [Section("Stages", headings, list(rows)), *super().sections()]
 
     def exports(self) -> Mapping[str, object]:
-        """Add piece boundaries and the settings of runtimes."""
+        """Add the stage boundaries and the settings of runtimes."""
         return exports_of(self.problem, self.solution, self.details)
 
     def plan(self) -> dict[str, object]:
@@ -144,7 +144,7 @@ class PipelineView(View[Pipeline, Stages]):
         return pipeline_figure(self)
 
     def headline(self) -> str:
-        """How many stages, and how often there is a result."""
+        """The number of stages, and the time between two results."""
         details, name = self.details, self.problem.graph.name[:40]
         if len(details.stages) == 1:
             return f"{name}: not split, {precise_seconds(details.bottleneck_seconds)} on {details.stages[0].device}"
@@ -152,7 +152,7 @@ class PipelineView(View[Pipeline, Stages]):
         return f"{name}: {len(details.stages)} stages, a result every {pause}"
 
     def subtitle(self) -> str:
-        """What is counted, and what is proved."""
+        """The size of the problem, and what is proved."""
         text, bound = self.problem.assumptions(), self.result.bound
         if bound is not None and bound > 0:
             text += f"; proved: {self.problem.objective} no less than {precise_seconds(bound)}"

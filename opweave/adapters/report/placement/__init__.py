@@ -1,1 +1,1 @@
-"""Placement shown to people: its plan, trace, picture, device map and explanation."""
+"""Reports on placement: plan, trace, picture, device map and explanation."""

@@ -1,4 +1,4 @@
-"""Placement as the command line and the reports show it: all from its timeline."""
+"""Placement as the command line and the reports show it; everything comes from its timeline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opweave.problems.placement.spec import Placement, Schedule
 
 
 class PlacementView(View[Placement, Schedule]):
-    """Makespan, gain against one device, and what every device does."""
+    """The makespan, the gain against one device, and the work of every device."""
 
     word: ClassVar[str] = "placement"
     problem_type = Placement

@@ -1,1 +1,1 @@
-"""Slicing shown to people: its plan, trace, pictures and explanation."""
+"""Reports on slicing: plan, trace, pictures and explanation."""

@@ -1,4 +1,4 @@
-"""Pictures of slicing: who computes which part of every operator, where the time goes, convergence, compromises."""
+"""Pictures of slicing: which device computes which part of every operator, where the time goes, and Pareto fronts."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ if TYPE_CHECKING:
     from opweave.solvers.slicing.pareto import Compromise
 
 DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
-"""Okabe and Ito's palette; devices beyond it have paler shades of them."""
+"""The palette of Okabe and Ito; further devices get paler shades of it."""
 
 COMPUTING, RECEIVING = "#4D4D4D", "#B3B3B3"
-"""Greys, so that no device has the colour of what it does."""
+"""Greys, because colours stand for devices."""
 
 ROW_INCHES, MOST_HEIGHT = 0.17, 16.0
 NAMED_ROWS = 90
 
 
 def slicing_figure(problem: Slicing, details: SlicingDetails, *, headline: str, subtitle: str) -> Figure:
-    """Draw a row for each operator in running order: the devices' shares, and its time as transfer and computing.
+    """Draw one row per operator in running order: the devices' shares, and its time split into transfer and computing.
 
     Parameters
     ----------
     problem, details
-        What was solved, and what the referee measured.
+        The problem, and what the referee measured of its solution.
     headline, subtitle
         The title, and the line under it.
     """
@@ -59,7 +59,7 @@ def slicing_figure(problem: Slicing, details: SlicingDetails, *, headline: str, 
 
 
 def device_colour(number: int) -> tuple[float, float, float]:
-    """A colour for each device, unlike all others.
+    """A different colour for each device.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def device_colour(number: int) -> tuple[float, float, float]:
 
 
 def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
-    """Stacked shares; channels are hatched."""
+    """Draw the shares stacked; cuts along the channels are hatched."""
     left = np.zeros(len(details.steps))
     rows = np.arange(len(details.steps))
     along = np.asarray([step.dimension == "channels" for step in details.steps], dtype=bool)
@@ -95,18 +95,18 @@ def _draw_shares(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
         left += share
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.5, 1], ["0", "50", "100 %"])
-    axes.set_xlabel("who computes which part", fontsize=11)
+    axes.set_xlabel("which device computes which part", fontsize=11)
 
 
 def _draw_times(axes: Axes, problem: Slicing, details: SlicingDetails) -> None:
-    """What the slowest device of every operator does."""
+    """Draw the transfer and computing time of each operator's slowest device."""
     shared = problem.channel == "shared"
     wait = np.asarray([s.airtime if shared else s.transfer_seconds[s.slowest] for s in details.steps]) * 1000
     compute = np.asarray([s.compute_seconds[s.slowest] for s in details.steps]) * 1000
     rows = np.arange(len(details.steps))
     axes.barh(rows, wait, height=0.86, color=RECEIVING)
     axes.barh(rows, compute, left=wait, height=0.86, color=COMPUTING)
-    axes.set_xlim(left=0.0)  # before 0 there is nothing, not even where nothing takes time
+    axes.set_xlim(left=0.0)  # times begin at 0, even if nothing takes time
     share = wait.sum() / max(1e-12, wait.sum() + compute.sum())
     axes.set_xlabel(f"time of the slowest device (ms); {100 * share:.0f} % of it waiting for data", fontsize=11)
 
@@ -128,7 +128,7 @@ def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
     Parameters
     ----------
     front
-        What :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
+        The front that :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
     title
         The headline.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class SlicingView(View[Slicing, Slices]):
-    """Latency, gain against one device, and who computes which part of every operator."""
+    """The latency, the gain against one device, and which device computes which part of every operator."""
 
     word: ClassVar[str] = "slicing"
     problem_type = Slicing
@@ -30,7 +30,7 @@ class SlicingView(View[Slicing, Slices]):
 
     @cached_property
     def details(self) -> SlicingDetails:
-        """What the result's plan does to the devices."""
+        """What the referee measured of the result's solution."""
         return details_of(self.problem, self.solution)
 
     def rows(self) -> list[Row]:
@@ -44,7 +44,7 @@ class SlicingView(View[Slicing, Slices]):
         return f"One input takes {precise_seconds(self.details.latency)} on {used} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
-        """Add how operators are cut, where the time goes, and what stays whole."""
+        """Add how operators are cut, where the time goes, and which operators stay whole."""
         yield from super().sentences()
         details, steps = self.details, self.details.steps
         if details.latency > 0:
@@ -86,7 +86,7 @@ class SlicingView(View[Slicing, Slices]):
         return {index[step.operator]: step for step in self.details.steps}
 
     def figure(self) -> Figure:
-        """Draw shares and times of every operator."""
+        """Draw the shares and times of every operator."""
         from opweave.adapters.report.slicing.figure import slicing_figure
 
         text, bound = self.subtitle(), self.result.bound
@@ -94,5 +94,5 @@ class SlicingView(View[Slicing, Slices]):
         return slicing_figure(self.problem, self.details, headline=self.headline(), subtitle=text)
 
     def figures(self) -> dict[str, Figure]:
-        """Add what every device does when."""
+        """Add a Gantt chart of every device."""
         return {**super().figures(), "schedule.png": self.gantt_figure()}

@@ -1,7 +1,7 @@
-"""What is proved of a few operators by themselves, the batch unsplit: DiviML's OPT(M), or a bound in its place.
+"""Bounds of a few operators by themselves, with an unsplit batch: DiviML's OPT(M), or a bound in its place.
 
-Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. An OPT that is not solved to the end enters with its own
-lower bound, else nothing that is built on it is one.
+Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. If OPT is not solved to the end, its lower bound takes its
+place; otherwise bounds built on it would be wrong.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from opweave.solvers.run import Run
 
 
 def least_span(problem: BatchedMapping, nodes: int, run: Run) -> float:
-    """The length of the shortest unsplit plan, or a lower bound on it, in seconds.
+    """The length of the shortest unsplit plan, or a lower bound of it, in seconds.
 
     Parameters
     ----------
     nodes
-        Of the search, at most: so that the answer is the same on every machine.
+        Most nodes of the search, so that every machine gives the same result.
     run
-        Only for the time.
+        Gives only the time.
     """
     same = unsplit(problem)
     if same is None:
@@ -30,5 +30,5 @@ def least_span(problem: BatchedMapping, nodes: int, run: Run) -> float:
     try:
         go_on_with(same, "search", inner, nodes=nodes)
     except ContradictionError:
-        return 0.0  # there is no unsplit plan, which has another proof
+        return 0.0  # there is no unsplit plan; that is proved elsewhere
     return float(inner.bound or 0.0)

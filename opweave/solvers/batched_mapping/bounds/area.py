@@ -1,4 +1,4 @@
-"""Area: all work has to fit into the devices' time, every operator's batch cut into sizes that can run.
+"""Area bound: all work has to fit into the devices' time, with every operator's batch cut into sizes that can run.
 
 For prices s >= 0 of the devices' time with sum s = 1, no plan is shorter than
 
@@ -28,7 +28,7 @@ CUTS = 60
 CLOSE_ENOUGH = 1e-7
 
 FINE = 256
-"""Most granules of a batch that is cut exactly, which takes their square; beyond, every granule has its least price."""
+"""Most granules of a batch that is cut exactly, in quadratic time. Beyond it, every granule has its least price."""
 
 
 class Area(NamedTuple):
@@ -47,9 +47,9 @@ def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need
     seconds
         Shape (operators, devices, granules + 1), inf where a batch cannot run.
     count
-        How many operators each row stands for.
+        Number of operators that each row stands for.
     need
-        Granules to make up, at least.
+        Least number of granules to cover.
     """
     operators, devices, columns = seconds.shape
     total = 0.0
@@ -62,7 +62,7 @@ def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need
             for made in range(need + 1):
                 cost[u + 1, made] = np.inf
                 for c in range(columns):
-                    before = max(0, made - c)  # more than needed counts as enough
+                    before = max(0, made - c)  # a surplus counts as enough
                     if c > 0 and made == 0:
                         break
                     if seconds[i, u, c] < np.inf and cost[u, before] < np.inf:
@@ -82,7 +82,7 @@ def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need
 
 
 def cheapest_rates(seconds: FloatArray, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
-    """As :func:`cheapest_cuts`, but every granule comes from the batch in which a granule is cheapest: no more."""
+    """Like :func:`cheapest_cuts`, but every granule has the price of its cheapest batch; the value is no larger."""
     columns = seconds.shape[2]
     each = (seconds[:, :, 1:] / np.arange(1, columns)).reshape(len(seconds), -1)
     able = np.isfinite(each)
@@ -98,8 +98,8 @@ def cheapest_rates(seconds: FloatArray, count: FloatArray, price: FloatArray, ne
 def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
     """The bound at its best prices, by cutting planes (Kelley): each round adds the slope at the last prices.
 
-    Raises the value only by prices that were tried, so an early end leaves a valid bound. Inf where some operator
-    cannot make up ``need`` granules.
+    The value comes only from prices that were tried, so an early end leaves a valid bound. Inf when some operator
+    cannot cover ``need`` granules.
     """
     devices = len(idle)
     rows, count = np.unique(seconds.reshape(len(seconds), -1), axis=0, return_counts=True)
@@ -147,7 +147,7 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
 
 
 def _first_prices(seconds: FloatArray) -> FloatArray:
-    """Prices of time in proportion to the devices' speeds on the whole."""
+    """Prices of time in proportion to the devices' speeds over the whole graph."""
     usable = np.isfinite(seconds[:, :, 1:])
     mean = np.where(usable, seconds[:, :, 1:], 0.0).sum(axis=(0, 2)) / np.maximum(1, usable.sum(axis=(0, 2)))
     speed = np.divide(1.0, mean, out=np.zeros_like(mean), where=mean > 0)

@@ -1,4 +1,4 @@
-"""The largest of the lower bounds, from the cheap to the dear, and which one it is."""
+"""The largest of the lower bounds, cheapest first, and its name."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from opweave.solvers.scheduling.best_bound import Best
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
-"""Most operators of a set that is searched for LBound, and most nodes of the search."""
+"""Most operators of a set that is searched for LBound, and most nodes of that search."""
 
 WIDE = 8
 """Fewest operators of a module."""
 
 CHANNELS = 4
-"""Most channels of the modules that LBound is computed over."""
+"""Most channels of the modules for which LBound is computed."""
 
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
@@ -38,7 +38,7 @@ def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
     Raises
     ------
     ContradictionError
-        When links leave some operator no way to run, which makes its path infinite.
+        When missing links leave some operator no way to run, which makes its path infinite.
     """
     best = Best(run)
     if not instance.operators:
@@ -59,7 +59,7 @@ def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
 
 
 def _severed(instance: BatchedInstance, reach: Reach) -> str:
-    """Name an operator that no path of finite length passes."""
+    """A sentence that names an operator on no path of finite length."""
     through = (reach.heads + reach.seconds + reach.tails)[:, :, 1].min(axis=1)
     stuck = np.flatnonzero(~np.isfinite(through))
     if len(stuck):
@@ -71,7 +71,7 @@ def _severed(instance: BatchedInstance, reach: Reach) -> str:
 
 
 def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best, run: Run) -> None:
-    """The mean passage, and LBound over modules with one to several channels, the smallest modules first."""
+    """Mean passage, then LBound over modules with one or more channels, smallest modules first."""
     cuts = [modules_of(instance, channels) for channels in range(1, CHANNELS + 1)]
     if not run.should_stop():
         run.enter("mean passage")
@@ -89,7 +89,7 @@ def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best
 
 
 def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Known:
-    """What a search proves of operators of one module by themselves, one granule through them; each set once."""
+    """A function that bounds one granule's time through a set of operators by search; each set is searched once."""
     found: dict[bytes, float] = {}
     nothing = np.zeros(0, dtype=np.int64)
     rank = np.argsort(np.argsort(instance.order))
@@ -108,7 +108,7 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
 
 
 def nothing_known(_operators: IntArray) -> float:
-    """Nothing is proved of modules by themselves."""
+    """The trivial bound 0 for every set of operators."""
     return 0.0
 
 

@@ -1,9 +1,9 @@
-"""Energetic bound: operators with late heads and long tails share what is left of the time between.
+"""Energetic bound: operators with late heads and long tails share the time left between heads and tails.
 
-Proof: let S be the operators whose least head is >= h and least tail >= t, and h[u], t[u] the least ones that
-operators of S have on device u. If device u runs some of S, that work lies between h[u] and C - t[u]; if it runs none,
-C >= floor for any known bound. So C >= min(h[u] + t[u], floor) + work on u in both cases, the rows of the area
-bound with these idle times.
+Proof: let S be the operators whose least head is >= h and least tail >= t, and h[u], t[u] the least head and tail of
+operators of S on device u. If device u runs some of S, that work lies between h[u] and C - t[u]; if it runs none, C >=
+lower_bound, any known bound. In both cases C >= min(h[u] + t[u], lower_bound) + work on u. These are the rows of the
+area bound with these idle times.
 
 Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules";
 Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
@@ -22,14 +22,14 @@ from opweave.solvers.batched_mapping.bounds.reach import Reach
 from opweave.solvers.compiled import kernel
 
 THRESHOLDS = 60
-"""Heads and tails that are tried as thresholds, each."""
+"""Number of heads, and of tails, that are tried as thresholds."""
 
 REFINED = 6
 """Most promising pairs of thresholds whose areas are computed."""
 
 
 def energetic(
-    instance: BatchedInstance, reach: Reach, price: FloatArray, floor: float, keep_going: Callable[[], bool]
+    instance: BatchedInstance, reach: Reach, price: FloatArray, lower_bound: float, keep_going: Callable[[], bool]
 ) -> float:
     """The largest energetic bound that a search over thresholds finds.
 
@@ -37,11 +37,11 @@ def energetic(
     ----------
     price
         Prices of the devices' time at which pairs of thresholds are compared.
-    floor
-        Any lower bound on the makespan.
+    lower_bound
+        Any lower bound of the makespan.
     """
     if not instance.operators:
-        return floor
+        return lower_bound
     able = np.isfinite(reach.seconds[:, :, 1])
     heads = np.where(able, reach.heads[:, :, 1], np.inf)
     tails = np.where(able, reach.tails[:, :, 1], np.inf)
@@ -53,7 +53,7 @@ def energetic(
             inside = (early >= h) & (late >= t)
             if inside.any():
                 found.append((h + t + float(work[inside].sum()), h, t))
-    best = floor
+    best = lower_bound
     for _, h, t in sorted(found, reverse=True)[:REFINED]:
         if not keep_going():
             break

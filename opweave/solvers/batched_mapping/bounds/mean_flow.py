@@ -1,19 +1,20 @@
-"""Mean passage: the average input's way through the model and the devices' work, in one linear program.
+"""Mean passage: one linear program for the average input's path through the model and the devices' work.
 
-Take any plan. For every operator i let start[i] be the time at which an input's batch of it starts, averaged over the
-inputs, and run[i] that batch's seconds, averaged likewise: the sum over devices and sizes of c/G t[i,u,c] y[i,u,c], for
-y = 1 if u runs a batch of c of the G granules. Then, for every single input and hence on average:
+Take any plan. For every operator i, let start[i] be the start of the batch that contains an input, averaged over the
+inputs, and run[i] that batch's seconds, averaged likewise. So run[i] is the sum over devices and sizes of c/G t[i,u,c]
+y[i,u,c], where y = 1 if u runs a batch of c of the G granules. The following holds for every single input, hence on
+average:
 
 * start[j] >= start[i] + run[i] + move[e] along every edge e = (i, j), where move[e] averages f D(f)/L over device
-  pairs, f being how many of the L inputs move between them and D their delay, convex in f as f D(f) is;
-* between the end of a and the start of z, on each device u: the batches of all operators between a and z that this
-  input takes there, one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above;
-  also from the beginning to z, and from the end of a to the end of the plan;
-* the plan is no shorter than start[i] + run[i], nor than the work of a device, the rows of the area bound.
+  pairs, with f of the L inputs moving between the pair and D their delay; f D(f) is convex in f;
+* between the end of a and the start of z, every device u runs this input's batches of all operators between a and z,
+  one after the other. So start[z] - start[a] - run[a] >= their seconds on u, averaged as above. The same holds from the
+  beginning to z, and from the end of a to the end of the plan;
+* the plan is no shorter than start[i] + run[i], nor than the work of any device (the rows of the area bound).
 
-Large batches are economical in work, small ones in passage: area and path each let a relaxed plan choose, these rows
-together do not. Memory limits enter as rows of their own. That every row is an average over the inputs is what makes
-delays and batches of different sizes linear.
+Large batches save work and small batches shorten the passage. The area and path bounds each let a relaxed plan choose
+the better size; these rows together do not. Memory limits are additional rows. Delays and batches of different sizes
+become linear because every row is an average over the inputs.
 """
 
 from __future__ import annotations
@@ -29,48 +30,53 @@ from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, prov
 from opweave.solvers.rounding import SUMMATION
 
 LONGEST = 100.0
-"""Upper end of times, in multiples of the known bound; no larger bound is claimed."""
+"""Upper limit of all times, as a multiple of the known bound; the program proves no more than this."""
 
 MOST_COLUMNS = 40_000
-"""Above, transfers are left out; above without them too, there is no bound: the program would take minutes."""
+"""Size above which transfers are left out. If the program without them is still larger, there is no bound: it would
+take minutes."""
 
 MOST_OPERATORS = 4_000
 MOST_ENTRIES = 600_000
-"""Coefficients of windows, at most."""
+"""Most coefficients of windows."""
 
 CHORDS = 5
-"""Of the delays of every flow, at most, beside that of a single input."""
+"""Most chords of the delays of every flow, in addition to that of a single input."""
 
 FULL = 100.0
-"""Units of memory per device, so that coefficients are of ordinary size."""
+"""Units of memory per device, which keeps coefficients moderate."""
 
 Window = tuple[int | None, int | None]
-"""Operators that begin and end it; None for the beginning and the end of the plan."""
+"""The operators at both ends of a window; None for the beginning and the end of the plan."""
 
 
 def mean_passage(
     instance: BatchedInstance,
     cuts: list[list[Module]],
-    floor: float,
+    lower_bound: float,
     time_limit: float | None,
     ceiling: float = np.inf,
 ) -> float:
-    """Seconds that no plan is shorter than; 0 where the program is too large or is not solved in time.
+    """A lower bound in seconds; 0 when the program is too large or is not solved in time.
 
     Parameters
     ----------
     cuts
-        Ways to cut the model; windows begin and end at operators that read or feed across a cut.
-    floor
+        Ways to cut the model; windows begin and end at operators with an edge across a cut.
+    lower_bound
         A lower bound; above 0 it is the unit of time of the program.
     time_limit
         Seconds; None for no limit.
     ceiling
-        Length of a known plan: no more is claimed, and what alone takes longer is left out.
+        Length of a known plan. The bound never exceeds it, and choices that alone take longer are left out.
     """
     if not instance.operators or instance.operators > MOST_OPERATORS:
         return 0.0
-    unit = floor if floor > 0.0 else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    unit = (
+        lower_bound
+        if lower_bound > 0.0
+        else float(np.max(instance.seconds, initial=0.0, where=np.isfinite(instance.seconds)))
+    )
     program = _Passage(instance, unit or 1.0, ceiling * (1.0 + SUMMATION))
     if program.columns > MOST_COLUMNS:
         return 0.0
@@ -80,7 +86,7 @@ def mean_passage(
 
 
 def windows_of(instance: BatchedInstance, cuts: list[list[Module]]) -> list[Window]:
-    """From each operator that opens a module to those that close it or the next, the beginning and the end."""
+    """Windows from each operator that opens a module to those that close it or the next one, and to the plan's ends."""
     found: dict[Window, None] = {}
     for modules in cuts:
         opens = [np.unique(instance.target[module.enters]).tolist() for module in modules]
@@ -126,7 +132,7 @@ class _Passage:
         self.equal, self.most = SparseRows(), SparseRows()
 
     def linear(self) -> LinearProgram:
-        """The program as it was written."""
+        """The finished program."""
         return LinearProgram.of(column_alone(int(self.length[0]), self.columns), self.upper, self.most, self.equal)
 
     def write(self, windows: list[Window]) -> None:
@@ -158,7 +164,7 @@ class _Passage:
         self.most.put(rows[:, None, None], self.y[operators], self.mean[operators])
 
     def _paths(self) -> None:
-        """Starts follow ends and transfers, and what side constraints ask to wait for."""
+        """Starts follow ends and transfers, and the precedences of side constraints."""
         instance = self.instance
         every = np.arange(instance.operators)
         last = self.most.open(np.zeros(len(every)))
@@ -186,7 +192,7 @@ class _Passage:
         slope = instance.size[:, None] * self.per_byte[apart]
         spread = self.granules[np.unique(np.linspace(0, len(self.granules) - 1, CHORDS).astype(np.int64))]
         for f in np.unique([1.0, *spread * instance.granule]):
-            # f D(f) at f - 1 and at f; D does not depend on f where each input moves by itself
+            # f D(f) at f - 1 and at f; D does not depend on f if each input moves separately
             low = (f - 1.0) * (latency + slope * (f - 1.0 if instance.grows else 1.0))
             rise = f * (latency + slope * (f if instance.grows else 1.0)) - low
             chord = self.most.open(((f - 1.0) * rise - low).ravel() / inputs).reshape(flow.shape)
@@ -194,7 +200,7 @@ class _Passage:
             self.most.put(chord, move, -1.0)
 
     def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
-        """Windows with at least two operators between their ends, as many as there is room for."""
+        """Windows with at least two operators between their ends, up to the maximum size of the program."""
         room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
         below: dict[int, BoolArray] = {}
         above: dict[int, BoolArray] = {}
@@ -214,7 +220,7 @@ class _Passage:
                 yield (a, z), members
 
     def _reached(self, start: int, *, forward: bool) -> BoolArray:
-        """Operators that lie behind (or before) one, without it."""
+        """Operators after (or before) one operator, without that operator."""
         instance = self.instance
         mark = np.zeros(instance.operators, dtype=bool)
         mark[start] = True
@@ -225,7 +231,7 @@ class _Passage:
         return mark
 
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
-        """What an input takes of a device between the end of a and the start of z."""
+        """Bound an input's work on each device between the end of a and the start of z."""
         rows = self.most.open(np.zeros(self.y.shape[1]))
         self.most.put(rows[None, :, None], self.y[inside], self.mean[inside])
         if a is not None:
@@ -233,7 +239,7 @@ class _Passage:
         self.most.put(rows, self.length if z is None else self.start[[z]], -1.0)
 
     def _memory(self) -> None:
-        """Bytes of the inputs and of the parameters, once per device, of devices with a limit."""
+        """Memory rows of devices with a limit: bytes of the inputs, and of the parameters once per device."""
         instance = self.instance
         limited = np.flatnonzero(instance.capacity != NO_LIMIT)
         unit = FULL / np.maximum(instance.capacity[limited].astype(np.float64), 1.0)

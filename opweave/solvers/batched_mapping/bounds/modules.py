@@ -2,19 +2,19 @@
 
 Let M be the first module, G the rest, g the granule. *n granules* are at least (n - 1) g + 1 inputs.
 
-* Before LB_b(M) at most (b - 1) g inputs are through all of M, for any b <= n. So more than (n - b) g inputs have still
-  something of M before them, hence one of M's channels, if every operator of M leads to a channel. Deal each of these
-  inputs to a channel that it has yet to pass: then channel t still has n_t granules before it, and the n_t add up to
-  n - b + 1 at least. All that depends on channel t has to run for those inputs, after that moment. So
+* For any b <= n, at most (b - 1) g inputs have passed all of M before LB_b(M). So more than (n - b) g inputs still have
+  an operator of M ahead, hence one of M's channels if every operator of M leads to a channel. Assign each of these
+  inputs to a channel that it has yet to pass. Then channel t still has n_t granules ahead, and the n_t add up to at
+  least n - b + 1. All operators that depend on channel t have to run for those inputs after that moment. So
 
       OPT_n(M, G) >= LB_b(M) + least over n_1 + ... + n_c >= n - b + 1 of max_t LB_{n_t}(what depends on t in G).
 
-* The paper takes the largest n_t to be the whole rest; that is no bound with two channels or more, since inputs may
-  lack different channels. With one channel the two agree.
-* The same holds with time reversed: for the last module and what leads to it.
+* The paper takes the largest n_t to be the whole rest. With two or more channels that is not a bound, since inputs may
+  lack different channels. With one channel both agree.
+* The same holds with time reversed: for the last module and the operators that lead to it.
 
-Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. LB of a set of operators is its area for so many granules, or
-what was proved of a module by itself.
+Source: Ghannane and Abdelfattah, "DiviML", section IV-B2. LB_n of a set of operators is its area for n granules, or the
+bound proved for a module by itself.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from opweave.solvers.batched_mapping.bounds.area import area
 from opweave.solvers.batched_mapping.modules import Module
 
 Known = Callable[[IntArray], float]
-"""What is proved of one granule through some operators by themselves, in seconds; 0 for nothing."""
+"""Gives a lower bound of one granule's time through some operators by themselves, in seconds; 0 if unknown."""
 
 MOST_GRANULES = 32
-"""Beyond so many granules of a batch the recursion is left out: it costs their square."""
+"""Most granules of a batch for the recursion, whose cost is quadratic in them."""
 
 
 class ModuleBound:
-    """The recursion over one direction of time; what it has found is kept by operator set.
+    """The recursion over one direction of time; its results are cached by operator set.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ class ModuleBound:
 
 
 def _least_largest(later: FloatArray) -> FloatArray:
-    """For m granules in all, dealt to the channels, the least possible largest bound. Shape (G + 2,)."""
+    """The least possible largest bound when m granules are divided among the channels. Shape (G + 2,)."""
     channels, columns = later.shape
     least = np.zeros(columns + 1)
     given = np.zeros(channels, dtype=np.int64)
@@ -140,7 +140,7 @@ def _least_largest(later: FloatArray) -> FloatArray:
 
 
 def lbound(instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]) -> float:
-    """The larger of the bounds over both directions of time; 0 for one module or very many granules."""
+    """The larger of the bounds over both directions of time; 0 for one module or too many granules."""
     if len(modules) < 2 or instance.granules > MOST_GRANULES or len(instance.waits.items):
         return 0.0
     forward = ModuleBound(instance, modules, known, keep_going).value()
@@ -149,7 +149,7 @@ def lbound(instance: BatchedInstance, modules: list[Module], known: Known, keep_
 
 
 def reversed_in_time(instance: BatchedInstance, modules: list[Module]) -> tuple[BatchedInstance, list[Module]]:
-    """The same problem run backwards: edges turned, the last module first."""
+    """The same problem with time reversed: edges are turned, and the last module comes first."""
     turned = replace(
         instance,
         source=instance.target,

@@ -1,11 +1,11 @@
-"""A bound by one input: the shortest placement of a single one, each operator as short as in any batch.
+"""A bound by one input: its shortest placement, with every operator as short as in any batch.
 
-Proof: take any plan and any of its inputs. The batches that it is in, each shortened to the least time of any batch on
-its device, and the way of its own data between them are a placement of the graph (transfer model "delay") that ends no
-later: no two of these batches overlap on a device, and more inputs never move faster than one. So the optimum of that
-placement bounds every plan, whatever the batch. Placement's decomposition at cut vertices finds it, or a bound on it.
+Proof: take any plan and any of its inputs. Its batches, each shortened to the least time of any batch on its device,
+and the transfers of its own data form a placement of the graph (transfer model "delay") that ends no later: no two of
+these batches overlap on a device, and several inputs never move faster than one. So the optimum of that placement
+bounds every plan, whatever the batch. Placement's decomposition at cut vertices finds this optimum or a bound of it.
 
-It is what decides where there are more devices than the inputs can fill; where devices are short, area does.
+This bound is strong when the inputs cannot fill all devices; when devices are scarce, the area bound is.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Progress, Run
 
 MOST_CELLS = 50_000
-"""Most operators x devices x devices: the decomposition begins with a bound for every two end devices of a module,
+"""Largest operators x devices x devices. The decomposition begins with a bound for every two end devices of a module,
 which takes up to a second for every 3,000."""
 
 
 RULES = ("one_device", "heft", "cpop", "peft")
-"""Rules of placement that give the first plan for one input."""
+"""Rules of placement that build the first plan for one input."""
 
 
 def shortest_way(problem: BatchedMapping, instance: BatchedInstance, known: float, run: Run) -> float:
-    """The bound, in seconds; ``known`` where it cannot be more.
+    """The bound, in seconds; ``known`` when it cannot be more.
 
     Parameters
     ----------
     problem, instance
-        The problem in its two forms.
+        The problem and its instance.
     known
-        A lower bound that this one has to beat; nothing is searched where a list schedule of one input shows that it
+        A lower bound that this one has to beat. There is no search when a list schedule of one input shows that it
         cannot, nor beyond :data:`MOST_CELLS`.
     run
-        Only for the seed and the time.
+        Gives only the seed and the time.
     """
     if not instance.operators or instance.operators * len(instance.devices) ** 2 > MOST_CELLS:
         return known

@@ -1,11 +1,11 @@
-"""Critical paths that know devices, batch sizes and transfers: earliest starts (heads) and least remaining times.
+"""Critical paths by devices, batch sizes and transfers: earliest starts (heads) and least remaining times (tails).
 
 Proof: the inputs of a batch of c come from batches of its predecessor on devices w, c[w] of them from each. Each of
-those batches has at least c[w] inputs, so it starts and lasts at least as long as the best one of such a size, and then
-its c[w] inputs travel. The best way to cut c into such parts is found by giving one input after the other to the device
-where it arrives soonest, since arrivals never get earlier with more inputs. Inputs count singly here: they need not
-move in granules. Tails are the same, backwards; the critical path is the largest, over operators, of the best cut of
-the whole batch into batches, each with its head, run time and tail.
+those batches has at least c[w] inputs, so it starts no earlier and lasts no less than the best batch of such a size,
+and then its c[w] inputs travel. The best way to cut c into such parts gives one input after the other to the device
+where it arrives soonest, since arrivals never get earlier with more inputs. Inputs count singly here; they need not
+move in granules. Tails are computed in the same way backwards. The critical path is the largest value, over operators,
+of the best cut of the whole batch into batches, each with its head, run time and tail.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from opweave.solvers.compiled import inlined, kernel
 class Reach(NamedTuple):
     """Heads and tails of batches by number of inputs, 0 to the whole batch. Shapes (operators, devices, batch + 1).
 
-    ``heads`` are least times from the beginning to the start of a batch of at least so many inputs, ``tails`` from its
-    end to that of the plan, ``seconds`` the run times; inf where no such batch can run.
+    ``heads`` are least times from the beginning to the start of a batch of at least that many inputs, ``tails`` from
+    its end to the end of the plan, ``seconds`` the run times; inf where no such batch can run.
     """
 
     heads: FloatArray
@@ -33,11 +33,11 @@ class Reach(NamedTuple):
 
 
 MOST_ENTRIES = 5_000_000
-"""Operators x devices x inputs from which on all heads and tails are left at 0, which is valid, too."""
+"""Operators x devices x inputs above which all heads and tails stay 0, which is also valid."""
 
 
 def by_inputs(instance: BatchedInstance) -> FloatArray:
-    """Least run time of a batch of at least so many inputs. Shape (operators, devices, batch + 1)."""
+    """Least run time of a batch of at least that many inputs. Shape (operators, devices, batch + 1)."""
     operators, devices, _ = instance.seconds.shape
     seconds = np.full((operators, devices, instance.batch + 1), np.inf)
     seconds[:, :, :: instance.granule] = instance.seconds
@@ -49,9 +49,9 @@ def by_inputs(instance: BatchedInstance) -> FloatArray:
 
 @inlined
 def share_out(arrival: FloatArray, most: int, best: FloatArray) -> None:
-    """Least time by which so many inputs are there, for 1 to ``most``, into ``best``.
+    """Write to ``best`` the least time by which 1 to ``most`` inputs have arrived.
 
-    ``arrival[w, c]`` is when c inputs by way of device w are there, nondecreasing in c.
+    ``arrival[w, c]`` is the arrival of c inputs from device w, nondecreasing in c.
     """
     devices = arrival.shape[0]
     given = np.zeros(devices, dtype=np.int64)
@@ -71,7 +71,7 @@ def share_out(arrival: FloatArray, most: int, best: FloatArray) -> None:
 
 @inlined
 def _cheapest(longest: FloatArray, lasts: FloatArray, ends: FloatArray) -> None:
-    """Fill ``ends`` with the sums, and make every entry the least of all from there on (entry 0 left out)."""
+    """Fill ``ends`` with the sums, and replace every entry by the least from there on (entry 0 excepted)."""
     last = ends.shape[1] - 1
     for u in range(ends.shape[0]):
         for c in range(last, 0, -1):
@@ -86,11 +86,11 @@ class Way(NamedTuple):
     Attributes
     ----------
     order
-        Operators, those with nothing before them first.
+        Operators, those with nothing before them in this direction first.
     start, edges
         Edges that lead to every operator.
     source
-        Where every edge comes from.
+        Source of every edge.
     base, slope
         Delay of every edge between two devices: ``base + slope * inputs``. Shape (edges, devices, devices).
     waits_start, waits
@@ -108,7 +108,7 @@ class Way(NamedTuple):
 
 
 def forwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
-    """As the work goes."""
+    """The edges forwards in time."""
     return Way(
         instance.order,
         arrays.in_start,
@@ -122,7 +122,7 @@ def forwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
 
 
 def backwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
-    """From the end of the plan."""
+    """The edges backwards in time, from the end of the plan."""
     after = instance.waits.reversed(len(instance.order))
     return Way(
         np.ascontiguousarray(instance.order[::-1]),
@@ -138,7 +138,7 @@ def backwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
 
 @kernel
 def fill_longest(way: Way, seconds: FloatCube, longest: FloatCube) -> None:
-    """Raise ``longest``, the least time before every batch, to what the operators before it demand."""
+    """Raise ``longest``, the least time before every batch, to the values that its predecessors require."""
     _, devices, columns = seconds.shape
     arrival, ends, best = np.empty((devices, columns)), np.empty((devices, columns)), np.zeros(columns)
     for i in way.order:
@@ -165,7 +165,7 @@ def fill_longest(way: Way, seconds: FloatCube, longest: FloatCube) -> None:
 
 @kernel
 def longest_cut(before: FloatCube, rest: FloatCube) -> float:
-    """The largest, over operators, of the least time by which a whole batch is through; both times are added."""
+    """The largest, over operators, of the least time of any cut of the whole batch; both times are added."""
     _, devices, columns = before.shape
     through, best, longest = np.empty((devices, columns)), np.zeros(columns), 0.0
     for i in range(len(before)):
@@ -188,7 +188,7 @@ def reach_of(instance: BatchedInstance, arrays: BatchArrays) -> Reach:
 
 
 def critical_path(reach: Reach) -> float:
-    """The longest operator with what must come before and after it."""
+    """Length of the critical path in seconds: the largest head + run time + tail over the operators."""
     if not reach.seconds.size:
         return 0.0
     return float(longest_cut.sized(reach.seconds.size)(reach.heads + reach.seconds, reach.tails))

@@ -1,7 +1,8 @@
-"""Lower bounds on the footprint of single steps, and on peak and total.
+"""Lower bounds of the footprint of single steps, of the peak and of the total.
 
-Whatever the order, the state in which v runs contains v's ancestors and none of its descendants. L1 counts the bytes
-that every such state holds; L2 is the least that any such state holds, by one minimum cut, and is never below L1.
+In every order, the state in which v runs contains v's ancestors and none of its descendants. L1 counts the bytes that
+every such state holds. L2 is the least number of bytes that any such state holds, found by one minimum cut; it is never
+below L1.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ class StepBound:
 
 
 def least_increase(arrays: OrderingArrays, v: int, side: SideArray) -> int:
-    """Bytes that v's step holds beyond the live bytes before it, at least; ``side`` as from ``sides_around``.
+    """Least bytes that v's step holds beyond the live bytes before it; ``side`` as from ``sides_around``.
 
-    An input can only be overwritten when no other reader is a descendant of v.
+    An input can be overwritten only when no other reader is a descendant of v.
     """
     saved = 0
     used: dict[int, int] = {}
@@ -61,10 +62,10 @@ class PeakBound:
 
 
 def peak_bound(arrays: OrderingArrays, order: IntArray) -> PeakBound:
-    """The largest L2 of all operators, most of them never evaluated.
+    """The largest L2 of all operators; most of them are never evaluated.
 
-    The footprints of any order bound every operator's L2 from above, so operators are taken by decreasing footprint and
-    the rest is skipped once the largest L2 found is at least as high.
+    The footprints of any order bound every operator's L2 from above. So operators are taken by decreasing footprint,
+    and the rest are skipped once the largest L2 found is at least as high.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def upper_keys(arrays: OrderingArrays, orders: list[IntArray]) -> IntArray:
 
 
 def peak_bound_below(arrays: OrderingArrays, keys: IntArray, should_stop: Callable[[], bool]) -> PeakBound:
-    """As :func:`peak_bound`, from upper bounds of every operator's L2, which are lowered to those computed."""
+    """Like :func:`peak_bound`, from upper bounds of every operator's L2, which are lowered to the computed values."""
     best, operator, cuts = arrays.start_bytes, None, 0
     for v in np.argsort(-keys, kind="stable").tolist():
         if keys[v] <= best or should_stop():

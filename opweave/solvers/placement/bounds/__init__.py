@@ -1,1 +1,1 @@
-"""Lower bounds on the makespan of placement, each with its proof; :mod:`.best` takes the largest."""
+"""Lower bounds of the makespan of placement, each with its proof; :mod:`.best` takes the largest."""

@@ -1,14 +1,14 @@
-"""Area: all work has to fit into the devices' time; with memory rows, also into their memory.
+"""Area bound: all work has to fit into the devices' time and, with memory rows, into their memory.
 
 The linear program min L, sum_k x[j,k] = 1, sum_j p[j,k] x[j,k] + idle[k] <= L, sum_j m[j,k] x[j,k] <= memory[k] has the
 dual: largest over prices s >= 0 with sum s = 1 and q >= 0 of
 
     sum_k s[k] idle[k] + sum_j min_k (s[k] p[j,k] + q[k] m[j,k]) - sum_k q[k] memory[k].
 
-Proof: weak duality. *Every* price vector gives a lower bound, so no solver's tolerance enters: prices come from
-wherever, the value is computed from the formula, its terms (of both signs where memory has a price) added exactly.
-``idle[k]`` is time in which device k can run none of these operators. The loads of any schedule are a point of the
-linear program, whatever its transfers do.
+Proof: weak duality. *Every* price vector gives a lower bound, wherever it comes from, so no solver's tolerance enters.
+The value is computed from the formula, and its terms (of both signs when memory has a price) are added exactly.
+``idle[k]`` is time in which device k can run none of these operators. The loads of any schedule form a feasible point
+of the linear program, whatever its transfers.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ CUTS = 60
 CLOSE_ENOUGH = 1e-9
 
 PRODUCTS = 1e-12
-"""What a term of the dual may be off by, relative: nine thousand roundings."""
+"""Relative error allowed in a term of the dual: nine thousand roundings."""
 
 
 class Memory(NamedTuple):
-    """Bytes of every operator on its device, never counted twice, and capacities. Shapes (operators,), (devices,)."""
+    """Bytes of every operator, none counted twice, and capacities. Shapes (operators,), (devices,)."""
 
     bytes: FloatArray
     capacity: FloatArray
 
 
 class Area(NamedTuple):
-    """A lower bound with the prices of time (summing to 1) and of memory that prove it. Prices: shape (devices,)."""
+    """A lower bound with the prices of time (which sum to 1) and of memory that prove it. Prices: shape (devices,)."""
 
     value: float
     time: FloatArray
@@ -51,7 +51,7 @@ class Area(NamedTuple):
 
 
 def memory_of(instance: PlacementInstance) -> Memory | None:
-    """Bytes of every operator, a parameter's divided among its users; None where no device has a limit.
+    """Bytes of every operator, a parameter's divided among its users; None when no device has a limit.
 
     Dividing is safe: a device that runs some users of a parameter holds it once, and their shares add up to no more.
     """
@@ -68,7 +68,7 @@ def memory_of(instance: PlacementInstance) -> Memory | None:
 def ascend(
     seconds: FloatMatrix, count: FloatArray, idle: FloatArray, price: FloatArray, rounds: int
 ) -> tuple[float, FloatArray]:
-    """Best value over the prices of time, by multiplicative ascent from ``price``; the prices that gave it."""
+    """Best value over the prices of time, by multiplicative ascent from ``price``, and the prices that give it."""
     rows, devices = seconds.shape
     price = price.copy()
     best, kept = -np.inf, price.copy()
@@ -101,10 +101,10 @@ def ascend(
 
 
 def first_prices(seconds: FloatArray) -> FloatArray:
-    """Prices of time in proportion to the devices' speeds on the whole. Shape (devices,)."""
+    """Prices of time in proportion to the devices' speeds over the whole graph. Shape (devices,)."""
     usable = np.isfinite(seconds)
     slowness = np.where(usable, seconds, 0.0).sum(axis=0) / np.maximum(usable.sum(axis=0), 1)
-    # a device that runs nothing is worth next to nothing
+    # the time of a device that runs nothing gets a price close to zero
     speed = np.where(usable.any(axis=0), 1.0 / np.maximum(slowness, 1e-300), 0.0)
     speed = speed / max(float(speed.max(initial=0.0)), 1e-300)
     speed = np.maximum(speed, 1e-9)
@@ -112,7 +112,7 @@ def first_prices(seconds: FloatArray) -> FloatArray:
 
 
 def quick_area(seconds: FloatArray, idle: FloatArray, count: FloatArray | None = None) -> Area:
-    """The bound for time alone, not quite at its best but in microseconds.
+    """The bound for time alone, close to its best value and computed in microseconds.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ def dual_value(seconds: FloatArray, count: FloatArray, idle: FloatArray, prices:
 def _cut(
     seconds: FloatArray, count: FloatArray, idle: FloatArray, time: FloatArray, price: FloatArray, memory: Memory | None
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Value of the dual, and its slopes in the prices of time and of memory."""
+    """Value of the dual, and its subgradients in the prices of time and of memory."""
     usable = np.isfinite(seconds)
     cost = np.where(usable, seconds, 0.0) * time
     if memory is not None:
@@ -160,7 +160,7 @@ def _cut(
 def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = None) -> Area:
     """The bound at its best prices, by cutting planes (Kelley): each round adds the slope at the last prices.
 
-    Raises the value only by prices that were tried, so an early end leaves a valid bound.
+    The value comes only from prices that were tried, so an early end leaves a valid bound.
     """
     rows, count, bytes_ = _alike(seconds, memory)
     alike = None if memory is None else Memory(bytes_, memory.capacity)
@@ -168,7 +168,7 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
     start = quick_area(rows, idle, count)
     best = start
     cuts = [_cut(rows, count, idle, start.time, start.memory, alike)]
-    # prices of memory in seconds per this many bytes, so that the program is well scaled
+    # unit of bytes for the prices of memory, so that the program is well scaled
     unit = (
         1.0 if memory is None else max(1.0, float(np.where(np.isfinite(memory.capacity), memory.capacity, 0.0).max()))
     )
@@ -203,13 +203,13 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
 
 
 def _alike(seconds: FloatArray, memory: Memory | None) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows that differ, how many operators each stands for, and their bytes."""
+    """Distinct rows, the number of operators that each stands for, and their bytes."""
     own = np.zeros(len(seconds)) if memory is None else memory.bytes
     rows, count = np.unique(np.column_stack([seconds, own]), axis=0, return_counts=True)
     return np.ascontiguousarray(rows[:, :-1]), count.astype(np.float64), np.ascontiguousarray(rows[:, -1])
 
 
 def total_order_positions(values: FloatArray, most: int) -> IntArray:
-    """Positions of at most ``most`` values, evenly spread in sorted order, the first and the last among them."""
+    """Positions of at most ``most`` values, evenly spread in sorted order and including the first and the last."""
     order = np.argsort(values, kind="stable")
     return order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(np.int64))]

@@ -1,4 +1,4 @@
-"""The largest of all lower bounds on the makespan, cheapest first, reported as they come."""
+"""The largest of all lower bounds of the makespan, computed cheapest first and reported as they improve."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ Report = Callable[[float, str], None]
 
 
 def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
-    """Lower bound on the makespan and what proved it.
+    """A lower bound of the makespan and the name of the bound that proved it.
 
     Parameters
     ----------
     problem, instance, arrays
-        The problem in its three forms.
+        The problem, its instance and its arrays.
     run
-        Told every better bound at once; asked whether to stop.
+        Receives every better bound at once; says whether to stop.
 
     Returns
     -------
     tuple
         Seconds, and the name of the bound.
     """
-    del problem  # the arrays say all that the bounds need
+    del problem  # the arrays hold everything that the bounds need
     best = Best(run)
     if not instance.operators:
         best.report(0.0, "critical path")
@@ -73,21 +73,21 @@ def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
     Raises
     ------
     ContradictionError
-        When it is infinite, because links leave some operator no device.
+        When the path is infinite, because missing links leave some operator no device.
     """
     path = longest(arrays, reach)
     if not np.isfinite(path):
-        raise ContradictionError("links leave some operator no device on which its data could reach it")
+        raise ContradictionError("missing links leave some operator without a device that its data could reach")
     return path
 
 
 def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
-    """Critical path, energetic bound, and area with memory: seconds at most, whatever the size.
+    """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
 
     Raises
     ------
     ContradictionError
-        When links leave some operator no device, which makes its path infinite.
+        When missing links leave some operator no device, which makes its path infinite.
     """
     best.run.enter("bounds")
     reach = reach_of(arrays)
@@ -100,7 +100,7 @@ def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Bes
 
 
 def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None:
-    """Raise windows on the shortest path to a level until none is left there or time is up."""
+    """Raise the windows on the shortest path to a level, until none is left to raise or time is up."""
     run.enter(f"milestones: {PROGRAMS[level]} programs")
     most = LONGEST_EXACT if level == EXACT else LONGEST_PROGRAM
 

@@ -1,4 +1,4 @@
-"""Parallel branches of a window that are alike, so that one of them can stand for all in a linear program."""
+"""Equal parallel branches of a window, one of which can stand for all in a linear program."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from opweave.solvers.placement.bounds.windows import Window
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """Which operators stand for others.
+    """The operators that stand for others.
 
     Attributes
     ----------
     kept
-        Operators that stay: the ends, and those of one branch of every group of alike branches. Shape (operators,).
+        Operators that stay: the ends, and one branch of every group of equal branches. Shape (operators,).
     times
-        How many operators each one stands for. Shape (operators,).
+        Number of operators that each one stands for. Shape (operators,).
     leader
         The operator that stands for each one. Shape (operators,).
     shared
-        Tensors that the same columns describe for all branches: made by an end, or read by several branches.
+        Tensors that the same columns describe for all branches: produced by an end, or read by several branches.
         Shape (tensors,).
     """
 
@@ -36,10 +36,10 @@ class Branches:
 
 
 def branches_of(window: Window) -> Branches:
-    """Group the branches (components of the window without its ends) that are equal but for names.
+    """Group the branches (components of the window without its ends) that are equal apart from names.
 
-    A tensor of the entry that only one branch reads moves with that branch under a relabeling; one that several read
-    stays where it is, so branches are alike only when they read the same of those.
+    A tensor of the entry that only one branch reads moves with that branch under a relabeling. A tensor that several
+    branches read stays in place, so branches are equal only when they read the same such tensors.
     """
     arrays, count = window.arrays, len(window.operators)
     first, last = int(window.entry), count - int(window.exit)

@@ -1,16 +1,17 @@
-"""A window's bound that knows how its entry hands one tensor to several devices, one after the other.
+"""A bound of a window whose entry sends one tensor to several devices, one after the other.
 
-The window program (:mod:`.window_program`) with whole columns only for the devices used (u) and for where tensors are
-sent that belong to no branch (y), operators left fractional, solves in a fraction of a second. When one tensor of the
-entry, on device a, feeds many operators, it gains columns A[q] (when the tensor has come to q) and, for each two
-devices other than a, a column that says which of them is served first. With c[q] the seconds from a to q, rows are
+The window program (:mod:`.window_program`) solves in a fraction of a second when only two families of columns are whole
+numbers: u, the devices used, and y, the targets of tensors that belong to no branch. Operators stay fractional. When
+one tensor of the entry, on device a, feeds many operators, the program gains columns A[q], the arrival of the tensor on
+q, and for any two devices other than a, a column that says which of them is served first. With c[q] the seconds from a
+to q, the new rows are
 
 * A[q] >= c[q] y[q];  where q and r are both served, A[r] >= A[q] + c[r] or A[q] >= A[r] + c[q]
 * A[q] + (work of the tensor's readers on q) + (their least tail on q) y[q] <= L
 
-Proof: readers on q run between the arrival of the tensor, which leaves a's one port after what was sent before, and L
-minus the least tail of any of them; where q has no reader, y[q] and A[q] are 0 and the row says 0 <= L. Averaging over
-alike branches keeps y, A and the order, which belong to the shared tensor and not to a branch, and averages the work.
+Proof: readers on q run between the arrival of the tensor and L minus their least tail, and the tensor leaves the only
+port of a after everything sent before. If q has no reader, y[q] and A[q] are 0 and the row says 0 <= L. Averaging over
+equal branches keeps y, A and the order, which belong to the shared tensor and not to a branch, and averages the work.
 Under ``delay`` and ``one_port_edge`` no tensor is shared, and the rows are left out.
 """
 
@@ -28,14 +29,14 @@ from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, integer_bound
 
 LARGEST = 150
-"""Most operators (alike branches counted once) of a window for this program."""
+"""Most operators of a window for this program, equal branches counted once."""
 
 LONGEST_PROGRAM = 3.0
 """Seconds that one program may take."""
 
 
 def broadcast_bound(block: Block, a: int, b: int, time_limit: float) -> float:
-    """Seconds that a window takes at least with its ends on devices a and b; the value known before if no better."""
+    """Least seconds of a window with its ends on devices a and b; the known bound if the program proves no more."""
     known, ceiling = float(block.values[a, b]), block.ceiling(a, b)
     builder = Builder(block.window, block.branches, a, b, known, ceiling)
     if not builder.possible:
@@ -56,7 +57,7 @@ def broadcast_bound(block: Block, a: int, b: int, time_limit: float) -> float:
 
 
 def _sent_once(builder: Builder) -> BoolArray:
-    """Flows of tensors that several flows share and that no average over alike branches makes a fraction of."""
+    """Flows of tensors that several flows share and that stay whole in an average over equal branches."""
     arrays, branches = builder.arrays, builder.branches
     source, target = arrays.source[builder.flows], arrays.target[builder.flows]
     single = np.maximum(branches.times[source], branches.times[target]) == 1.0
@@ -65,7 +66,7 @@ def _sent_once(builder: Builder) -> BoolArray:
 
 
 def _with_arrivals(builder: Builder, program: WindowProgram, flows: IntArray, a: int) -> WindowProgram:
-    """The program with arrivals of the tensor that ``flows`` (places among the builder's flows) carry."""
+    """The program with arrivals of the tensor that ``flows`` (positions among the builder's flows) carry."""
     others = [q for q in range(builder.devices) if q != a and program.linear.upper[builder.y[flows[0]][a, q]] > 0.0]
     sent, seconds = builder.y[flows[0]][a], builder.c[flows[0]][a]
     readers = np.unique(builder.arrays.target[builder.flows[flows]])
@@ -98,7 +99,7 @@ def _row(rows: SparseRows, right: float, terms: dict[int, float]) -> None:
 
 
 def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: IntArray) -> WindowProgram:
-    """The program with more rows and columns; those in ``whole`` are 0 or 1."""
+    """The program with more rows and columns; the columns in ``whole`` are 0 or 1."""
     linear, more = program.linear, columns - len(program.whole)
     added, right = rows.matrix(columns)
     arrivals = np.ones(more, dtype=bool)
@@ -122,14 +123,14 @@ def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: Int
 
 
 class Broadcasts:
-    """Raises the windows of a chain to this bound, those on its shortest path first; every pair of ends once."""
+    """Raises the windows of a chain to this bound: windows on the shortest path first, every pair of ends once."""
 
     def __init__(self, chain: Milestones) -> None:
         self.chain = chain
         self._done: set[tuple[int, int, int]] = set()
 
     def open_pairs(self) -> list[tuple[Block, int, int]]:
-        """Windows and ends on the shortest path that were not raised yet."""
+        """Windows and ends on the shortest path that have not been raised yet."""
         found: dict[tuple[int, int, int], tuple[Block, int, int]] = {}
         for module, first, last in self.chain.module_path():
             for block, a, b in module.path(first, last):

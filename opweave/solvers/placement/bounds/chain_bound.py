@@ -6,13 +6,14 @@ end(u) when u runs on a and v on b,
     D(u1, b) = B(-, u1; b) + p(u1, b),   D(v, b) = min_a [D(u, a) + B(u, v; a, b)] + p(v, b),   min_a [D(ur, a) +
     B(ur, -; a)]
 
-is a lower bound: the windows of a chain are disjoint in time, so their lengths add up, and the minimum over all
-devices of the milestones covers those of the optimal plan. Operators in no window are left out, which only lowers the
+is a lower bound. The windows of a chain are disjoint in time, so their lengths add up, and the minimum over the
+milestones' devices includes the devices of the optimal plan. Operators in no window are left out, which only lowers the
 bound.
 
 The chain is refined in two steps: cut vertices first, then milestones within each module between them. B is raised
-lazily, along the shortest path only: from critical path and energetic bound to the linear program to the integer one to
-the shortest plan of the window, as far as constraint programming gets. Every value on the way is a bound.
+lazily, along the shortest path only: from critical path and energetic bound to the linear program, to the integer
+program, and to the shortest plan of the window as far as constraint programming gets. Every value on the way is a
+bound.
 
 Source: M1, the milestone-chain bound; lazy evaluation after "shortest path over lower bounds, solve one unproved
 module".
@@ -47,25 +48,25 @@ FIRST, RELAXED, INTEGER, EXACT = 0, 1, 2, 3
 
 LARGEST_RELAXED = 400
 LARGEST_INTEGER = 120
-"""Most operators (alike branches counted once) of a window for the linear and the integer program."""
+"""Most operators of a window for the linear and the integer program, equal branches counted once."""
 
 LARGEST_EXACT = 130
 """Most operators of a window for constraint programming."""
 
 LARGEST_SEARCHED = 12
 SEARCHED_NODES = 5_000
-"""Smaller windows are searched first, which takes less time than starting an engine."""
+"""Windows up to this size are searched first, which takes less time than starting an engine."""
 
 TIGHT = 1e-7
-"""Relative distance from a plan's length at which a bound is left as it is."""
+"""Relative gap to a plan's length below which a bound is not raised further."""
 
 FAR_MORE = 1.1
-"""Ratio of enclosed work from which on a chain of larger windows is worth a look."""
+"""Least ratio of enclosed work for which a chain of larger windows is tried."""
 
 
 @dataclass(eq=False)
 class Block:
-    """All windows that are alike: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
+    """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
 
     window: Window
     values: FloatArray
@@ -80,7 +81,7 @@ class Block:
 
     @classmethod
     def first(cls, window: Window) -> Block:
-        """With the bounds of the first level."""
+        """A block with the bounds of the first level."""
         values = window.first_bounds()
         return cls(window, values, np.zeros(values.shape, dtype=np.int64))
 
@@ -94,21 +95,21 @@ class Block:
         return inner > 0 and sized and self.levels[a, b] < level and bool(np.isfinite(self.values[a, b]))
 
     def lift(self, a: int, b: int, level: int, time_limit: float) -> None:
-        """Raise a pair to a level, within the time."""
+        """Raise a pair to a level, within the time limit."""
         self.learn(a, b, level, self.bound_of(a, b, level, time_limit))
 
     def learn(self, a: int, b: int, level: int, value: float) -> None:
-        """Take note of a pair's bound of a level."""
+        """Record a pair's bound of a level."""
         rows, columns = self.rows(a), self.columns(b)
         self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
         self.levels[rows, columns] = level
 
     def rows(self, a: int) -> slice:
-        """Rows of the table that a first device stands for: all of them where the window has no first operator."""
+        """Rows of the table for a first device: all rows if the window has no first operator."""
         return slice(a, a + 1) if self.window.entry else slice(None)
 
     def columns(self, b: int) -> slice:
-        """Columns of the table that a last device stands for."""
+        """Columns of the table for a last device."""
         return slice(b, b + 1) if self.window.exit else slice(None)
 
     def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
@@ -122,7 +123,7 @@ class Block:
         return relaxed_bound(program, time_limit) if level == RELAXED else integer_bound(program, time_limit)[0]
 
     def ceiling(self, a: int, b: int) -> float:
-        """Seconds that some plan of the window keeps to, if there is any plan."""
+        """Length of some plan of the window, in seconds, if there is a plan."""
         if (a, b) not in self._ceilings:
             arrays = self.window.fixed(a, b)
             alone = shortest_alone(arrays)
@@ -130,12 +131,12 @@ class Block:
         return self._ceilings[a, b]
 
     def program(self, a: int, b: int, ceiling: float) -> WindowProgram | None:
-        """The window's program with its ends on two devices; None where no plan is shorter than the ceiling."""
+        """The window's program with its ends on two devices; None when no plan is shorter than the ceiling."""
         builder = Builder(self.window, self.branches, a, b, float(self.values[a, b]), ceiling)
         return builder.build() if builder.possible else None
 
     def _exact(self, arrays: PlacementArrays, known: float, time_limit: float) -> float:
-        """What can be proved beyond a known bound: nothing, where a plan of that length exists."""
+        """The bound that a search proves; the known bound when a plan of that length exists."""
         alone = shortest_alone(arrays)
         if known >= alone * (1.0 - TIGHT):
             return known
@@ -148,20 +149,20 @@ class Block:
 
 @dataclass(eq=False)
 class Module:
-    """All modules that are alike: their milestones, the blocks between, and a bound on the module as a whole.
+    """A class of equal modules: their milestones, the blocks between these, and a bound of the module as a whole.
 
     Attributes
     ----------
     seconds
         Run times of the milestones. Shape (milestones, K).
     blocks
-        One more than milestones.
+        The blocks between the milestones, one more than milestones.
     whole
-        Bounds on the module by itself. Shape (K, K).
+        Bounds of the module by itself. Shape (K, K).
     inner
         The milestones, as positions in the module.
     members
-        Operators of every block, with the ends that it has, as positions in the module.
+        Operators of every block, existing ends included, as positions in the module.
     """
 
     seconds: FloatArray
@@ -171,14 +172,14 @@ class Module:
     members: list[IntArray]
 
     def table(self) -> FloatArray:
-        """Bounds on the module's length for every pair of end devices. Shape (K, K)."""
+        """Bounds of the module's length for every pair of end devices. Shape (K, K)."""
         value = self.blocks[0].values
         for own, block in zip(self.seconds, self.blocks[1:], strict=True):
             value = ((value + own)[:, :, None] + block.values[None, :, :]).min(axis=1)
         return np.maximum(value, self.whole)
 
     def path(self, a: int, b: int) -> Iterator[tuple[Block, int, int]]:
-        """Blocks and their end devices on the shortest way from a to b through the milestones."""
+        """Blocks and their end devices on the shortest path from a to b through the milestones."""
         values, froms = self.blocks[0].values[a], []
         for own, block in zip(self.seconds, self.blocks[1:], strict=True):
             sums = (values + own)[:, None] + block.values
@@ -202,7 +203,7 @@ class Milestones:
     seconds
         Their run times. Shape (cuts, K).
     modules
-        Module before, between and after the cut vertices; alike ones are one object.
+        Modules before, between and after the cut vertices; equal modules are one object.
     windows
         The windows of the modules, in the same order.
     """
@@ -213,7 +214,7 @@ class Milestones:
     windows: list[Window]
 
     def blocks(self) -> list[Block]:
-        """All blocks, each once, in the order of the plan."""
+        """All blocks, each listed once, in the order of the plan."""
         return list({id(block): block for module in self.modules for block in module.blocks}.values())
 
     def value(self) -> float:
@@ -221,7 +222,7 @@ class Milestones:
         return float(self._forward()[0][-1].min())
 
     def _forward(self) -> tuple[list[FloatArray], list[IntArray]]:
-        """Least times at the end of every module by device, and the devices that they come from."""
+        """Least times at the end of every module by device, and the preceding device of each."""
         tables = {id(module): module.table() for module in set(self.modules)}
         values, froms = [tables[id(self.modules[0])][0]], []
         for own, module in zip(self.seconds, self.modules[1:], strict=True):
@@ -231,7 +232,7 @@ class Milestones:
         return values, froms
 
     def module_path(self) -> list[tuple[Module, int, int]]:
-        """Modules with the devices at their ends, along the shortest path."""
+        """Modules along the shortest path, with the devices at their ends."""
         values, froms = self._forward()
         where = int(np.argmin(values[-1]))
         steps = []
@@ -242,7 +243,7 @@ class Milestones:
         return steps[::-1]
 
     def open_pairs(self, level: int) -> list[tuple[Block, int, int]]:
-        """Blocks on the shortest path that a level could raise, the most frequent first."""
+        """Pairs on the shortest path that a level could raise, the most frequent first."""
         found: Counter[tuple[int, int, int]] = Counter()
         blocks: dict[int, Block] = {}
         for (module, a, b), times in Counter(self.module_path()).items():
@@ -254,7 +255,7 @@ class Milestones:
 
 
 def milestones_of(arrays: PlacementArrays) -> Milestones:
-    """Split at cut vertices and milestones; first-level bounds everywhere, alike windows handled once."""
+    """Split at cut vertices and milestones, with bounds of the first level; equal windows are computed once."""
     cuts, windows = modules(arrays)
     blocks: dict[bytes, Block] = {}
     known: dict[bytes, Module] = {}
@@ -268,9 +269,9 @@ def milestones_of(arrays: PlacementArrays) -> Milestones:
 
 
 def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
-    """Refine a module by milestones of its own; its ends are no milestones.
+    """Refine a module by its own milestones; its ends are not milestones.
 
-    Large windows are preferred when they enclose far more work and are small once alike branches are counted once.
+    Large windows are preferred when they enclose far more work and are small with equal branches counted once.
     """
     small, *large = milestone_chains(window.arrays)
     inner, parts = _refined(window, small)
@@ -287,7 +288,7 @@ def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
 
 
 def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
-    """Milestones between the ends of a window and the windows between them; none when the chain misses an end."""
+    """Milestones between the ends of a window, and the windows between them; empty when the chain misses an end."""
     milestones, count = chain.milestones, len(window.operators)
     first, last = 0, len(milestones)
     if window.entry:

@@ -1,4 +1,4 @@
-"""Which operators become the milestones of a window: a chain that leaves little work outside its windows.
+"""Choice of a window's milestones: a chain that leaves little work outside its windows.
 
 Source: the milestone-chain bound M1, choice of the chain.
 """
@@ -15,17 +15,17 @@ from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.critical_path import operator_order
 
 MOST_OPERATORS = 2_200
-"""Largest problem whose pairs of operators are all looked at."""
+"""Most operators of a problem whose pairs are all examined."""
 
 WINDOW_SIZES = (100, 500)
-"""Most operators of a window in either chain."""
+"""Most operators of a window, for each of the two chains."""
 
 FINER = 1e-6
 """Reward of one more milestone, as a share of all work."""
 
 
 def reachable(arrays: PlacementArrays, order: IntArray) -> NDArray[np.bool_]:
-    """Whether each operator is, or comes before, each other one. Shape (operators, operators)."""
+    """Whether the first operator of every pair equals the second or comes before it. Shape (operators, operators)."""
     count = len(order)
     reach = np.eye(count, dtype=bool)
     for v in order[::-1].tolist():
@@ -43,10 +43,10 @@ class Chain(NamedTuple):
 
 
 def milestone_chains(arrays: PlacementArrays) -> list[Chain]:
-    """The best chains for small and for large windows; one without milestones when the arrays is too large for that.
+    """The best chains for small and for large windows; one without milestones when the problem is too large.
 
-    The longest path over pairs u before v, where a pair is worth the least work strictly between (0 if that is more
-    operators than a window may have), an operator its own least work. Any chain gives a valid bound.
+    A chain is a longest path over pairs u before v. A pair is worth the least work strictly between its operators (0 if
+    those are too many for a window); an operator is worth its own least work. Any chain gives a valid bound.
     """
     count = len(arrays.seconds)
     order = operator_order(arrays)

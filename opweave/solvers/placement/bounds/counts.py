@@ -1,22 +1,23 @@
-"""Memory and time together: one linear program over how often alike windows and milestones use which devices.
+"""Memory and time together: one linear program counts how often equal windows and milestones use which devices.
 
-Columns are totals over alike pieces of the milestone chain: X[m,k] milestones of class m on device k; F[c,a,b]
+Columns are totals over equal pieces of the milestone chain: X[m,k] milestones of class m on device k; F[c,a,b]
 windows of class c whose ends are on a and b; and for every (c, a, b) the columns of the window's linear program
 (:mod:`.window_program`), with all right-hand sides multiplied by F. Rows:
 
-* sum F[c] = windows of the class; what enters and what leaves the milestones of a class on a device is X
+* sum F[c] = windows of the class; on every device, X is the number of windows that enter, and that leave, the
+  milestones of a class
 * Len[c,a,b] >= B(c; a, b) F[c,a,b], B being the milestone bound's table
 * device k: bytes of X and of the windows' operators on k <= its memory
 
-minimise sum X p + sum Len. Proof: read the 0/1 point of every window of a schedule off, add the points of alike
-windows with equal ends: every row is homogeneous in F, hence satisfied by the sum; the memory rows hold because the
-pieces of the chain have no operator in common; the objective is at most the makespan because milestones and windows
-are disjoint in time. Alike branches may be averaged as before when each is charged the least memory of theirs.
-Operators outside the chain take no memory here, which only lowers the bound. It equals the best Lagrangian on memory,
-without any iteration.
+with the objective sum X p + sum Len. The objective is minimised. Proof: take the 0/1 point of every window of a
+schedule and add the points of equal windows with equal ends. Every row is homogeneous in F, hence satisfied by the sum.
+The memory rows hold because the pieces of the chain have no operator in common. The objective is at most the makespan
+because milestones and windows are disjoint in time. Equal branches may be averaged as in the window program when each
+is charged the least memory among them. Operators outside the chain take no memory here, which only lowers the bound. It
+equals the best Lagrangian bound on memory, without iteration.
 
-No more than a ceiling is claimed, so that windows are no longer than it and all columns have a finite box; what counts
-is what the engine's prices prove of that box.
+The bound never exceeds a ceiling, so no window is longer than the ceiling and all columns lie in a finite box. The
+bound is the value that the engine's prices prove over that box.
 
 Source: M3, the linear program over counts.
 """
@@ -40,14 +41,14 @@ from opweave.solvers.placement.bounds.window_program import serial_length
 from opweave.solvers.rounding import SUMMATION
 
 MOST_COLUMNS = 60_000
-"""Columns of window programs; classes beyond it are left to their tables, the least of their memory first."""
+"""Most columns of window programs. Classes beyond it keep their tables' bounds, those with the least memory first."""
 
 FULL = 100.0
-"""Units of memory per device, so that coefficients are of ordinary size."""
+"""Units of memory per device, which keeps coefficients moderate."""
 
 
 class Counts(NamedTuple):
-    """A lower bound in seconds, and what a byte more on every device would save of it. Prices: shape (devices,)."""
+    """A lower bound in seconds, and the seconds that one more byte on each device saves. Prices: shape (devices,)."""
 
     bound: float
     price: FloatArray
@@ -55,7 +56,7 @@ class Counts(NamedTuple):
 
 @dataclass(eq=False)
 class Kind:
-    """Alike windows: their block, the bytes of their operators, their milestones' classes (-1: none), their number."""
+    """Equal windows: their block, the bytes of their operators, their milestones' classes (-1: none), their number."""
 
     block: Block
     bytes: FloatArray
@@ -66,7 +67,7 @@ class Kind:
 
 @dataclass(eq=False)
 class Tally:
-    """The chain as counts: alike windows and milestones.
+    """The chain as counts of equal windows and milestones.
 
     Attributes
     ----------
@@ -83,7 +84,7 @@ class Tally:
 
 
 def tally(chain: Milestones, arrays: PlacementArrays, memory: Memory) -> Tally:
-    """Count alike pieces of a chain; milestones are alike only between alike windows."""
+    """Count equal pieces of a chain; milestones are equal only between equal windows."""
     blocks: list[tuple[Block, IntArray]] = []
     milestones: list[int] = []
     for position, (module, window) in enumerate(zip(chain.modules, chain.windows, strict=True)):
@@ -136,7 +137,7 @@ class _Program:
     columns: int = 0
 
     def add(self, cost: FloatArray, upper: FloatArray) -> IntArray:
-        """Numbers of new columns."""
+        """Add columns and return their numbers."""
         numbers = np.arange(self.columns, self.columns + len(cost), dtype=np.int64)
         self.columns += len(cost)
         self.cost.append(cost)
@@ -144,7 +145,7 @@ class _Program:
         return numbers
 
     def build(self, copied: set[int]) -> None:
-        """All rows; the kinds in ``copied`` get their windows' programs."""
+        """Write all rows; the kinds in ``copied`` get their windows' programs."""
         seconds = self.tally.seconds
         classes, devices = seconds.shape
         usable = np.isfinite(seconds)
@@ -161,7 +162,7 @@ class _Program:
             self._kind(kind, flows, copy=number in copied)
 
     def _kind(self, kind: Kind, flows: IntArray, *, copy: bool) -> None:
-        """Windows of one class: their ends, lengths and, with ``copy``, their operators."""
+        """Write the windows of one class: their ends, lengths and, with ``copy``, their operators."""
         devices = flows.shape[2]
         total = self.equal.open(np.asarray([float(kind.count)]))
         window = kind.block.window
@@ -180,11 +181,11 @@ class _Program:
                     self._copy(kind, a, b, number)
 
     def _copy(self, kind: Kind, a: int, b: int, number: IntArray) -> None:
-        """The window's program, its right-hand sides times the number of windows with these ends."""
+        """Copy the window's program, with right-hand sides multiplied by the number of windows with these ends."""
         block = kind.block
         value = float(block.values[a, b])
         program = block.program(a, b, self.ceiling)
-        if program is None:  # no plan below the ceiling has such a window
+        if program is None:  # no plan below the ceiling contains such a window
             self.upper[-1] = np.zeros(1)
             return
         linear = program.linear
@@ -197,17 +198,17 @@ class _Program:
             numbers = rows.open(np.zeros(len(right)))
             rows.put(numbers[entries.row], columns[entries.col], entries.data)
             rows.put(numbers, number, -right)
-        floor = self.most.open(np.zeros(1))
-        self.most.put(floor, number, value / program.scale)
-        self.most.put(floor, columns[program.length : program.length + 1], -1.0)
-        # branches alike in time may differ in memory: whichever of them a device runs, it takes the least of theirs
+        row = self.most.open(np.zeros(1))
+        self.most.put(row, number, value / program.scale)
+        self.most.put(row, columns[program.length : program.length + 1], -1.0)
+        # branches with equal times may differ in memory: each takes the least memory among them
         least = np.full(len(kind.bytes), np.inf)
         np.minimum.at(least, block.branches.leader, kind.bytes)
         there = np.flatnonzero(program.x[:, 0] >= 0)
         self.most.put(self.rows[None, :], columns[program.x[there]], least[there][:, None] * self.unit)
 
     def solve(self, time_limit: float) -> Counts:
-        """The optimum and the prices of memory; nothing known when it was not reached."""
+        """The optimum and the prices of memory; an empty result when the optimum was not reached."""
         cost, upper = np.concatenate(self.cost), np.concatenate(self.upper)
         linear = LinearProgram.of(cost / self.ceiling, upper, self.most, self.equal)
         found = minimise(linear, time_limit)
@@ -220,7 +221,7 @@ class _Program:
 
 
 def binding(memory: Memory) -> bool:
-    """Whether some device cannot hold everything."""
+    """Whether some device cannot hold all operators."""
     return bool((memory.capacity < memory.bytes.sum()).any())
 
 
@@ -247,13 +248,13 @@ def priced_counts(
     Parameters
     ----------
     chain
-        Milestones with their tables; the better those, the better the bound.
+        Milestones with their tables; better tables give a better bound.
     instance, arrays
         The problem.
     time_limit
         Seconds for the linear program.
     ceiling
-        Length of a known plan; None for none. No more is claimed.
+        Length of a known plan; None for none. The bound never exceeds it.
     """
     memory = memory_of(instance)
     highest = serial_length(arrays) if ceiling is None else ceiling

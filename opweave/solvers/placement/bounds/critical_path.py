@@ -1,9 +1,8 @@
 """Critical paths that know devices and transfers: earliest starts (heads) and least remaining times (tails).
 
 Proof: an operator on device k starts only after each predecessor has ended on *some* device and, if that is another
-one, its data has travelled. Taking the best device for every arc by itself can only shorten the way. That a transfer
-waits for ports, or is shared by several readers, is left out: a transfer needs its own duration under all three
-transfer models.
+one, its data has arrived. Choosing the best device for every arc separately can only shorten the path. Waiting for
+ports and sharing of transfers are ignored: under all three transfer models a transfer needs its own duration.
 
 Source: Topcuoglu et al., "Performance-effective and low-complexity task scheduling for heterogeneous computing"
 (ranks); Arabnejad and Barbosa, "List scheduling algorithm for heterogeneous systems by an optimistic cost table" (the
@@ -68,7 +67,7 @@ def sorted_operators(arrays: PlacementArrays) -> IntArray:
 
 @inlined
 def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, heads: FloatArray) -> None:
-    """Raise ``heads`` (floors on entry) to what the predecessors demand; ``seconds`` in place of the arrays's."""
+    """Raise ``heads`` (lower bounds on entry) to what the predecessors require, with ``seconds`` as run times."""
     devices = seconds.shape[1]
     for v in order:
         ready = 0.0
@@ -96,12 +95,12 @@ def raise_heads(arrays: PlacementArrays, seconds: FloatArray, order: IntArray, h
 
 @kernel
 def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> None:
-    """As :func:`raise_heads`, with the arrays's own run times."""
+    """Like :func:`raise_heads`, with the run times of the arrays."""
     raise_heads(arrays, arrays.seconds, order, heads)
 
 
 def reversed_net(arrays: PlacementArrays) -> PlacementArrays:
-    """The same problem with time running backwards: its heads are the tails."""
+    """The same problem with time reversed: its heads are the tails."""
     return arrays._replace(
         source=arrays.target,
         target=arrays.source,

@@ -1,11 +1,11 @@
-"""Energetic bound: operators with late heads and long tails share what is left of the time between.
+"""Energetic bound: operators with late heads and long tails share the time left between heads and tails.
 
 Proof: let S be the operators whose least head is >= h and least tail >= t. All of them run within [h, L - t] of a
-plan of length L, so L - h - t is at least the area bound of S; h + t and any area of S, at whatever prices, add up to
-a bound. Device by device: if device k runs some of S, its share of the work lies between the least head h_k and the
-least tail t_k that operators of S have *there*; if it runs none, L >= floor for any known bound. So L >= min(h_k +
-t_k, floor) + load_k in both cases, which are the rows of the area bound with idle_k = min(h_k + t_k, floor). Heads
-and tails hold under all three transfer models, hence so does this.
+plan of length L, so L - h - t is at least the area bound of S. So h + t plus any area value of S, at any prices, is a
+bound. Device by device: if device k runs some of S, its share of the work lies between the least head h_k and the least
+tail t_k that operators of S have *there*; if it runs none, L >= lower_bound, any known bound. In both cases L >=
+min(h_k + t_k, lower_bound) + load_k. These are the rows of the area bound with idle_k = min(h_k + t_k, lower_bound).
+Heads and tails hold under all three transfer models, hence so does this bound.
 
 Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules";
 Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
@@ -22,17 +22,17 @@ from opweave.solvers.placement.bounds.area import best_area, quick_area, total_o
 from opweave.solvers.placement.bounds.critical_path import Reach, longest
 
 THRESHOLDS = 400
-"""Heads and tails that are tried as thresholds, each."""
+"""Number of heads, and of tails, that are tried as thresholds."""
 
 REFINED = 3
-"""How often the prices are fitted to the best set and the thresholds searched again."""
+"""Number of times that the prices are fitted to the best set and the thresholds searched again."""
 
 
 @kernel
 def best_thresholds(
     heads: FloatArray, tails: FloatArray, work: FloatArray, early: FloatArray, late: FloatArray
 ) -> tuple[float, float, float]:
-    """The largest h + t + work of those with head >= h and tail >= t, and the h and t.
+    """The largest h + t + work of the operators with head >= h and tail >= t, with that h and t.
 
     ``early`` and ``late`` are the thresholds to try, ascending.
     """
@@ -60,39 +60,39 @@ def least_work(seconds: FloatArray, price: FloatArray) -> FloatArray:
     return np.asarray(np.where(np.isfinite(seconds), cost, np.inf).min(axis=1))
 
 
-def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, floor: float) -> tuple[float, FloatArray]:
-    """The bound by one set of operators, device by device, and its prices of time."""
+def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, lower_bound: float) -> tuple[float, FloatArray]:
+    """The bound that one set of operators gives, device by device, and its prices of time."""
     seconds = np.ascontiguousarray(arrays.seconds[inside])
     ends = reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0)
-    area = quick_area(seconds, np.minimum(ends, floor))
+    area = quick_area(seconds, np.minimum(ends, lower_bound))
     return area.value, area.time
 
 
-def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
+def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
     """The largest energetic bound that a search over thresholds finds.
 
     Parameters
     ----------
     arrays, reach
         The problem, and valid heads and tails.
-    floor
-        Any lower bound on the makespan.
+    lower_bound
+        Any lower bound of the makespan.
 
     Returns
     -------
     float
-        Seconds; inf where links leave some operator no device, so that there is no plan at all.
+        Seconds; inf when missing links leave some operator no device, so that there is no plan.
     """
     if not len(arrays.seconds):
-        return floor
+        return lower_bound
     if not np.isfinite(longest(arrays, reach)):
         return np.inf
     heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
     early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
     late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
     everything = np.ones(len(arrays.seconds), dtype=bool)
-    best, price = set_bound(arrays, reach, everything, floor)
-    best = max(best, floor)
+    best, price = set_bound(arrays, reach, everything, lower_bound)
+    best = max(best, lower_bound)
     for _ in range(REFINED):
         work = least_work(arrays.seconds, price)
         sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
@@ -106,11 +106,11 @@ def energetic(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
     return best
 
 
-def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, floor: float) -> float:
-    """As :func:`energetic`, with the prices of the whole graph's area at their optimum."""
+def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
+    """Like :func:`energetic`, with optimal prices for the area of the whole graph."""
     if not len(arrays.seconds):
-        return floor
-    best = max(floor, energetic(arrays, reach, floor))
+        return lower_bound
+    best = max(lower_bound, energetic(arrays, reach, lower_bound))
     if not np.isfinite(best):
         return best
     area = best_area(arrays.seconds, np.zeros(arrays.seconds.shape[1]))

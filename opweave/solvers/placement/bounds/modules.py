@@ -1,9 +1,9 @@
 """Cut vertices, and the modules between them.
 
-An operator that every path passes is a *cut vertex*: every other one comes before or after it and no arc leads past
-it, so while it runs, no other operator runs and no transfer is under way. So the schedule splits exactly there, given
-the device of the cut vertex; under all three transfer models, because a tensor made before it cannot be read after
-it.
+An operator on every path is a *cut vertex*: every other operator comes before or after it, and no arc bypasses it.
+While it runs, no other operator runs and no transfer is under way. So, given the device of the cut vertex, the schedule
+splits exactly there. This holds under all three transfer models, because a tensor made before the cut vertex cannot be
+read after it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from opweave.solvers.placement.bounds.windows import Window, cut_window
 
 
 def cut_vertices(arrays: PlacementArrays, order: IntArray) -> IntArray:
-    """Operators that every path passes, in order; one sweep over the arcs.
+    """Operators on every path, in order, found by one sweep over the arcs.
 
-    Proof: position i of the order is crossed by no arc, where sources count as having an arc from before the first and
-    sinks one to after the last, exactly when no path from beginning to end avoids the operator there.
+    Proof: give every source an arc from before the first position, and every sink an arc to after the last. No arc
+    crosses position i of the order exactly when no path from beginning to end avoids the operator there.
 
     Parameters
     ----------

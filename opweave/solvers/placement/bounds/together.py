@@ -1,7 +1,7 @@
-"""Raising windows in several lanes at once: each takes a pair of end devices that no other is at.
+"""Raising windows in several lanes at once: each lane takes a pair of end devices that no other lane works on.
 
-Pairs on the shortest path come first. Where others are at all of them, a lane looks at the shortest path that avoids
-those: it is where the path goes once they have been raised.
+Pairs on the shortest path come first. If other lanes work on all of them, a lane takes the shortest path that avoids
+these pairs: the shortest path will move there once they are raised.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opweave.solvers.run import Run
 from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 
 DETOURS = 8
-"""How many paths are looked at for something to do."""
+"""Number of paths on which a lane searches for a free pair."""
 
 Pair = tuple[Block, int, int]
 """A block of windows and its end devices."""
@@ -30,18 +30,18 @@ def raise_together(
     report: Callable[[], None],
     seconds: Callable[[], float],
 ) -> None:
-    """Raise windows on the shortest path to a level until none is left there, with all lanes that do the same.
+    """Raise windows on the shortest path to a level until none is left there, together with all other lanes.
 
     Parameters
     ----------
     chain
-        The same in all lanes.
+        The chain, the same in all lanes.
     level
-        To which windows are raised.
+        Level to which windows are raised.
     report
         Called after every change.
     seconds
-        How long one window may take.
+        Time limit of one window.
     """
     blocks = chain.blocks()
     number = {id(block): index for index, block in enumerate(blocks)}
@@ -68,7 +68,7 @@ def _key(number: dict[int, int], pair: Pair, level: int) -> Key:
 
 
 def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], bool]) -> Pair | None:
-    """A pair to raise that no other lane is at; None where all that matter are raised or about to be."""
+    """A pair to raise that no other lane works on; None when all relevant pairs are raised or in work."""
     with _put_back() as barred:
         for _ in range(DETOURS):
             value = chain.value()
@@ -87,7 +87,7 @@ def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], 
 
 @contextmanager
 def _put_back() -> Iterator[Callable[[Block], FloatArray]]:
-    """Let values of blocks be changed for a while; gives what returns a block's values."""
+    """Let values of blocks be changed temporarily; yields a function that returns a block's values."""
     before: list[tuple[Block, FloatArray]] = []
 
     def values(block: Block) -> FloatArray:

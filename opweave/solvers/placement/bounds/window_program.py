@@ -1,4 +1,4 @@
-"""The linear and integer program of one window with both ends fixed: the strong levels of the milestone bound.
+"""The linear and the integer program of one window with both ends fixed, the strong levels of the milestone bound.
 
 Source: the window model of the milestone bound M1 (a local polytope over device pairs with loads, ports and times).
 
@@ -12,19 +12,19 @@ used; S[j] start; L length. Rows, for times divided by a scale:
 * S[j] >= S[i] + sum_k p x[i,k] + sum c z[f,k,q] along every flow, without c along other arcs;
   sum_k H[j,k] x[j,k] <= S[j];  S[j] + sum_k (p + T)[j,k] x[j,k] <= L
 
-Proof: the 0/1 point read off a schedule satisfies every row, with S its starts: loads of devices and ports fit into
-the window's length, and operators of a device run between its least head and L minus its least tail. Under
+Proof: the 0/1 point of a schedule, with S its starts, satisfies every row. Loads of devices and ports fit into the
+window's length, and operators of a device run between its least head and L minus its least tail. Under
 ``one_port_edge`` every flow is a tensor of its own (y = z); under ``one_port_tensor`` a tensor that several operators
-on q read takes the port once, which y >= z charges exactly in 0/1 points, and no more than once.
+on q read uses the port once, and y >= z charges it exactly once in 0/1 points.
 
-Branches: when parallel branches of a window are alike, any relabeling of them turns schedules into schedules of the
-same length. Averaging the points of all relabelings satisfies every (linear) row, so one branch with averaged columns
-stands for all of them, its loads times their number h. A column of such a branch counts operators, 0 to h; it stays
-whole in the average because it sums over the branches. Memory and side constraints couple nothing here.
+Branches: when parallel branches of a window are equal, any relabeling of them turns schedules into schedules of the
+same length. The average of the points of all relabelings satisfies every (linear) row, so one branch with averaged
+columns stands for all h branches, with its loads multiplied by h. A column of such a branch counts operators, 0 to h;
+it stays whole in the average because it sums over the branches. No memory or side constraint couples the branches here.
 
-Ceiling: no more than a given length is claimed, such as that of a plan of the window. What alone reaches it, an
-operator on a device with the least head and tail there, or a flow between two devices, is left out of the program. So
-no coefficient is larger than the ceiling, however slow a device or link may be.
+Ceiling: the bound never exceeds a given length, such as that of a plan of the window. A choice that alone reaches the
+ceiling is left out of the program: an operator on a device with the least head and tail there, or a flow between two
+devices. So no coefficient exceeds the ceiling, however slow a device or link may be.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ class WindowProgram:
     Attributes
     ----------
     linear
-        Rows and columns; upper bounds are 0 where a column has to vanish.
+        Rows and columns; the upper bound of a column that has to be 0 is 0.
     whole
-        Columns that are whole numbers in a schedule.
+        Columns with whole values in every schedule.
     times
-        Columns that are times: the ceiling is their largest value.
+        Columns that are times; their largest value is the ceiling.
     length
         Position of L.
     x
-        Columns of operators on devices, -1 for operators that another branch stands for. Shape (operators, devices).
+        Columns of operators on devices, -1 for operators represented by another branch. Shape (operators, devices).
     scale
         Seconds per unit of time.
     ceiling
-        Units of time; no more is claimed.
+        Ceiling of the bound, in units of time.
     """
 
     linear: LinearProgram
@@ -89,7 +89,7 @@ def durations(arrays: PlacementArrays) -> FloatArray:
 
 
 def serial_length(arrays: PlacementArrays) -> float:
-    """Seconds that no plan needs: every operator where it takes longest, every flow likewise, one after the other."""
+    """Seconds that suffice for some plan: every operator and every flow at its slowest, one after the other."""
     parts = (arrays.seconds, durations(arrays).reshape(len(arrays.source), arrays.seconds.shape[1] ** 2))
     return float(sum(np.max(np.where(np.isfinite(part), part, 0.0), axis=1, initial=0.0).sum() for part in parts))
 
@@ -101,21 +101,21 @@ class Builder:
     ----------
     window, branches, a, b
         The window with its ends on two devices.
-    floor, ceiling
-        A lower bound in seconds, and what is never exceeded by claims.
+    lower_bound, ceiling
+        A lower bound, and a length that the bound never exceeds, both in seconds.
     """
 
-    def __init__(self, window: Window, branches: Branches, a: int, b: int, floor: float, ceiling: float) -> None:
+    def __init__(self, window: Window, branches: Branches, a: int, b: int, lower_bound: float, ceiling: float) -> None:
         self.window = window
         self.arrays = window.fixed(a, b)
         self.branches = branches
         self.devices = self.arrays.seconds.shape[1]
-        self.scale = max(floor, ceiling / SPREAD) or 1.0
+        self.scale = max(lower_bound, ceiling / SPREAD) or 1.0
         self.reach = reach_of(self.arrays)
         most = ceiling * (1.0 + SUMMATION)
         self.usable = self.reach.heads + self.arrays.seconds + self.reach.tails <= most
         self.possible = bool(self.usable.any(axis=1).all())
-        self.floor, self.ceiling = floor / self.scale, ceiling / self.scale
+        self.lower_bound, self.ceiling = lower_bound / self.scale, ceiling / self.scale
         self.p = np.where(self.usable, self.arrays.seconds, 0.0) / self.scale
         self.heads = np.where(self.usable, self.reach.heads, 0.0) / self.scale
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
@@ -152,7 +152,7 @@ class Builder:
         self.whole[self.u] = True
 
     def _tensor_columns(self, top: int) -> tuple[IntArray, int]:
-        """Columns of what takes the ports, for every flow: shared by the flows of a tensor that is sent once."""
+        """Port columns of every flow; the flows of a tensor that is sent once share them."""
         k = self.devices
         if self.arrays.model != PORT_TENSOR or not len(self.flows):
             return self.z, top
@@ -162,7 +162,7 @@ class Builder:
         return np.where(single[:, None, None], self.z, new[group]), top + new.size
 
     def _choices(self) -> None:
-        """One device for every operator; flows agree with the devices of their ends."""
+        """Every operator has one device, and flows agree with the devices of their ends."""
         times, k = self.branches.times, self.devices
         rows = self.equal.open(times[self.operators].astype(np.float64))
         self.equal.put(rows[:, None], self.x[self.operators], 1.0)
@@ -181,7 +181,7 @@ class Builder:
             self.most.put(rows, self.y[shared], -1.0)
 
     def _loads(self) -> None:
-        """Devices: the work fits between their least head and tail."""
+        """The work of a device fits between its least head and tail."""
         devices, operators = self.devices, self.operators
         works = self.usable & (self.arrays.seconds > 0.0)
         if not works.any():
@@ -197,7 +197,7 @@ class Builder:
         self.most.put(uses, self.u[None, :], -1.0)
 
     def _ports(self) -> None:
-        """Ports: what leaves a device, and what enters one, follows one another."""
+        """Transfers that leave a device follow one another, and so do those that enter it."""
         if self.arrays.model == DELAY or not len(self.flows):
             return
         _, first = np.unique(self.y.reshape(len(self.flows), -1)[:, 0], return_index=True)
@@ -209,7 +209,7 @@ class Builder:
             self.most.put(rows, np.asarray([self.length]), -1.0)
 
     def _branch_count(self, first: IntArray) -> FloatArray:
-        """How many tensors the port columns of these flows stand for: 1 where all branches share the tensor."""
+        """Number of tensors that the port columns of these flows stand for: 1 when all branches share the tensor."""
         flows = self.flows[first]
         times = np.maximum(
             self.branches.times[self.arrays.source[flows]], self.branches.times[self.arrays.target[flows]]
@@ -219,7 +219,7 @@ class Builder:
         return np.where(self.branches.shared[self.arrays.tensor[flows]], 1.0, times)
 
     def _times(self) -> None:
-        """Starts follow ends and transfers; device-aware heads and tails."""
+        """Starts follow ends and transfers, with device-aware heads and tails."""
         arrays, times, flows = self.arrays, self.branches.times, self.flows
         rows = self.most.open(np.zeros(len(flows)))
         self._after(rows, arrays.source[flows], arrays.target[flows])
@@ -246,7 +246,7 @@ class Builder:
         for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
             write()
         columns = self.length + 1
-        lower = self.floor * column_alone(self.length, columns)
+        lower = self.lower_bound * column_alone(self.length, columns)
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
         times = np.zeros(columns, dtype=bool)
@@ -257,18 +257,18 @@ class Builder:
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
-    """Seconds proved by the linear relaxation: 0 when it was not solved.
+    """Seconds proved by the linear relaxation; 0 when it was not solved.
 
-    The engine's tolerances cannot spoil it, see :func:`~opweave.solvers.linear.proved_minimum`.
+    The engine's tolerances cannot falsify the bound; see :func:`~opweave.solvers.linear.proved_minimum`.
     """
     value = proved_minimum(program.linear, time_limit)
     return 0.0 if value is None else max(0.0, min(value, program.ceiling)) * program.scale
 
 
 def integer_bound(program: WindowProgram, time_limit: float) -> tuple[float, bool]:
-    """Seconds proved by the integer program within the time, and whether it was solved to the end.
+    """Seconds proved by the integer program within the time limit, and whether it was solved to the end.
 
-    Every leaf of the search is proved by itself, see :mod:`opweave.solvers.tree`.
+    Every leaf of the search is proved separately; see :mod:`opweave.solvers.tree`.
     """
     found = least_whole(program.linear, program.whole, program.times, program.ceiling, time_limit)
     return max(0.0, found.bound) * program.scale, found.settled

@@ -1,10 +1,10 @@
 """Windows: the operators strictly between two milestones, as small problems with both ends on fixed devices.
 
-In any schedule every operator that comes after u and before v, and every transfer between such operators, u and v,
-lies in the time from the end of u to the start of v, by precedence. What else happens meanwhile can only take
-resources away. So the shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from
-below. Under ``one_port_tensor`` a tensor that is also read outside the window may be sent for that reader too, but it
-is sent to a device that reads it *inside* the window between the two milestones, and once at least.
+In any schedule, by precedence, every operator after u and before v lies between the end of u and the start of v, and so
+does every transfer among these operators, u and v. Anything else in that time can only take resources away. So the
+shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from below. Under
+``one_port_tensor`` a tensor may also be read outside the window and be sent for that reader, too. But to every device
+that reads it *inside* the window it is sent at least once between the two milestones.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Window:
     arrays
         The small problem; an end that cannot run on a device has inf there.
     operators, flows
-        Positions in the whole problem; of entry and exit too.
+        Positions in the whole problem, entry and exit included.
     entry, exit
-        Whether the window has these ends; without one it begins or ends with the plan.
+        Whether the window has this end; without it, the window begins or ends with the plan.
     """
 
     arrays: PlacementArrays
@@ -46,7 +46,7 @@ class Window:
         return self.operators[int(self.entry) : len(self.operators) - int(self.exit)]
 
     def key(self) -> bytes:
-        """Equal for windows that differ in the names of operators and tensors only."""
+        """A key that is equal for windows that differ only in the names of operators and tensors."""
         arrays = self.arrays
         parts = (
             arrays.seconds,
@@ -70,7 +70,7 @@ class Window:
         return self.arrays._replace(seconds=seconds)
 
     def first_bounds(self) -> FloatArray:
-        """Critical path and energetic bound for every pair of end devices; inf where one cannot be. Shape (K, K)."""
+        """Critical path and energetic bound for every pair of end devices; inf for impossible pairs. Shape (K, K)."""
         devices = self.arrays.seconds.shape[1]
         table = np.full((devices, devices), np.inf)
         for a in range(devices if self.entry else 1):
@@ -91,7 +91,7 @@ class Window:
         return table
 
     def _crossing(self, a: int, b: int) -> float:
-        """Time from entry to exit when nothing lies between: transfers, one after the other where there are ports."""
+        """Time from entry to exit when nothing lies between: the transfers, one after the other if there are ports."""
         arrays = self.arrays
         if not (self.entry and self.exit):
             return 0.0
@@ -111,9 +111,9 @@ def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, ex
     arrays
         The whole problem.
     members
-        The operators in between, predecessors first.
+        The operators between the ends, predecessors first.
     entry, exit_
-        The milestones; None at the beginning and the end of the plan.
+        The milestones at the ends; None at the beginning and the end of the plan.
     """
     operators = np.asarray(
         [*([] if entry is None else [entry]), *members.tolist(), *([] if exit_ is None else [exit_])], dtype=np.int64

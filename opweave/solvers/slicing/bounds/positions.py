@@ -20,7 +20,7 @@ from opweave.solvers.slicing.bounds.elimination import Elimination
 def by_position(
     instance: SlicingInstance,
     cells: list[Cells],
-    floors: FloatArray,
+    lower_bounds: FloatArray,
     should_stop: Callable[[], bool],
     halt: IntArray | None = None,
 ) -> float | None:
@@ -30,7 +30,7 @@ def by_position(
     ----------
     cells
         Of every operator, so that they hold every way to cut it (:func:`.cells.cells_of`).
-    floors
+    lower_bounds
         A known lower bound of every operator's seconds.
     should_stop, halt
         Asked now and then, and what ends long products.
@@ -43,7 +43,7 @@ def by_position(
     for v, read in enumerate(flows):
         if should_stop():
             return None
-        least = np.maximum(cells[v].seconds, floors[v])
+        least = np.maximum(cells[v].seconds, lower_bounds[v])
         weights, common = weights_of(instance, v, cells[v])
         if not read:
             sums.single[v] += least

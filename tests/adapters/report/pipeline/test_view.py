@@ -194,7 +194,7 @@ def test_a_pipeline_that_takes_no_time() -> None:
     sizeless = [tensor.model_copy(update={"bytes": 0}) for tensor in four().graph.tensors]
     graph = ow.OpGraph(tensors=sizeless, operators=four().graph.operators, parameters=four().graph.parameters)
     problem = four(graph=graph, cluster=cluster, costs=ow.Costs.from_table(table))
-    assert "alone takes 2 s for each input, the pipeline none." in view_of(problem).explain()
+    assert "alone takes 2 s for each input; the pipeline takes no time." in view_of(problem).explain()
 
 
 def test_a_model_without_operators() -> None:
