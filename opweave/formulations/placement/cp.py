@@ -29,14 +29,13 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.interval_model import PlacementIntervals, carried, intervals_of
+from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.memory import group_bytes, readers_of
-from opweave.formulations.placement.messages import flow_seconds
+from opweave.formulations.placement.messages import flow_seconds, messages_of
 from opweave.formulations.placement.program import ColumnProgram, instance_of, understand
-from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import FIT
 from opweave.formulations.ticks import MOST_TICKS, WHOLE, fine_tick
-from opweave.problems.arrays import NO_LIMIT, FloatArray
+from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.placement.spec import Placement
 
 LARGEST_SIZE = 2**53
@@ -58,11 +57,11 @@ class Intervals(ColumnProgram):
         """Write the model."""
         instance = instance_of(problem)
         windows = self.windows(problem, instance)
-        messages = carried(instance, problem.transfers, windows)
+        messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
         rows = 3 * instance.operators + len(instance.source) * len(instance.devices) ** 2 + needed
         check_rows(rows, self.name, self.context.limits)
-        self._activities = instance.operators + len(messages)
+        self._activities = instance.operators + (len(messages) or len(instance.source))
         tick = fine_tick(self._activities, windows.horizon)
         if not self.context.extended:
             # added rows may need times that are no sums of durations
@@ -95,12 +94,6 @@ class Intervals(ColumnProgram):
                     for runs in model.runs_on(v, k).terms:
                         model.row({runs: 1, column: -1}, None, 0)
             model.row(terms, None, capacity)
-
-    def complete(self, model: PlacementIntervals, table: Timetable, values: FloatArray) -> None:
-        """Set the columns of the devices in use."""
-        for k, column in model.busy.items():
-            works = (at == k and model.ticks(float(model.instance.seconds[v, k])) for v, at in enumerate(table.device))
-            values[column] = any(works)
 
     def resolution(self) -> float:
         """One tick per activity along a path, in seconds."""

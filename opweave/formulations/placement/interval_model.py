@@ -1,7 +1,7 @@
 """The interval model of a placement, in which an operator or transfer is present or not. Both users of CP-SAT use it.
 
-Every operator has an optional interval on each device, and every transfer one on each of its routes. Intervals on the
-same device or port do not overlap. All intervals of an operator share one start column.
+Every operator has an optional interval on each device. Where there are ports, every transfer has one on each of its
+routes. Intervals on the same device or port do not overlap. All intervals of an operator share one start column.
 
 Time is counted in ticks. Durations are rounded down to whole ticks, unless all of them are whole multiples of a tick
 (to within a billionth). Rounding down keeps lower bounds valid: take any schedule and round every start down. Since
@@ -23,8 +23,9 @@ from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key
 from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.messages import Message, links, messages_of
+from opweave.formulations.placement.messages import Message, flow_seconds, links
 from opweave.formulations.placement.model import PlacementModel
+from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows
 from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray, IntArray
@@ -53,15 +54,18 @@ class PlacementIntervals(PlacementModel, IntervalModel):
         """As :meth:`units`, for one duration."""
         return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
 
+    def written(self, table: Timetable) -> FloatArray:
+        """The values of the base class, and of the columns of the devices in use."""
+        values = super().written(table)
+        for k, column in self.busy.items():
+            works = (at == k and self.ticks(float(self.instance.seconds[v, k])) for v, at in enumerate(table.device))
+            values[column] = any(works)
+        return values
+
     def at_least(self, large: Linear, small: Linear, only_if: Iterable[int] = ()) -> None:
         """Add a row ``large >= small``. It must hold if all columns of ``only_if`` are 1."""
         difference = large - small
         self.row(difference.terms, -int(difference.constant), None, only_if)  # type: ignore[arg-type]  # whole numbers
-
-
-def carried(instance: PlacementInstance, transfers: TransferModel, windows: Windows) -> tuple[Message, ...]:
-    """Every transfer that may be needed; without ports each flow is a message of its own, which occupies nothing."""
-    return messages_of(instance, "one_port_edge" if transfers == "delay" else transfers, longest=windows.hopeless)
 
 
 def intervals_of(
@@ -78,7 +82,7 @@ def intervals_of(
     Parameters
     ----------
     instance, transfers, messages
-        The problem as arrays, its kind of transfers, and the result of :func:`carried`.
+        The problem as arrays, its kind of transfers, and its messages; without ports there are none.
     windows
         Earliest and latest times of all activities.
     tick
@@ -91,7 +95,7 @@ def intervals_of(
     model = PlacementIntervals(instance, transfers, messages, windows)
     model.tick = tick
     _columns(model, least)
-    for write in (_one_device, _precedence, _links, _routes, _arrivals, _no_overlap):
+    for write in (_one_device, _precedence, _links, _routes, _arrivals, _delays, _no_overlap):
         check_time()
         write(model)
     return model
@@ -164,6 +168,26 @@ def _arrivals(model: PlacementIntervals) -> None:
             needed = () if message.target < 0 else model.runs_on(v, message.target).terms
             if message.target < 0 or needed:
                 model.at_least(model.at(v), arrival, needed)
+
+
+def _delays(model: PlacementIntervals) -> None:
+    """(4a) Without ports, S[v] >= C[u] + delay where u and v run at the two ends of a link.
+
+    Columns of routes in place of these conditions make CP-SAT several times as slow.
+    """
+    instance = model.instance
+    if model.transfers != "delay":
+        return
+    sent = flow_seconds(instance, longest=model.windows.hopeless)
+    for f in np.flatnonzero(instance.cluster[instance.source] != instance.cluster[instance.target]).tolist():
+        u, v = int(instance.source[f]), int(instance.target[f])
+        for q in model.devices_of(u):
+            lasts = model.ticks(float(instance.seconds[u, q]))
+            for k in model.devices_of(v):
+                delay = model.ticks(float(sent[f, q, k])) if q != k and np.isfinite(sent[f, q, k]) else 0
+                if delay:
+                    both = (int(model.place[u, q]), int(model.place[v, k]))
+                    model.at_least(model.at(v), model.at(u) + (lasts + delay), both)
 
 
 def _no_overlap(model: PlacementIntervals) -> None:

@@ -12,8 +12,10 @@ import numpy as np
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.instance import PlacementInstance
+from opweave.formulations.placement.memory import readers_of
 from opweave.formulations.placement.messages import Message, Route
 from opweave.formulations.placement.retime import retimed
+from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Schedule, TransferModel
@@ -151,6 +153,26 @@ class PlacementModel(LinearModel):
         """Device of every operator, from values by column."""
         known = np.where(self.place == ABSENT, 0.0, values[self.place])
         return known.argmax(axis=1).tolist() if len(known) else []
+
+    def written(self, table: Timetable) -> FloatArray:
+        """Values of the columns in a schedule; 0 for columns that only one kind of program has."""
+        values = np.zeros(len(self))
+        placed = np.zeros(self.place.shape)
+        placed[np.arange(len(table.device)), table.device] = 1.0
+        there = self.place >= 0
+        values[self.place[there]] = placed[there]
+        users = readers_of(self.instance)
+        for (p, k), column in self.stored.items():
+            values[column] = any(table.device[v] == k for v in users[p].tolist())
+        for k, column in self.used.items():
+            values[column] = k in table.device
+        for way, takes in zip(table.ways, self.takes, strict=True):
+            for route, column in takes.items():
+                values[column] = route == way
+        values[self.starts_at], values[self.sent_at] = self.units(table.start), self.units(table.sent)
+        ends = float(self.units(table.end).max(initial=0.0))
+        values[self.length] = max(ends, self.low[self.length])
+        return values
 
     def schedule(self, values: FloatArray, *, keeps_times: bool) -> Schedule:
         """The devices and order of the values, with exact times: the earliest, or none before the values' times."""

@@ -12,7 +12,7 @@ from opweave.formulations.formulation import TOLERANCE, Formulation
 from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row, total
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower
-from opweave.formulations.placement.memory import overfull, readers_of
+from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
 from opweave.formulations.placement.shortage import shortage
 from opweave.formulations.placement.timetable import Timetable, timetable
@@ -110,22 +110,7 @@ class ColumnProgram(PlacementProgram, ABC):
     def start(self, model: PlacementModel, solution: Schedule) -> FloatArray:
         """Values of all columns."""
         table = timetable(model.instance, model.messages, solution)
-        values = np.zeros(len(model))
-        placed = np.zeros(model.place.shape)
-        placed[np.arange(len(table.device)), table.device] = 1.0
-        there = model.place >= 0
-        values[model.place[there]] = placed[there]
-        users = readers_of(model.instance)
-        for (p, k), column in model.stored.items():
-            values[column] = any(table.device[v] == k for v in users[p].tolist())
-        for k, column in model.used.items():
-            values[column] = k in table.device
-        for way, takes in zip(table.ways, model.takes, strict=True):
-            for route, column in takes.items():
-                values[column] = route == way
-        values[model.starts_at], values[model.sent_at] = model.units(table.start), model.units(table.sent)
-        ends = float(model.units(table.end).max(initial=0.0))
-        values[model.length] = max(ends, model.low[model.length])
+        values = model.written(table)
         self.complete(model, table, values)
         return values
 

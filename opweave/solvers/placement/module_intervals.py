@@ -1,7 +1,8 @@
 """Exact placement of a small instance by constraint programming: CP-SAT in a child process on optional intervals.
 
 The model is that of :mod:`opweave.formulations.placement.interval_model`, built from arrays that a solver has cut out
-of its problem. The times of a solution are computed again in seconds; its orders stay.
+of its problem. The search begins from a list schedule. The times of a solution are computed again in seconds; its
+orders stay.
 
 It proves windows of up to about a hundred operators in seconds when most of the work lies along a path. It gains little
 on windows of 80 operators in many parallel branches.
@@ -10,12 +11,17 @@ on windows of 80 operators in many parallel branches.
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from dataclasses import replace
 from importlib.util import find_spec
 
 import numpy as np
 
+from opweave.formulations.modeling.intervals import ExactProgram
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.interval_model import PlacementIntervals, carried, intervals_of
+from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
+from opweave.formulations.placement.messages import messages_of
+from opweave.formulations.placement.timetable import timetable
 from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
@@ -25,9 +31,11 @@ from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.baselines import QUICK
 from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
-from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.plans import Plan, plan_of, solution_of
+from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import patience
 
 TICKS = 2**26
@@ -43,28 +51,30 @@ ALMOST = 1e-9
 TRANSFERS: dict[int, TransferModel] = {DELAY: "delay", PORT_EDGE: "one_port_edge", PORT_TENSOR: "one_port_tensor"}
 
 
-def net_intervals(arrays: PlacementArrays, upper: float, lower_bound: float) -> PlacementIntervals | None:
+def net_intervals(
+    instance: PlacementInstance, arrays: PlacementArrays, upper: float, lower_bound: float
+) -> PlacementIntervals | None:
     """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite."""
     reach = reach_of(arrays)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
     if not fits.any(axis=1).all():
         return None
-    instance = _instance_of(arrays, np.where(fits, arrays.seconds, np.inf))
+    instance = replace(instance, seconds=np.where(fits, arrays.seconds, np.inf))
     transfers = TRANSFERS[arrays.model]
     heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
-    messages = carried(instance, transfers, windows)
+    messages = messages_of(instance, transfers, longest=windows.hopeless)
     return intervals_of(instance, transfers, messages, windows, upper / TICKS, min(lower_bound, upper))
 
 
-def _instance_of(arrays: PlacementArrays, seconds: FloatArray) -> PlacementInstance:
-    """An instance with these arrays, the given run times, and numbers as names."""
-    count, devices = seconds.shape
+def instance_from(arrays: PlacementArrays) -> PlacementInstance:
+    """An instance with these arrays, numbers as names, and memory without limits."""
+    count, devices = arrays.seconds.shape
     return PlacementInstance(
         names=tuple(map(str, range(count))),
         devices=tuple(map(str, range(devices))),
         tensors=tuple(map(str, range(arrays.tensors))),
-        seconds=seconds,
+        seconds=arrays.seconds,
         source=arrays.source,
         target=arrays.target,
         tensor=arrays.tensor,
@@ -91,7 +101,7 @@ def plan_in(
     device = np.asarray(model.device(values), dtype=np.int64)
     start, begins = np.asarray(list(schedule.start.values())), np.full(len(arrays.source), -1.0)
     sent = {(each.tensor, each.consumer, each.target): each.start for each in schedule.transfers}
-    for message in model.messages if arrays.model != DELAY else ():
+    for message in model.messages:
         for flow, reader in zip(message.flows, message.readers, strict=True):
             consumer = str(reader) if message.target < 0 else None
             begin = sent.pop((str(message.tensor), consumer, str(device[reader])), None)
@@ -111,6 +121,21 @@ def shortest_alone(arrays: PlacementArrays) -> float:
     return best
 
 
+def list_plan(instance: PlacementInstance, arrays: PlacementArrays) -> Plan | None:
+    """The shortest plan of the quick rules, whatever memory it takes; None when they find none."""
+    unlimited = arrays._replace(capacity=instance.capacity)
+    plans = []
+    for rule in QUICK:
+        with suppress(NoPlanError):
+            plans.append(rule(instance, unlimited))
+    return min(plans, key=lambda plan: plan.makespan, default=None)
+
+
+def hint_of(model: PlacementIntervals, arrays: PlacementArrays, plan: Plan) -> FloatArray:
+    """A plan as values of the model's columns."""
+    return model.written(timetable(model.instance, model.messages, solution_of(model.instance, arrays, plan)))
+
+
 def available() -> bool:
     """Whether CP-SAT is installed."""
     return find_spec("ortools") is not None
@@ -120,6 +145,9 @@ def solve_intervals(
     arrays: PlacementArrays, upper: float, lower_bound: float, seconds: float, *, threads: int = 1
 ) -> Found:
     """The shortest plan of a small instance that CP-SAT finds within the time, and the bound that it proves.
+
+    The search begins from the best plan of the quick rules if that is shorter than ``upper``. Without it, the first
+    plans of CP-SAT may be more than twice as long.
 
     Parameters
     ----------
@@ -138,10 +166,20 @@ def solve_intervals(
     nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), lower_bound)
     if not (available() and 0.0 < upper < np.inf):
         return nothing
-    model = net_intervals(arrays, upper, lower_bound)
+    instance = instance_from(arrays)
+    listed = list_plan(instance, arrays)
+    if listed is not None and listed.makespan < upper:
+        upper = listed.makespan
+        nothing = Found(upper, False, listed.device, listed.start, listed.begins, lower_bound)
+    else:
+        listed = None
+    if upper <= max(lower_bound, 0.0):
+        return nothing._replace(proved=True, bound=upper)
+    model = net_intervals(instance, arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
-    work = IntervalWork(model.program(), seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
+    program = ExactProgram(model.program()).hinted(None if listed is None else hint_of(model, arrays, listed))
+    work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:
         answer: Answer | None = run_in_child("cp-sat", "opweave.solvers.engines.interval_child:solve", work, limits)

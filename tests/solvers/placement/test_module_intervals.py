@@ -6,16 +6,26 @@ import numpy as np
 import pytest
 
 from opweave.formulations.placement.instance import lower
+from opweave.problems.placement.spec import TransferModel
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
-from opweave.solvers.placement.module_intervals import available, shortest_alone, solve_intervals
+from opweave.solvers.placement.module_intervals import (
+    available,
+    hint_of,
+    instance_from,
+    list_plan,
+    net_intervals,
+    shortest_alone,
+    solve_intervals,
+)
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
+from tests.formulations.placement.instances import random_placement
 from tests.oracles.placement import best_placement
-from tests.solvers.placement.instances import layered_problem, small_problem
+from tests.solvers.placement.instances import MODELS, layered_problem, small_problem
 
 needs_engine = pytest.mark.skipif(not available(), reason="CP-SAT is not installed")
 
@@ -37,6 +47,35 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
     judged = problem.evaluate(solution_of(instance, arrays, plan))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(found.makespan, abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_first_plan_obeys_the_model(seed: int) -> None:
+    problem = small_problem(seed, most_operators=8)
+    arrays = arrays_of(lower(problem), problem)
+    instance = instance_from(arrays)
+    plan = list_plan(instance, arrays)
+    assert plan is not None
+    if plan.makespan == 0.0:
+        return
+    model = net_intervals(instance, arrays, plan.makespan, 0.0)
+    assert model is not None
+    hint = hint_of(model, arrays, plan)
+    assert model.broken([int(value) for value in hint]) is None
+    assert hint[model.length] * model.tick == pytest.approx(plan.makespan, rel=1e-6)
+
+
+@needs_engine
+@pytest.mark.parametrize("transfers", MODELS)
+def test_no_plan_is_longer_than_a_list_schedule(transfers: TransferModel) -> None:
+    problem = random_placement(45, 3, 4, transfers=transfers)
+    arrays = arrays_of(lower(problem), problem)
+    listed = list_plan(instance_from(arrays), arrays)
+    assert listed is not None
+    assert listed.makespan < shortest_alone(arrays)
+    found = solve_intervals(arrays, shortest_alone(arrays), 0.0, 1.0)
+    assert found.bound <= found.makespan <= listed.makespan
+    assert (found.device >= 0).all()
 
 
 @needs_engine
