@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from opweave.adapters.report.protocols import LimitsMemory, OnCluster
 from opweave.adapters.report.timeline_tables import (
     Cells,
     DeviceUse,
@@ -28,7 +29,6 @@ from opweave.adapters.report.wording import (
     proof_sentence,
     verdict,
 )
-from opweave.problems.cluster import Cluster
 from opweave.problems.critical_path import critical_rows
 from opweave.problems.device_details import Wait
 from opweave.problems.errors import InvalidInputError
@@ -48,26 +48,6 @@ ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
 
 Row = tuple[str, str]
-
-
-@runtime_checkable
-class LimitsMemory(Protocol):
-    """A problem that limits the bytes of every device."""
-
-    @property
-    def memory_limits(self) -> Limits:
-        """Limits by device; None for no limit."""
-        ...
-
-
-@runtime_checkable
-class OnCluster(Protocol):
-    """A problem with devices."""
-
-    @property
-    def cluster(self) -> Cluster:
-        """The devices."""
-        ...
 
 
 class Section(NamedTuple):
