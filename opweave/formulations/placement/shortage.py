@@ -22,7 +22,7 @@ def shortage(problem: Placement) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
     The function looks for operators that no device can run or hold, contradictory side constraints, sets of devices
-    that that are too small for what must run there, and data that no link can carry.
+    that are too small for what must run there, and data that no link can carry.
 
     Returns
     -------

@@ -14,7 +14,7 @@ def shortage(problem: Slicing) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
     The function looks for operators that no device may run, whole operators that no device holds, and operators that
-    all devices together cannot hold however they are cut. together cannot hold however they are cut.
+    all devices together cannot hold however they are cut.
 
     Returns
     -------
