@@ -152,7 +152,10 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     if found is None:
         known = ", ".join(kinds)
         if kind is not None:
-            raise InvalidInputError(f"{name}: kind {kind!r:.60} is not a problem of opweave; the problems are: {known}")
+            raise InvalidInputError(
+                f"{name}: kind {kind!r:.60} is not a problem of opweave; the problems are: {known}; the module of a "
+                "problem of your own must be imported first ('opweave --import FILE solve ...')"
+            )
         raise InvalidInputError(f"{name}: a problem needs a 'kind', one of: {known}; {_instead(data)}")
     graph = data.get("graph")
     if isinstance(graph, Mapping):
