@@ -168,7 +168,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         Raises
         ------
         UnsupportedConstraintError
-            If none of ``targets`` understands one of them.
+            If none of ``supports`` understands one of them.
         """
         model.problem = problem
         for constraint in problem.constraints:

@@ -43,16 +43,16 @@ def lower_bound(problem: BatchedMapping) -> float | None:
     return length if length < float("inf") else None  # infinite when links are missing; the formulation then reports it
 
 
-HEAD_START_OF = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_list_schedule, lower_bound=lower_bound)
 
 
 def _count(problem: BatchedMapping, run: Run) -> Outcome:
-    outcome = run_engine(problem, run, CpSat(), HEAD_START_OF, BatchCounts)
+    outcome = run_engine(problem, run, CpSat(), KNOWN_BEFORE, BatchCounts)
     return Outcome(outcome.termination, outcome.infeasible, outcome.reason)
 
 
-register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", HEAD_START_OF)
-register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", HEAD_START_OF)
+register_engines(BatchedMapping, "the program (1)-(7), waiting only for data that flows", KNOWN_BEFORE)
+register_cp_sat(BatchedMapping, "intervals of batches, the device of every input", KNOWN_BEFORE)
 register(
     Solver(
         name="counts",
@@ -68,4 +68,4 @@ register(
     )
 )
 
-__all__ = ["HEAD_START_OF", "best_list_schedule", "lower_bound"]
+__all__ = ["KNOWN_BEFORE", "best_list_schedule", "lower_bound"]

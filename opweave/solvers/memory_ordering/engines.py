@@ -52,8 +52,8 @@ def lower_bound(problem: MemoryOrdering) -> int | None:
     return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0])).value
 
 
-HEAD_START_OF = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)
 
 
-register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", HEAD_START_OF)
-register_cp_sat(MemoryOrdering, "which operator runs before which, and in which step", HEAD_START_OF)
+register_engines(MemoryOrdering, "an integer program, its cycles cut off as they appear or written out", KNOWN_BEFORE)
+register_cp_sat(MemoryOrdering, "which operator runs before which, and in which step", KNOWN_BEFORE)

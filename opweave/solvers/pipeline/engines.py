@@ -36,8 +36,8 @@ def lower_bound(_problem: Pipeline) -> float:
     return 0.0
 
 
-HEAD_START_OF = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_simple_split, lower_bound=lower_bound)
 
 
-register_engines(Pipeline, "one unit of flow through stages and links", HEAD_START_OF)
-register_cp_sat(Pipeline, "a circuit through the devices", HEAD_START_OF)
+register_engines(Pipeline, "one unit of flow through stages and links", KNOWN_BEFORE)
+register_cp_sat(Pipeline, "a circuit through the devices", KNOWN_BEFORE)

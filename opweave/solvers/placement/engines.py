@@ -14,9 +14,9 @@ from opweave.solvers.placement.head_start import (
     quick_lower_bound,
 )
 
-HEAD_START_OF = HeadStart(initial=good_schedule, lower_bound=lower_bound, within=head_start_within)
+KNOWN_BEFORE = HeadStart(initial=good_schedule, lower_bound=lower_bound, within=head_start_within)
 
-register_engines(Placement, "a mixed-integer program with constants from the data", HEAD_START_OF)
+register_engines(Placement, "a mixed-integer program with constants from the data", KNOWN_BEFORE)
 register_cp_sat(
     Placement,
     "intervals that are there or not",

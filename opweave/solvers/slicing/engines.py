@@ -44,8 +44,8 @@ def lower_bound(problem: Slicing) -> float | None:
     return max(0.0, float(instant(blocks).sum()) * (1.0 - SUMMATION))
 
 
-HEAD_START_OF = HeadStart(initial=best_baseline, lower_bound=lower_bound)
+KNOWN_BEFORE = HeadStart(initial=best_baseline, lower_bound=lower_bound)
 
 
-register_engines(Slicing, "an integer program over cuts", HEAD_START_OF)
-register_cp_sat(Slicing, "the program over cuts with times in ticks", HEAD_START_OF)
+register_engines(Slicing, "an integer program over cuts", KNOWN_BEFORE)
+register_cp_sat(Slicing, "the program over cuts with times in ticks", KNOWN_BEFORE)

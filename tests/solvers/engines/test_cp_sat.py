@@ -19,7 +19,7 @@ from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.interval_child import IntervalWork
-from opweave.solvers.placement.engines import HEAD_START_OF
+from opweave.solvers.placement.engines import KNOWN_BEFORE
 from opweave.solvers.registry import Feature, Solver, register
 from tests.formulations.placement.instances import (
     PLAIN,
@@ -93,7 +93,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     def add(function: object) -> str:
         engine = CpSat()
         engine.function = f"{HERE}:{function.__name__}"
-        only_a_start = HeadStart(initial=HEAD_START_OF.initial)
+        only_a_start = HeadStart(initial=KNOWN_BEFORE.initial)
         register(
             Solver(
                 name="fake",
@@ -162,7 +162,7 @@ def test_a_time_limit_keeps_the_start_and_a_bound():
 
 def test_the_name_of_the_formulation():
     with pytest.raises(InvalidInputError, match="no formulation 'moirai' of whole numbers; it has 'intervals'"):
-        run_engine(fork(), registry.Run(formulation="moirai"), CpSat(), HEAD_START_OF)
+        run_engine(fork(), registry.Run(formulation="moirai"), CpSat(), KNOWN_BEFORE)
 
 
 def test_a_crash_keeps_the_best_so_far(fake):

@@ -102,15 +102,18 @@ def test_it_refuses_what_the_paper_does_not_know() -> None:
 
 
 def test_its_time_is_kept_and_its_plans_with_it() -> None:
-    """In seconds of the process; other threads of it may be at work, so twice the allowance is let pass, as in CI."""
+    """In seconds of the process, the best of three: other threads of the process may be at work."""
     problem = random_placement(40, 3, 1, transfers="one_port_edge")
     ow.solve(problem, solver="moirai", time_limit=0.1)  # loads what has to be loaded
-    began = time.process_time()
-    result = ow.solve(problem, solver="moirai", time_limit=1.0)
-    assert time.process_time() - began < 1.0 + 2 * (0.05 + 0.5)
-    assert result.verified
-    assert result.bound is not None
-    assert result.termination is ow.Termination.TIME_LIMIT
+    taken = []
+    for _ in range(3):
+        began = time.process_time()
+        result = ow.solve(problem, solver="moirai", time_limit=1.0)
+        taken.append(time.process_time() - began)
+        assert result.verified
+        assert result.bound is not None
+        assert result.termination is ow.Termination.TIME_LIMIT
+    assert min(taken) < 1.05 + 0.5
 
 
 def test_it_is_listed() -> None:
