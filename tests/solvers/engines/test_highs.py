@@ -145,7 +145,9 @@ def test_ctrl_c_returns_the_best_so_far():
     result = ow.solve(wide_problem(40), solver="highs", formulation="time_indexed", progress=press)
     assert result.termination is ow.Termination.INTERRUPTED
     assert result.status is ow.Status.FEASIBLE
-    assert set(threading.enumerate()) <= before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)  # HiGHS notices a stop at its own pace, which a busy machine stretches
+        assert not thread.is_alive()
 
 
 def test_a_gap_ends_the_search_early():
