@@ -129,25 +129,11 @@ def _overwritten(instance: OrderingInstance, readers: IntArray) -> tuple[IntArra
     """Largest and smallest number of bytes that every operator writes over dying inputs."""
     most = np.zeros(instance.operators, dtype=np.int64)
     least = np.zeros(instance.operators, dtype=np.int64)
-    start = instance.overwrite.start.tolist()
     for v in range(instance.operators):
-        for size, slots, candidates in overwrite_groups(instance, start[v], start[v + 1]):
+        for size, slots, candidates in instance.overwriting(v):
             most[v] += size * min(slots, len(candidates))
             least[v] += size * min(slots, sum(readers[s] == 1 for s in candidates))
     return most, least
-
-
-def overwrite_groups(instance: OrderingInstance, begin: int, end: int) -> list[tuple[int, int, list[int]]]:
-    """Entries ``begin`` to ``end`` of ``instance.overwrite`` as (bytes, outputs of that size, candidate storages)."""
-    groups: list[tuple[int, int, list[int]]] = []
-    for entry in range(begin, end):
-        storage = int(instance.overwrite.items[entry])
-        size = int(instance.size[storage])
-        if groups and groups[-1][0] == size:
-            groups[-1][2].append(storage)
-        else:
-            groups.append((size, int(instance.slots[entry]), [storage]))
-    return groups
 
 
 def _immediate(direct: IntArray, closed: BoolArray) -> int:

@@ -76,6 +76,15 @@ class OrderingInstance:
         nobody_reads: BoolArray = np.diff(self.readers.start) == 0
         return ~self.kept & nobody_reads
 
+    def overwriting(self, v: int) -> list[tuple[int, int, list[int]]]:
+        """What v may overwrite, by size: bytes, number of its outputs of that size, storages of that size."""
+        groups: dict[int, tuple[int, int, list[int]]] = {}
+        for entry in range(int(self.overwrite.start[v]), int(self.overwrite.start[v + 1])):
+            storage = int(self.overwrite.items[entry])
+            size = int(self.size[storage])
+            groups.setdefault(size, (size, int(self.slots[entry]), []))[2].append(storage)
+        return list(groups.values())
+
     def start_bytes(self) -> int:
         """Bytes live before the first step."""
         return int(self.size[(self.producer < 0) & ~self.unread()].sum())

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
@@ -184,9 +183,8 @@ class TimeIndexed(OrderingProgram):
 
     def _number_savings(self, model: StepModel) -> None:
         instance, column = model.instance, len(model)
-        start = instance.overwrite.start.tolist()
         for v in range(instance.operators):
-            for size, slots, candidates in overwrite_groups(instance, start[v], start[v + 1]):
+            for size, slots, candidates in instance.overwriting(v):
                 for j in np.flatnonzero(model.runs_at[v] >= 0).tolist():
                     model.savings.append((v, j, size, min(slots, len(candidates)), candidates, column))
                     column += 1

@@ -14,10 +14,9 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
+from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of, peak, report
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
-from opweave.solvers.memory_ordering.plans import peak, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 

@@ -9,11 +9,10 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.plans import peak, total
 
 BOUNDED_OPERATORS = 5_000
 """Most operators of a graph whose lower bound is computed before an engine runs. Engines do not solve larger graphs."""
@@ -49,7 +48,7 @@ def lower_bound(problem: MemoryOrdering) -> int | None:
     arrays = arrays_of(instance)
     if problem.objective == "total":
         return int(forced_footprints(arrays).sum())
-    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0])).value
+    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0]))
 
 
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)

@@ -25,12 +25,11 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import Feature, Solver, register
@@ -164,7 +163,7 @@ class PeakSearch:
             for v in order[first : first + CUTS].tolist():
                 if self.keys[v] <= self.bound or self.run.should_stop():
                     break
-                self.keys[v] = step_bound(self.arrays, v).value
+                self.keys[v] = step_bound(self.arrays, v)
                 if self.keys[v] > self.bound:
                     self.bounding_operator = self.instance.names[v]
                     self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
@@ -277,10 +276,10 @@ class PeakSearch:
             self.prove(self.peak, "granularity of the sizes")
             return True
         tightened = propagate(self.arrays, target, self.keys, budget, self.run.should_stop)
-        if tightened.arrays is None:
+        if tightened is None:
             self.prove(target + self.granularity, "forced precedences")
             return True
-        decision = self._decide(tightened.arrays, target, budget)
+        decision = self._decide(tightened, target, budget)
         if decision.answer == REFUTED:
             self.prove(target + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED

@@ -8,7 +8,6 @@ operator that made the view and after the one that made the storage, as Inductor
 
 from __future__ import annotations
 
-import itertools
 from heapq import heapify, heappop, heappush
 
 import numpy as np
@@ -158,18 +157,13 @@ def dfs(instance: OrderingInstance) -> IntArray:
     return np.asarray(order, dtype=np.int64)
 
 
-def _rows(lists: Adjacency) -> Rows:
-    start, items = lists.start.tolist(), lists.items.tolist()
-    return [items[first:end] for first, end in itertools.pairwise(start)]
-
-
 def _dependencies(instance: OrderingInstance) -> tuple[Rows, Rows]:
     """Operators that come directly before and after each operator."""
     makers = instance.producer[instance.reads.items]
     made = makers >= 0
     late = np.concatenate([instance.before.heads(), instance.reads.heads()[made]])
     before = Adjacency.from_pairs(instance.operators, late, np.concatenate([instance.before.items, makers[made]]))
-    return _rows(before), _rows(before.reversed(instance.operators))
+    return before.lists(), before.reversed(instance.operators).lists()
 
 
 def _made(instance: OrderingInstance) -> IntArray:
@@ -182,6 +176,6 @@ def _made(instance: OrderingInstance) -> IntArray:
 def _freeable(instance: OrderingInstance) -> tuple[Rows, Rows]:
     """Storages that every operator reads, and readers of every storage, without graph inputs that stay to the end."""
     fixed = ((instance.producer < 0) & instance.kept).tolist()
-    reads = [[s for s in row if not fixed[s]] for row in _rows(instance.reads)]
-    readers = [[] if fixed[s] else row for s, row in enumerate(_rows(instance.readers))]
+    reads = [[s for s in row if not fixed[s]] for row in instance.reads.lists()]
+    readers = [[] if fixed[s] else row for s, row in enumerate(instance.readers.lists())]
     return reads, readers

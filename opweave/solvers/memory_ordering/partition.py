@@ -21,11 +21,10 @@ from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints, peak, report
 from opweave.solvers.memory_ordering.baselines import rpo
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.plans import peak, report
 from opweave.solvers.reduced import reducing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

@@ -13,11 +13,10 @@ import numpy as np
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, peak, total
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.plans import peak, total
 from opweave.solvers.memory_ordering.shift import shift
 from opweave.solvers.run import Run
 
@@ -43,7 +42,7 @@ def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) ->
     for v in range(count):
         if should_stop():
             return least, "L1 and L2"
-        least[v] = step_bound(arrays, v).value
+        least[v] = step_bound(arrays, v)
     return least, "L2"
 
 
