@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.arrays import arrays_of
@@ -17,7 +18,6 @@ from opweave.solvers.memory_ordering.exact import (
     PeakSearch,
     end_of_peak_search,
     minimise_peak,
-    only_arcs,
     searched_through,
 )
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
@@ -42,7 +42,7 @@ QUICK_STATES, QUICK_KICKS = 3_000, 20
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak or the total with all solvers that apply."""
     instance = lower(problem)
-    if not only_arcs(problem):
+    if not only_order_arcs(problem):
         return solve_btsearch(problem, run)
     untimed = UNTIMED_WORK // max(1, instance.operators)
     most_states = MOST_STATES if run.time_limit is not None else min(MOST_STATES, untimed)

@@ -18,8 +18,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
@@ -300,14 +300,9 @@ class PeakSearch:
 
 def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak to proven optimality; solver "exact"."""
-    if problem.objective == "total" or not only_arcs(problem):
+    if problem.objective == "total" or not only_order_arcs(problem):
         return btsearch.solve_btsearch(problem, run)
     return minimise_peak(problem, lower(problem), run, btsearch.state_budget(run, MOST_STATES))
-
-
-def only_arcs(problem: MemoryOrdering) -> bool:
-    """Whether all side constraints are precedences, which every search on the arrays obeys."""
-    return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
 
 
 def minimise_peak(

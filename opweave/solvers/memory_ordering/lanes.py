@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
 from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
-from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import (
     CUT_OPERATORS,
@@ -66,7 +67,7 @@ def lanes(problem: MemoryOrdering, run: Run) -> tuple[Lane, ...]:
 
 def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``exact``."""
-    if not only_arcs(problem):
+    if not only_order_arcs(problem):
         return (Lane(f"{HOME}.auto:solve_auto"),)
     if problem.objective == "peak" and engine_for(problem, lower(problem)) is not None:
         return Lane(f"{HOME}.lanes:states"), Lane(f"{HOME}.lanes:engine"), Lane(f"{HOME}.lanes:from_above")

@@ -16,10 +16,9 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.nodes import problem_of, single_nodes
 from opweave.problems.arrays import IntArray
-from opweave.problems.constraints import Precede
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints, peak, report
 from opweave.solvers.memory_ordering.baselines import rpo
@@ -160,31 +159,16 @@ def part_problem(problem: MemoryOrdering, instance: OrderingInstance, done: IntA
     part
         Operators of the part.
     """
-    inside, finished = np.zeros(instance.operators, dtype=bool), np.zeros(instance.operators, dtype=bool)
-    inside[part], finished[done] = True, True
-    names, operators = instance.names, problem.graph.operators
-    touched = sorted({int(s) for v in part for s in (*instance.reads[v], *instance.writes[v])})
-    arcs = {(int(u), int(v)) for v in part for u in instance.before[v] if inside[u]} - {
-        (int(instance.producer[s]), int(v)) for v in part for s in instance.reads[v]
-    }
-    return MemoryOrdering(
-        graph=OpGraph(
-            operators=tuple(
-                Operator(
-                    id=names[v],
-                    inputs=tuple(f"s{s}" for s in instance.reads[v]),
-                    outputs=tuple(f"s{s}" for s in instance.writes[v]),
-                    workspace_bytes=int(instance.workspace[v]),
-                    inplace_ok=operators[v].inplace_ok,
-                )
-                for v in part.tolist()
-            ),
-            tensors=tuple(Tensor(id=f"s{s}", bytes=int(instance.size[s])) for s in touched),
-            outputs=tuple(f"s{s}" for s in touched if instance.kept[s] or not finished[instance.readers[s]].all()),
-        ),
-        constraints=tuple(Precede(before=names[u], after=names[v]) for u, v in sorted(arcs)),
-        in_place=problem.in_place,
-    )
+    finished = np.zeros(instance.operators, dtype=bool)
+    finished[done] = True
+    touched = np.zeros(instance.storages, dtype=bool)
+    for v in part.tolist():
+        touched[instance.reads[v]] = touched[instance.writes[v]] = True
+    for s in np.flatnonzero(touched & ~instance.kept).tolist():
+        touched[s] = not finished[instance.readers[s]].all()
+    nodes = single_nodes(problem, instance)
+    whole = problem.model_copy(update={"limit_bytes": None})
+    return problem_of(whole, instance, [nodes[v] for v in part.tolist()], touched)
 
 
 register(
