@@ -25,7 +25,7 @@ from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live,
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.search import UNDECIDED, decide
-from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch

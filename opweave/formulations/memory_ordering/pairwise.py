@@ -38,12 +38,12 @@ from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
+    Scale,
     instance_of,
     least_peak,
-    peak_column,
+    peak_range,
     scale_of,
 )
-from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
@@ -224,7 +224,8 @@ class Pairwise(OrderingProgram):
         model.add_pairs(range(facts.counted))
         model.reals("excess", range(len(facts.excesses)), high=[excess.upper for excess in facts.excesses])
         if problem.objective == "peak":
-            peak_column(model, facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
+            low, high = peak_range(facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
+            model.columns("peak", (None,), low, high, facts.scale.whole)
 
     def _memory_rows(self, model: PairModel, problem: MemoryOrdering) -> None:
         """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit."""

@@ -19,7 +19,7 @@ from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy, heap_order
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
-from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import shift
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
 from tests.strategies.specs import memory_orderings
 
