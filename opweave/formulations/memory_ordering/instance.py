@@ -135,9 +135,10 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     if problem.outputs == "excluded":
         size[outputs] = 0
 
-    reads = _storages(arrays.reads, storage_of)
-    owns = arrays.storage[arrays.writes.items] == arrays.writes.items
-    writes = _filtered(arrays.writes, owns, storage_of)
+    storages = storage_of.tolist()
+    reads = Adjacency.from_lists([list(dict.fromkeys(storages[t] for t in row)) for row in arrays.reads.lists()])
+    owned = (arrays.storage == np.arange(tensors)).tolist()
+    writes = Adjacency.from_lists([[storages[t] for t in row if owned[t]] for row in arrays.writes.lists()])
     before = with_order_arcs(problem, arrays.predecessors)
     overwrite, slots = _overwrites(problem, reads, writes, size, kept)
     return OrderingInstance(
@@ -154,19 +155,6 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
         overwrite=overwrite,
         slots=slots,
     )
-
-
-def _storages(tensors: Adjacency, storage_of: IntArray) -> Adjacency:
-    """The storages of every operator's tensors, each once, in the order of their first occurrence."""
-    rows = storage_of[tensors.items].tolist()
-    start = tensors.start.tolist()
-    return Adjacency.from_lists([list(dict.fromkeys(rows[start[v] : start[v + 1]])) for v in range(len(tensors))])
-
-
-def _filtered(tensors: Adjacency, keep: BoolArray, storage_of: IntArray) -> Adjacency:
-    start = np.zeros(len(tensors) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(tensors.heads()[keep], minlength=len(tensors)), out=start[1:])
-    return Adjacency(start, storage_of[tensors.items[keep]])
 
 
 def _overwrites(

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -176,8 +176,9 @@ def total(arrays: OrderingArrays, order: IntArray) -> int:
     return int(footprints.sized(10 * len(arrays.reads))(arrays, order).sum())
 
 
-def report(problem: MemoryOrdering, instance: OrderingInstance, order: IntArray, run: Run) -> None:
+def report(problem: MemoryOrdering, order: IntArray, run: Run) -> None:
     """Report an order, unless it needs more than the limit."""
+    instance = lower(problem)
     arrays = arrays_of(instance)
     value = peak(arrays, order)
     if problem.limit_bytes is None or value <= problem.limit_bytes:

@@ -82,7 +82,7 @@ def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
     """
     instance = lower(problem)
     order = build(instance)
-    report(problem, instance, order, run)
+    report(problem, order, run)
     if run.best is None:
         raise NoPlanError(f"this order needs {peak(arrays_of(instance), order):,} bytes, more than the limit")
 

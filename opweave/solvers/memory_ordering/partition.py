@@ -59,16 +59,16 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     if not isinstance(parts, int) or parts < 1:
         raise InvalidInputError(f"option 'parts' is {parts!r}; it must be a whole number from 1")
     instance = lower(problem)
-    report(problem, instance, rpo(instance), run)  # fusion may make it worse
+    report(problem, rpo(instance), run)  # fusion may make it worse
     with run.share(0.5), reducing(run, "fusion"):
         reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
     order = rpo(small)
-    report(problem, instance, instance.positions(reduction.lift(small.ordering(order))), run)
+    report(problem, instance.positions(reduction.lift(small.ordering(order))), run)
     run.enter("parts that hold the peak")
     order = _reordered(reduction.problem, small, order, parts, exact, run)
     lifted = instance.positions(reduction.lift(small.ordering(order)))
-    report(problem, instance, lifted, run)
+    report(problem, lifted, run)
     if run.best is None:
         needed = peak(arrays_of(instance), lifted)
         return Outcome(run.termination(), reason=f"its order needs {needed:,} bytes, more than the limit")

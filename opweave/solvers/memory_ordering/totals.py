@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.compiled import inlined, kernel
@@ -65,8 +65,9 @@ def total_bound(arrays: OrderingArrays, should_stop: Callable[[], bool] = lambda
     return int(least.sum()), source if source == "nothing" else f"sum of {source}"
 
 
-def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
+def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     """Report the named orders, the greedy portfolio and the run's best so far, if they respect the limit."""
+    instance = lower(problem)
     arrays = arrays_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
@@ -91,17 +92,12 @@ def _ceiling(problem: MemoryOrdering) -> int:
     return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
 
 
-def improve_total(
-    problem: MemoryOrdering,
-    instance: OrderingInstance,
-    run: Run,
-    starts: Sequence[IntArray],
-    kicks: int | None = KICKS,
-) -> None:
+def improve_total(problem: MemoryOrdering, run: Run, starts: Sequence[IntArray], kicks: int | None = KICKS) -> None:
     """Report better and better orders under the limit: shift the starts, best first, then kick the best order.
 
     With ``kicks`` None it continues until the run stops it.
     """
+    instance = lower(problem)
     arrays = arrays_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
