@@ -85,6 +85,14 @@ class OrderingInstance:
             groups.setdefault(size, (size, int(self.slots[entry]), []))[2].append(storage)
         return list(groups.values())
 
+    def made(self) -> IntArray:
+        """Bytes that every operator adds to the live bytes. Shape (operators,)."""
+        return summed(self.writes, self.size * ~self.unread())
+
+    def stay(self) -> IntArray:
+        """Bytes that every operator adds while it runs: results, read or not, and workspace. Shape (operators,)."""
+        return summed(self.writes, self.size) + self.workspace
+
     def start_bytes(self) -> int:
         """Bytes live before the first step."""
         return int(self.size[(self.producer < 0) & ~self.unread()].sum())
@@ -101,6 +109,13 @@ class OrderingInstance:
         """Convert a solution to operator positions."""
         index = {name: v for v, name in enumerate(self.names)}
         return np.asarray([index[name] for name in solution.order], dtype=np.int64)
+
+
+def summed(rows: Adjacency, size: IntArray) -> IntArray:
+    """Exact sums of bytes over the storages in every row. Shape (rows,)."""
+    sums = np.zeros(len(rows), dtype=np.int64)
+    np.add.at(sums, rows.heads(), size[rows.items])
+    return sums
 
 
 @once

@@ -53,21 +53,13 @@ class OrderingArrays(NamedTuple):
 
 def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
     """Flatten an instance; ``halt`` ends its loops."""
-    unread = instance.unread()
-    heads = instance.writes.heads()
-    sizes = instance.size[instance.writes.items]
-    transient = unread[instance.writes.items]
-    made = np.zeros(instance.operators, dtype=np.int64)
-    stay = instance.workspace.copy()
-    np.add.at(made, heads[~transient], sizes[~transient])
-    np.add.at(stay, heads, sizes)
     return OrderingArrays(
         size=instance.size,
         kept=instance.kept,
-        counts=~unread,
+        counts=~instance.unread(),
         producer=instance.producer,
-        made=made,
-        stay=stay,
+        made=instance.made(),
+        stay=instance.stay(),
         reads_start=instance.reads.start,
         reads=instance.reads.items,
         readers_start=instance.readers.start,

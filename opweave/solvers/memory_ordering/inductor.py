@@ -12,7 +12,7 @@ from heapq import heapify, heappop, heappush
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, summed
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
 
@@ -29,7 +29,7 @@ def lpmf(instance: OrderingInstance) -> IntArray:
     # The bytes that an operator frees only grow, so it is pushed again, and its older entries are stale.
     reads, readers = _freeable(instance)
     before, after = _dependencies(instance)
-    size, made = instance.size.tolist(), _made(instance).tolist()
+    size, made = instance.size.tolist(), summed(instance.writes, instance.size).tolist()
     waiting, done = [len(row) for row in before], [False] * instance.operators
     left = [len(row) + bool(kept) for row, kept in zip(readers, instance.kept.tolist(), strict=True)]
     frees = [sum(size[s] for s in row if left[s] == 1) for row in reads]
@@ -89,7 +89,8 @@ def dfs(instance: OrderingInstance) -> IntArray:
     """Depth first by size: operators that read and write least first, each right after its predecessors."""
     reads, _ = _freeable(instance)
     size = instance.size.tolist()
-    touched = [made + sum(size[s] for s in row) for made, row in zip(_made(instance).tolist(), reads, strict=True)]
+    made = summed(instance.writes, instance.size).tolist()
+    touched = [results + sum(size[s] for s in row) for results, row in zip(made, reads, strict=True)]
 
     def key(v: int) -> tuple[int, int]:
         return touched[v], v
@@ -121,13 +122,6 @@ def _dependencies(instance: OrderingInstance) -> tuple[Rows, Rows]:
     late = np.concatenate([instance.before.heads(), instance.reads.heads()[made]])
     before = Adjacency.from_pairs(instance.operators, late, np.concatenate([instance.before.items, makers[made]]))
     return before.lists(), before.reversed(instance.operators).lists()
-
-
-def _made(instance: OrderingInstance) -> IntArray:
-    """Bytes of every operator's results."""
-    made = np.zeros(instance.operators, dtype=np.int64)
-    np.add.at(made, instance.writes.heads(), instance.size[instance.writes.items])
-    return made
 
 
 def _freeable(instance: OrderingInstance) -> tuple[Rows, Rows]:

@@ -64,11 +64,8 @@ class StateWalk:
         self._size: list[int] = instance.size.tolist()
         self._mortal: list[bool] = (~instance.kept).tolist()
         self._overwrite = [instance.overwriting(v) for v in range(instance.operators)]
-        unread: list[bool] = instance.unread().tolist()
-        writes = instance.writes.lists()
-        self._made = [sum(self._size[s] for s in row if not unread[s]) for row in writes]
-        workspace: list[int] = instance.workspace.tolist()
-        self._stay = [extra + sum(self._size[s] for s in row) for extra, row in zip(workspace, writes, strict=True)]
+        self._made: list[int] = instance.made().tolist()
+        self._stay: list[int] = instance.stay().tolist()
 
     def first_ready(self) -> list[int]:
         """Operators without predecessors."""
