@@ -5,7 +5,7 @@ None of them considers the whole graph or proves a bound; each takes linear or n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,7 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of, peak, report
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak, report
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
 from opweave.solvers.rules import NoPlanError, register_rule
@@ -70,6 +70,15 @@ BY_NAME: dict[str, Order] = {
     "dfs": dfs,
     "reverse": reverse,
 }
+
+
+def starting_orders(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
+    """The listed order, every greedy one, and the others by name: what searches improve."""
+    yield definition(instance)
+    for sign, rule in PORTFOLIO:
+        yield greedy(arrays, sign, rule)
+    for build in (rpo, lpmf, bfs, dfs):
+        yield build(instance)
 
 
 def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:

@@ -22,10 +22,10 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
+from opweave.solvers.arguments import checked_whole
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
@@ -176,10 +176,7 @@ def state_budget(run: Run, default: int) -> int:
     InvalidInputError
         When it is not a whole number of at least 1.
     """
-    most = run.option("max_states", default)
-    if not isinstance(most, int) or most < 1:
-        raise InvalidInputError(f"option 'max_states' is {most!r}; it must be a whole number from 1")
-    return most
+    return checked_whole("option 'max_states'", run.option("max_states", default), 1)
 
 
 def solve_btsearch(problem: MemoryOrdering, run: Run, most_states: int | None = None) -> Outcome:

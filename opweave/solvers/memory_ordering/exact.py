@@ -12,7 +12,7 @@ Each step runs only if the steps before it left a gap between incumbent and boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -27,9 +27,8 @@ from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
 from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak
-from opweave.solvers.memory_ordering.baselines import BY_NAME
+from opweave.solvers.memory_ordering.baselines import definition, starting_orders
 from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
@@ -99,12 +98,13 @@ class PeakSearch:
         self.instance = lower(self.problem)
         self.arrays = arrays_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
-        self.best = BY_NAME["definition"](self.instance)
+        self.best = definition(self.instance)
         self.peak = peak(self.arrays, self.best)
         self._report()
         self.prove(self.arrays.start_bytes, "the graph inputs")
         if self.run.start is not None:
-            self.consider(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+            self.orders.append(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+            self.consider(self.orders[0])
 
     @property
     def closed(self) -> bool:
@@ -139,18 +139,11 @@ class PeakSearch:
     def start(self) -> None:
         """Report the named orders and the greedy portfolio."""
         self.run.enter("greedy orders")
-        for order in self._starts():
+        for order in starting_orders(self.instance, self.arrays):
             self.orders.append(order)
             self.consider(order)
             if self.run.should_stop():
                 break
-
-    def _starts(self) -> Iterator[IntArray]:
-        yield self.best
-        for sign, rule in PORTFOLIO:
-            yield greedy(self.arrays, sign, rule)
-        for name in ("rpo", "lpmf", "bfs", "dfs"):
-            yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
         """Compute the largest L2 bound by decreasing keys, and report it as it grows."""

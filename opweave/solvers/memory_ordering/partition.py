@@ -18,8 +18,9 @@ from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.nodes import problem_of, single_nodes
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+from opweave.solvers.arguments import checked_whole
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints, peak, report
 from opweave.solvers.memory_ordering.baselines import rpo
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
@@ -55,9 +56,7 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     """
     if problem.objective == "total":
         raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
-    parts = run.option("parts", PARTS)
-    if not isinstance(parts, int) or parts < 1:
-        raise InvalidInputError(f"option 'parts' is {parts!r}; it must be a whole number from 1")
+    parts = checked_whole("option 'parts'", run.option("parts", PARTS), 1)
     instance = lower(problem)
     report(problem, rpo(instance), run)  # fusion may make it worse
     with run.share(0.5), reducing(run, "fusion"):
@@ -88,28 +87,15 @@ def _reordered(
         if run.should_stop():
             break
         left = run.remaining()
-        pieces[k] = _ordered_exactly(
-            part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]),
-            exact,
-            Run(
-                time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
-                callback=lambda progress: run.should_stop(),  # noqa: ARG005 - the part's progress is not the run's
-            ),
-            instance,
-            pieces[k],
+        part = Run(
+            time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
+            callback=lambda _: run.should_stop(),
         )
+        part.start = instance.ordering(pieces[k])
+        exact(part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]), part)
+        if isinstance(part.best, Ordering):
+            pieces[k] = instance.positions(part.best)
     return np.concatenate(pieces) if pieces else order
-
-
-def _ordered_exactly(
-    part: MemoryOrdering, exact: PartSolver, run: Run, instance: OrderingInstance, piece: IntArray
-) -> IntArray:
-    run.start = instance.ordering(piece)
-    exact(part, run)
-    if not isinstance(run.best, Ordering):
-        return piece
-    position = {instance.names[int(v)]: int(v) for v in piece}
-    return np.asarray([position[name] for name in run.best.order], dtype=np.int64)
 
 
 def cut_into_parts(arrays: OrderingArrays, order: IntArray, parts: int) -> list[IntArray]:

@@ -8,7 +8,7 @@ No safe moves are known for the total, so proofs come only from the search over 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -26,9 +26,8 @@ from opweave.solvers.memory_ordering.arrays import (
     step,
     total,
 )
-from opweave.solvers.memory_ordering.baselines import BY_NAME
+from opweave.solvers.memory_ordering.baselines import starting_orders
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.run import Run
 
 SWEEPS = 20
@@ -72,20 +71,13 @@ def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
-    for order in _starts(instance, arrays):
+    for order in starting_orders(instance, arrays):
         if peak(arrays, order) <= _ceiling(problem):
             kept.append(order)
             run.found(instance.ordering(order), total(arrays, order))
         if run.should_stop():
             break
     return kept if known is None else [instance.positions(known), *kept]  # type: ignore[arg-type]
-
-
-def _starts(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
-    for build in BY_NAME.values():
-        yield build(instance)
-    for sign, rule in PORTFOLIO:
-        yield greedy(arrays, sign, rule)
 
 
 def _ceiling(problem: MemoryOrdering) -> int:
