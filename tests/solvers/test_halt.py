@@ -31,8 +31,7 @@ from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, members_of
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run

@@ -1,9 +1,16 @@
-"""Simulated annealing over plans (order of the operators, device of each), compiled.
+"""Simulated annealing over plans, compiled, in two ways.
 
-A move changes the device of one operator, of a stretch of the order, or of an operator and its private successors; or
-it makes an operator join a neighbour's device; or it shifts an operator within the positions that its neighbours in the
-graph allow. The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it
-is exceeded.
+:func:`anneal` works on the order of the operators and the device of each. A move changes the device of one operator, of
+a stretch of the order, or of an operator and its private successors; or it makes an operator join a neighbour's device;
+or it shifts an operator within the positions that its neighbours in the graph allow.
+
+:func:`anneal_assignment` works on assignments alone, and judges each in the order of its own upward ranks. A stretch of
+operators that moves to another device usually needs another order there. Moves of single operators in a fixed order
+find that order late; here the order follows at once. A move changes the device of one operator, of a whole stretch of
+the order, or of the operators of a stretch that share a device; or it swaps two devices within a stretch, so that
+parallel operators stay parallel.
+
+The acceptance threshold is drawn before a move is judged, so that the scheduler can stop as soon as it is exceeded.
 """
 
 from __future__ import annotations
@@ -16,10 +23,14 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import exceeds, lengths_of, sort_rising
-from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_below
 
 DRAWS = 5
 """Random numbers drawn for each move."""
+
+ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
+KINDS = np.array([ALONE, ALONE, SAME_DEVICE, SAME_DEVICE, SWAP, STRETCH])
+"""Kinds of moves of assignments, and how many of six moves are of each kind."""
 
 
 class CountedPlan(NamedTuple):
@@ -178,18 +189,6 @@ def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, in
     return low, high
 
 
-@inlined
-def _judge(arrays: PlacementArrays, plan: CountedPlan, threshold: float) -> float:
-    """Makespan, or the first end above the threshold if there is one."""
-    clock = new_clock(arrays)
-    makespan = 0.0
-    for v in plan.order:
-        makespan = max(makespan, place(arrays, clock, v, plan.device[v], plan.device))
-        if makespan > threshold:
-            break
-    return makespan
-
-
 @kernel
 def anneal(
     arrays: PlacementArrays,
@@ -209,7 +208,7 @@ def anneal(
     and that of the last. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
-    current = _judge(arrays, plan, np.inf)
+    current = makespan_below(arrays, plan.order, plan.device, np.inf)
     best = current
     best_order[:] = plan.order
     best_device[:] = plan.device
@@ -248,7 +247,7 @@ def anneal(
                 settle(arrays, plan, group[i], k)
         value = np.inf
         if not overfull(arrays, plan):
-            value = _judge(arrays, plan, threshold)
+            value = makespan_below(arrays, plan.order, plan.device, threshold)
         if value <= threshold:
             current = value
             if value < best:
@@ -307,3 +306,90 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     for v in range(count):
         depth[v] = -depth[v]
     sort_rising(depth, order, stack)
+
+
+@inlined
+def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: IntArray) -> int:
+    """Write the operators that a move takes along to ``group``; return their number."""
+    if kind == ALONE:
+        group[0] = v
+        return 1
+    first = plan.position[v]
+    last = min(len(plan.order), first + int(np.exp(draw * np.log(len(plan.order)))) + 1)
+    size, a = 0, plan.device[v]
+    for i in range(first, last):
+        w = plan.order[i]
+        if kind == STRETCH or plan.device[w] == a or (kind == SWAP and plan.device[w] == k):
+            group[size] = w
+            size += 1
+    return size
+
+
+@kernel
+def anneal_assignment(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    members_start: IntArray,
+    members: IntArray,
+    cluster: IntArray,
+    draws: FloatMatrix,
+    heat: FloatArray,
+    halt: IntArray,
+    best_order: IntArray,
+    best_device: IntArray,
+) -> tuple[float, float]:
+    """Make one move for every row of ``draws`` at the temperatures ``heat``, like :func:`anneal`."""
+    count, devices = arrays.seconds.shape
+    fill_order(arrays, plan.device, plan.order)
+    for i in range(count):
+        plan.position[plan.order[i]] = i
+    current = makespan_below(arrays, plan.order, plan.device, np.inf)
+    best = current
+    best_order[:] = plan.order
+    best_device[:] = plan.device
+    group = np.empty(2 * count + 1, dtype=np.int64)
+    old = np.empty(count + 1, dtype=np.int64)
+    order = np.empty(count, dtype=np.int64)
+    taken = np.full(count, -1, dtype=np.int64)
+    for move in range(len(draws)):
+        if halt[0] != 0:
+            break
+        v = int(draws[move, 0] * count)
+        choice = int(draws[move, 1] * 2 * len(KINDS))
+        kind = KINDS[choice // 2]
+        k = int(draws[move, 2] * devices) if choice % 2 == 0 else neighbour_device(arrays, plan, v, draws[move, 2])
+        a = plan.device[v]
+        threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
+        if kind != STRETCH and a == k:
+            continue
+        size = _stretch(plan, v, k, kind, draws[move, 3], group)
+        size = with_clusters(members_start, members, cluster, group, size, taken, move)
+        changed, allowed = False, True
+        for i in range(size):
+            w = group[i]
+            to = a if kind == SWAP and plan.device[w] == k else k
+            allowed = allowed and arrays.seconds[w, to] < np.inf
+            changed = changed or plan.device[w] != to
+        if not (allowed and changed):
+            continue
+        for i in range(size):
+            w = group[i]
+            old[i] = plan.device[w]
+            settle(arrays, plan, w, a if kind == SWAP and old[i] == k else k)
+        value = np.inf
+        if not overfull(arrays, plan):
+            fill_order(arrays, plan.device, order)
+            value = makespan_below(arrays, order, plan.device, threshold)
+        if value > threshold:
+            for i in range(size):
+                settle(arrays, plan, group[i], old[i])
+            continue
+        current = value
+        plan.order[:] = order
+        for i in range(count):
+            plan.position[order[i]] = i
+        if value < best:
+            best = value
+            best_order[:] = order
+            best_device[:] = plan.device
+    return best, current

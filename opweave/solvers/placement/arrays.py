@@ -148,6 +148,44 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
     return float(clock.end[v])
 
 
+@inlined
+def arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: int) -> float:
+    """When the inputs of operator v could be on device k, sent as in :func:`place`; inf if a link is missing."""
+    ready, cursor = 0.0, clock.receives[k]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, clock.end[arrays.before[i]])
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
+        a = device[u]
+        if a == k:
+            continue
+        if arrays.latency[a, k] == np.inf:
+            return np.inf
+        if arrays.model == PORT_TENSOR and clock.arrived[arrays.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[arrays.tensor[f], k])
+            continue
+        begin = clock.end[u]
+        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        if arrays.model != DELAY:
+            begin = max(begin, clock.sends[a], cursor)
+            cursor = begin + lasts
+        ready = max(ready, begin + lasts)
+    return float(ready)
+
+
+@inlined
+def makespan_below(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
+    """Makespan of a plan, or the first end above ``threshold`` if there is one."""
+    clock = new_clock(arrays)
+    makespan = 0.0
+    for v in order:
+        makespan = max(makespan, place(arrays, clock, v, device[v], device))
+        if makespan > threshold:
+            break
+    return makespan
+
+
 @kernel
 def run_plan(
     arrays: PlacementArrays, order: IntArray, device: IntArray, start: FloatArray, begins: FloatArray
@@ -164,11 +202,5 @@ def run_plan(
 
 @kernel
 def makespan_within(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
-    """Makespan of a plan, or the first end above ``threshold`` if there is one."""
-    clock = new_clock(arrays)
-    makespan = 0.0
-    for v in order:
-        makespan = max(makespan, place(arrays, clock, v, device[v], device))
-        if makespan > threshold:
-            break
-    return makespan
+    """See :func:`makespan_below`."""
+    return makespan_below(arrays, order, device, threshold)

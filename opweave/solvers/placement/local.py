@@ -21,8 +21,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, members_of, order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend

@@ -15,7 +15,7 @@ from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
 from opweave.solvers.placement.bounds.quick import finite_path
 from opweave.solvers.placement.decompose import NODES_PER_SECOND, solve_decompose
-from opweave.solvers.placement.heft import heft
+from opweave.solvers.placement.insertion import heft
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module

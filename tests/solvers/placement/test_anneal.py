@@ -13,8 +13,15 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
-from opweave.solvers.placement.anneal import DRAWS, _gather, anneal, counted_plan, members_of, order_for
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import (
+    DRAWS,
+    _gather,
+    anneal,
+    anneal_assignment,
+    counted_plan,
+    members_of,
+    order_for,
+)
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
