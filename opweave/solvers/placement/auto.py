@@ -12,8 +12,8 @@ from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
-from opweave.solvers.placement.bounds.modules import modules
-from opweave.solvers.placement.bounds.quick import quick_bounds
+from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,

@@ -26,7 +26,7 @@ from opweave.solvers.placement.bounds.best import raise_level
 from opweave.solvers.placement.bounds.broadcasts import Broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.modules import modules
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import Plan, no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of

@@ -6,7 +6,7 @@ from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
-from opweave.solvers.placement.bounds.quick import quick_bounds
+from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.decompose import decompose
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (

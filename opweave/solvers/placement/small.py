@@ -12,8 +12,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import reach_of
-from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
-from opweave.solvers.placement.bounds.quick import finite_path
+from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices, finite_path
 from opweave.solvers.placement.decompose import NODES_PER_SECOND, solve_decompose
 from opweave.solvers.placement.insertion import heft
 from opweave.solvers.placement.local import empty_search, list_plans, search_from

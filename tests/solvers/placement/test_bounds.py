@@ -15,9 +15,8 @@ from opweave.solvers.placement.bounds.branches import branches_of
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
-from opweave.solvers.placement.bounds.modules import cut_vertices, modules
-from opweave.solvers.placement.bounds.quick import quick_bounds
+from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
+from opweave.solvers.placement.bounds.windows import cut_vertices, modules
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement

@@ -1,18 +1,26 @@
-"""The largest of all lower bounds of the makespan, computed cheapest first and reported as they improve."""
+"""The largest of all lower bounds of the makespan, computed cheapest first and reported as they improve.
+
+Windows can be raised in several lanes at once: each lane takes a pair of end devices that no other lane works on. Pairs
+on the shortest path come first. If other lanes work on all of them, a lane takes the shortest path that avoids these
+pairs: the shortest path will move there once they are raised.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from opweave.formulations.placement.instance import PlacementInstance
+from opweave.problems.arrays import FloatArray
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Block, Milestones, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
-from opweave.solvers.placement.bounds.quick import quick_bounds
-from opweave.solvers.placement.bounds.together import raise_together
+from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
+from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 
 LONGEST_PROGRAM = 5.0
 """Seconds that one window's program may take."""
@@ -24,6 +32,12 @@ PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 
 LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
+
+DETOURS = 8
+"""Number of paths on which a lane searches for a free pair."""
+
+Pair = tuple[Block, int, int]
+"""A block of windows and its end devices."""
 
 Report = Callable[[float, str], None]
 
@@ -83,3 +97,83 @@ def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None
         if not pairs:
             return
         report(chain.value(), "milestones")
+
+
+def raise_together(
+    chain: Milestones,
+    level: int,
+    run: Run,
+    exchange: Exchange,
+    report: Callable[[], None],
+    seconds: Callable[[], float],
+) -> None:
+    """Raise windows on the shortest path to a level until none is left there, together with all other lanes.
+
+    Parameters
+    ----------
+    chain
+        The chain, the same in all lanes.
+    level
+        Level to which windows are raised.
+    report
+        Called after every change.
+    seconds
+        Time limit of one window.
+    """
+    blocks = chain.blocks()
+    number = {id(block): index for index, block in enumerate(blocks)}
+    heard = 0
+    while not run.should_stop():
+        facts = exchange.facts_from(heard)
+        heard += len(facts)
+        for fact in facts:
+            if fact.key[0] == "block" and isinstance(fact.value, float):
+                index, a, b, to = (int(part) for part in fact.key[1:])
+                blocks[index].learn(a, b, to, fact.value)
+        pair = _free_pair(chain, level, run, lambda pair: exchange.claim(_key(number, pair, level)))
+        if pair is None:
+            return
+        block, a, b = pair
+        value = float(block.bound_of(a, b, level, seconds()))
+        block.learn(a, b, level, value)
+        exchange.tell(Fact(_key(number, pair, level), value))
+        report()
+
+
+def _key(number: dict[int, int], pair: Pair, level: int) -> Key:
+    return "block", number[id(pair[0])], pair[1], pair[2], level
+
+
+def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], bool]) -> Pair | None:
+    """A pair to raise that no other lane works on; None when all relevant pairs are raised or in work."""
+    with _put_back() as barred:
+        for _ in range(DETOURS):
+            value = chain.value()
+            if not math.isfinite(value) or (run.objective is not None and value >= run.objective):
+                break
+            pairs = chain.open_pairs(level)
+            for pair in pairs:
+                if claim(pair):
+                    return pair
+            if not pairs:
+                break
+            for block, a, b in pairs:
+                barred(block)[block.rows(a), block.columns(b)] = math.inf
+    return None
+
+
+@contextmanager
+def _put_back() -> Iterator[Callable[[Block], FloatArray]]:
+    """Let values of blocks be changed temporarily; yields a function that returns a block's values."""
+    before: list[tuple[Block, FloatArray]] = []
+
+    def values(block: Block) -> FloatArray:
+        if all(block is not known for known, _ in before):
+            before.append((block, block.values.copy()))
+        return block.values
+
+    try:
+        yield values
+    finally:
+        for block, kept in before:
+            block.values[:] = kept

@@ -31,7 +31,6 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.branches import Branches, branches_of
 from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
-from opweave.solvers.placement.bounds.modules import modules, windows_between
 from opweave.solvers.placement.bounds.window_program import (
     Builder,
     WindowProgram,
@@ -39,7 +38,7 @@ from opweave.solvers.placement.bounds.window_program import (
     relaxed_bound,
     serial_length,
 )
-from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.bounds.windows import Window, modules, windows_between
 from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
 
