@@ -83,10 +83,11 @@ WHOLE = 0.6
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
-    instance = lower_unless_short(problem)
+    lower_unless_short(problem)
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
-    search = empty_search(problem, instance, run)
+    search = empty_search(problem, run)
+    instance = search.instance
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     list_plans(search, FIRST)

@@ -6,15 +6,17 @@ Both shrink the windows in which operators can run, and with them the constants 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
 
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement import cp, milp, milp_paper  # noqa: F401 - they register themselves
-from opweave.formulations.placement.instance import lower
+from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.formulations.placement.windows import windows_of
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.placement.arrays import arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
 from opweave.solvers.placement.bounds.best import bound
 from opweave.solvers.placement.bounds.energetic import quick_bounds
@@ -67,16 +69,12 @@ def brief_head_start_within(run: Run) -> HeadStart:
 
 def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | None:
     """The best feasible schedule of a short local search, else of the list schedulers; None if there is none."""
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    if instance.operators < WORTH_SEARCHING:
-        return best_list_schedule(problem)
     scout = Run(time_limit=seconds)
-    search = empty_search(problem, instance, scout)
-    list_plans(search)
-    search_from(search, rounds=ROUNDS)
+    if len(problem.graph.operators) >= WORTH_SEARCHING:
+        with suppress(ContradictionError):
+            search = empty_search(problem, scout)
+            list_plans(search)
+            search_from(search, rounds=ROUNDS)
     for candidate in reversed(scout.candidates):
         assert isinstance(candidate.solution, Schedule)
         if problem.evaluate(candidate.solution).feasible:
@@ -86,6 +84,22 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
 
 def lower_bound(problem: Placement, seconds: float = SECONDS) -> float | None:
     """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
+    return _bound_by(problem, lambda *known: bound(*known, Run(time_limit=seconds))[0])
+
+
+def quick_lower_bound(problem: Placement) -> float | None:
+    """The largest lower bound that takes no programs, in seconds; None as in :func:`lower_bound`."""
+    best = Best(Run())
+
+    def quickly(instance: PlacementInstance, arrays: PlacementArrays) -> float:
+        quick_bounds(instance, arrays, best)
+        return best.value
+
+    return _bound_by(problem, quickly)
+
+
+def _bound_by(problem: Placement, better: Callable[[PlacementInstance, PlacementArrays], float]) -> float | None:
+    """The critical path or, on larger problems, a better bound; None when there is no plan."""
     try:
         instance = lower(problem)
     except ContradictionError:
@@ -95,24 +109,7 @@ def lower_bound(problem: Placement, seconds: float = SECONDS) -> float | None:
         return None
     if instance.operators < WORTH_SEARCHING:
         return length
-    value, _ = bound(problem, instance, arrays_of(instance, problem), Run(time_limit=seconds))
-    return max(length, value)
-
-
-def quick_lower_bound(problem: Placement) -> float | None:
-    """The largest lower bound that takes no programs, in seconds; None as in :func:`lower_bound`."""
-    try:
-        instance = lower(problem)
-    except ContradictionError:
-        return None
-    length = windows_of(instance, None).critical_path
-    if length == math.inf:
-        return None
-    if instance.operators < WORTH_SEARCHING:
-        return length
-    best = Best(Run())
-    quick_bounds(instance, arrays_of(instance, problem), best)
-    return max(length, best.value)
+    return max(length, better(instance, arrays_of(instance, problem)))
 
 
 KNOWN_BEFORE = HeadStart(initial=good_schedule, lower_bound=lower_bound, within=head_start_within)

@@ -23,7 +23,7 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.best import raise_level
-from opweave.solvers.placement.bounds.broadcasts import Broadcasts
+from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.windows import modules
@@ -79,8 +79,8 @@ MOST_ORDERED = 5
 class EqualUnits:
     """The units of one instance, their options, and how they are put together."""
 
-    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
-        self.problem, self.instance, self.arrays, self.run = problem, instance, arrays, run
+    def __init__(self, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
+        self.instance, self.arrays, self.run = instance, arrays, run
         self.chain = milestones_of(arrays)
         self.units = units_of(self.chain, instance, arrays)
         self.searches = [UnitSearch(unit, instance, arrays) for unit in self.units]
@@ -96,14 +96,7 @@ class EqualUnits:
         best.report(self.chain.value(), "milestones")
         with self.run.share(BOUND_SHARE, BOUND_SECONDS):
             raise_level(self.chain, RELAXED, self.run, best.report)
-            broadcasts = Broadcasts(self.chain)
-            while pairs := broadcasts.open_pairs():
-                for block, a, b in pairs:
-                    left = self.run.remaining()
-                    if self.run.should_stop():
-                        return
-                    broadcasts.lift(block, a, b, np.inf if left is None else left)
-                best.report(self.chain.value(), "milestones")
+            raise_by_broadcasts(self.chain, self.run, lambda: best.report(self.chain.value(), "milestones"))
 
     def first_options(self, price: FloatArray) -> None:
         """Add the pure plans, and the plans that the descents find at multiples of the first prices."""
@@ -267,12 +260,14 @@ def repeats(arrays: PlacementArrays) -> bool:
     return repeated >= LEAST_SHARE * len(arrays.seconds)
 
 
-def plan_units(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> bool:
+def plan_units(problem: Placement, run: Run) -> bool:
     """Search plans of equal units and report whole plans made of them; False when too little of the graph repeats."""
     run.enter("equal units")
+    instance = lower_unless_short(problem)
+    arrays = arrays_of(instance, problem)
     if not repeats(arrays):
         return False
-    work = EqualUnits(problem, instance, arrays, run)
+    work = EqualUnits(instance, arrays, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)
     seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
@@ -290,8 +285,7 @@ def plan_units(problem: Placement, instance: PlacementInstance, arrays: Placemen
 
 def solve_units(problem: Placement, run: Run) -> Outcome:
     """Search plans of equal units; solver "units"."""
-    instance = lower_unless_short(problem)
-    if not instance.operators or not plan_units(problem, instance, arrays_of(instance, problem), run):
+    if not problem.graph.operators or not plan_units(problem, run):
         return Outcome(reason="the graph is no chain of equal modules")
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)} and is made of equal units")

@@ -172,8 +172,9 @@ def search_from(search: LocalSearch, *, rounds: int | None) -> None:
         search.anneal_round()
 
 
-def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> LocalSearch:
+def empty_search(problem: Placement, run: Run) -> LocalSearch:
     """A local search without a plan yet."""
+    instance = lower_unless_short(problem)
     nothing = np.zeros(instance.operators, dtype=np.int64)
     return LocalSearch(problem, instance, arrays_of(instance, problem), run, nothing, nothing)
 
@@ -214,8 +215,7 @@ def more_list_plans(search: LocalSearch) -> None:
 
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
-    instance = lower_unless_short(problem)
-    search = empty_search(problem, instance, run)
+    search = empty_search(problem, run)
     if isinstance(run.start, Schedule):
         search.consider_schedule(run.start)
     list_plans(search)

@@ -51,7 +51,7 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
 def test_two_operators_by_hand() -> None:
     problem = layered_problem(1, 2)
     # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
-    assert bound(problem, lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
+    assert bound(lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -156,10 +156,10 @@ def test_counts_stay_below_the_optimum_of_layers() -> None:
 def test_a_time_limit_leaves_a_valid_bound() -> None:
     problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
     instance, arrays = lower(problem), _net(problem)
-    value, _ = bound(problem, instance, arrays, run)
+    value, _ = bound(instance, arrays, run)
     best = Best(Run())
     quick_bounds(instance, arrays, best)
-    assert 0.0 < value <= bound(problem, instance, arrays, Run())[0]
+    assert 0.0 < value <= bound(instance, arrays, Run())[0]
     assert run.bound == value
 
 

@@ -9,7 +9,7 @@ from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.decompose import decompose, solve_decompose
+from opweave.solvers.placement.decompose import Decomposition, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, solution_of
 from opweave.solvers.run import Run
@@ -55,7 +55,7 @@ def test_equal_layers_are_solved_once() -> None:
         return search_module(arrays, upper, baseline, budget, halt)
 
     run = Run()
-    decompose(problem, lower(problem), run, spy)
+    Decomposition(problem, run, spy).advance()
     assert run.closed()
     assert len(nets) <= 2 * 4  # two sorts of modules, four pairs of end devices
 
@@ -68,7 +68,7 @@ def test_an_unfinished_search_enters_with_its_bound() -> None:
         assert not found.proved or found.makespan <= upper
         return found
 
-    decompose(problem, lower(problem), run, tired)
+    Decomposition(problem, run, tired).advance()
     best = Run()
     solve_decompose(problem, best)
     assert run.bound is not None

@@ -46,7 +46,7 @@ def test_every_plan_passes_the_referee(seed, memory):
 def test_a_search_begins_with_the_best_of_all(seed):
     problem = small_problem(seed, most_operators=12)
     instance = lower(problem)
-    search = empty_search(problem, instance, Run())
+    search = empty_search(problem, Run())
     list_plans(search)
     more_list_plans(search)
     builders = [partial(rule, instance, search.arrays) for rule in RULES]

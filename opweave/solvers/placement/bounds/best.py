@@ -8,14 +8,13 @@ pairs: the shortest path will move there once they are raised.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray
-from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Block, Milestones, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.run import Run
@@ -36,19 +35,16 @@ LONGEST_COUNTS = 60.0
 DETOURS = 8
 """Number of paths on which a lane searches for a free pair."""
 
-Pair = tuple[Block, int, int]
-"""A block of windows and its end devices."""
-
 Report = Callable[[float, str], None]
 
 
-def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
+def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
     """A lower bound of the makespan and the name of the bound that proved it.
 
     Parameters
     ----------
-    problem, instance, arrays
-        The problem, its instance and its arrays.
+    instance, arrays
+        The problem.
     run
         Receives every better bound at once; says whether to stop.
 
@@ -57,7 +53,6 @@ def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArra
     tuple
         Seconds, and the name of the bound.
     """
-    del problem  # the arrays hold everything that the bounds need
     best = Best(run)
     if not instance.operators:
         best.report(0.0, "critical path")
@@ -121,7 +116,11 @@ def raise_together(
         Time limit of one window.
     """
     blocks = chain.blocks()
-    number = {id(block): index for index, block in enumerate(blocks)}
+    number = {block: index for index, block in enumerate(blocks)}
+
+    def key(pair: Pair) -> Key:
+        return "block", number[pair[0]], pair[1], pair[2], level
+
     heard = 0
     while not run.should_stop():
         facts = exchange.facts_from(heard)
@@ -130,23 +129,19 @@ def raise_together(
             if fact.key[0] == "block" and isinstance(fact.value, float):
                 index, a, b, to = (int(part) for part in fact.key[1:])
                 blocks[index].learn(a, b, to, fact.value)
-        pair = _free_pair(chain, level, run, lambda pair: exchange.claim(_key(number, pair, level)))
+        pair = _free_pair(chain, level, run, lambda pair: exchange.claim(key(pair)))
         if pair is None:
             return
         block, a, b = pair
         value = float(block.bound_of(a, b, level, seconds()))
         block.learn(a, b, level, value)
-        exchange.tell(Fact(_key(number, pair, level), value))
+        exchange.tell(Fact(key(pair), value))
         report()
-
-
-def _key(number: dict[int, int], pair: Pair, level: int) -> Key:
-    return "block", number[id(pair[0])], pair[1], pair[2], level
 
 
 def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], bool]) -> Pair | None:
     """A pair to raise that no other lane works on; None when all relevant pairs are raised or in work."""
-    with _put_back() as barred:
+    with put_back([block.values for block in chain.blocks()]):
         for _ in range(DETOURS):
             value = chain.value()
             if not math.isfinite(value) or (run.objective is not None and value >= run.objective):
@@ -158,22 +153,16 @@ def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], 
             if not pairs:
                 break
             for block, a, b in pairs:
-                barred(block)[block.rows(a), block.columns(b)] = math.inf
+                block.values[block.window.cells(a, b)] = math.inf
     return None
 
 
 @contextmanager
-def _put_back() -> Iterator[Callable[[Block], FloatArray]]:
-    """Let values of blocks be changed temporarily; yields a function that returns a block's values."""
-    before: list[tuple[Block, FloatArray]] = []
-
-    def values(block: Block) -> FloatArray:
-        if all(block is not known for known, _ in before):
-            before.append((block, block.values.copy()))
-        return block.values
-
+def put_back(tables: Sequence[FloatArray]) -> Iterator[None]:
+    """Let tables be changed temporarily."""
+    before = [table.copy() for table in tables]
     try:
-        yield values
+        yield
     finally:
-        for block, kept in before:
-            block.values[:] = kept
+        for table, kept in zip(tables, before, strict=True):
+            table[:] = kept

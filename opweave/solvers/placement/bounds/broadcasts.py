@@ -17,6 +17,7 @@ Under ``delay`` and ``one_port_edge`` no tensor is shared, and the rows are left
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 
@@ -25,8 +26,9 @@ from scipy.sparse import csr_matrix, hstack, vstack
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows
-from opweave.solvers.placement.bounds.chain_bound import Block, Milestones
+from opweave.solvers.placement.bounds.chain_bound import Block, Milestones, Pair
 from opweave.solvers.placement.bounds.window_program import Builder, WindowProgram, integer_bound
+from opweave.solvers.run import Run
 
 LARGEST = 150
 """Most operators of a window for this program, equal branches counted once."""
@@ -122,27 +124,20 @@ def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: Int
     )
 
 
-class Broadcasts:
-    """Raises the windows of a chain to this bound: windows on the shortest path first, every pair of ends once."""
+def raise_by_broadcasts(chain: Milestones, run: Run, report: Callable[[], None]) -> None:
+    """Raise the windows on the shortest path to this bound, every pair of ends once; report after every path."""
+    done: set[Pair] = set()
+    while pairs := [pair for pair in chain.pairs() if pair not in done and can_be_raised(pair[0])]:
+        for block, a, b in pairs:
+            if run.should_stop():
+                return
+            left = run.remaining()
+            done.add((block, a, b))
+            value = broadcast_bound(block, a, b, LONGEST_PROGRAM if left is None else min(left, LONGEST_PROGRAM))
+            block.learn(a, b, int(block.levels[a, b]), value)
+        report()
 
-    def __init__(self, chain: Milestones) -> None:
-        self.chain = chain
-        self._done: set[tuple[int, int, int]] = set()
 
-    def open_pairs(self) -> list[tuple[Block, int, int]]:
-        """Windows and ends on the shortest path that have not been raised yet."""
-        found: dict[tuple[int, int, int], tuple[Block, int, int]] = {}
-        for module, first, last in self.chain.module_path():
-            for block, a, b in module.path(first, last):
-                key = id(block), a, b
-                if key not in self._done and len(block.window.inner) > 0 and block.size <= LARGEST:
-                    found[key] = block, a, b
-        return list(found.values())
-
-    def lift(self, block: Block, a: int, b: int, time_limit: float) -> None:
-        """Raise one window."""
-        self._done.add((id(block), a, b))
-        value = broadcast_bound(block, a, b, min(time_limit, LONGEST_PROGRAM))
-        rows = slice(a, a + 1) if block.window.entry else slice(None)
-        columns = slice(b, b + 1) if block.window.exit else slice(None)
-        block.values[rows, columns] = np.maximum(block.values[rows, columns], value)
+def can_be_raised(block: Block) -> bool:
+    """Whether a block's windows are small enough for the program and hold an operator."""
+    return len(block.window.inner) > 0 and block.size <= LARGEST

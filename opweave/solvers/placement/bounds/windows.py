@@ -66,6 +66,10 @@ class Window:
         ends = np.asarray([self.entry, self.exit, len(arrays.seconds)], dtype=np.int64)
         return b"|".join(part.tobytes() for part in (ends, *parts))
 
+    def cells(self, a: int, b: int) -> tuple[slice, slice]:
+        """Entries of a table that two end devices stand for; a missing end stands for all devices. Shape (K, K)."""
+        return slice(a, a + 1) if self.entry else slice(None), slice(b, b + 1) if self.exit else slice(None)
+
     def fixed(self, a: int, b: int) -> PlacementArrays:
         """The arrays with the entry on device a and the exit on device b."""
         seconds = self.arrays.seconds.copy()
