@@ -84,7 +84,7 @@ def good_schedule(problem: Placement, seconds: float = SECONDS) -> Schedule | No
 
 def lower_bound(problem: Placement, seconds: float = SECONDS) -> float | None:
     """The largest quick lower bound, in seconds; None when there is no plan, so that the formulation reports why."""
-    return _bound_by(problem, lambda *known: bound(*known, Run(time_limit=seconds))[0])
+    return _bound_by(problem, lambda instance, arrays: bound(instance, arrays, Run(time_limit=seconds))[0])
 
 
 def quick_lower_bound(problem: Placement) -> float | None:

@@ -109,7 +109,7 @@ class LocalSearch:
     def descend_from(self, device: IntArray) -> None:
         """Hub descent from an assignment."""
         self.run.enter("hub descent")
-        self.consider(*descend(self.instance, self.arrays, device, self.run.should_stop)[:2])
+        self.consider(*descend(self.arrays, self.instance.cluster, device, self.run.should_stop)[:2])
 
     def anneal_round(self) -> None:
         """Run the next annealing round from the best plan."""

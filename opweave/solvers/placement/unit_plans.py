@@ -8,7 +8,7 @@ unit plus the price of its memory, and a search for short plans finds good plans
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -77,8 +77,8 @@ class Cooling:
 class _Shadowed:
     """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
 
-    instance: PlacementInstance
     arrays: PlacementArrays
+    cluster: IntArray
     owner: IntArray
     count: int
 
@@ -191,7 +191,8 @@ class UnitSearch:
         if first is None or len(self.operators) > LARGEST_DESCENT:
             return None
         shadowed = self._shadowed(home, price)
-        order, device, _ = descend(shadowed.instance, shadowed.arrays, shadowed.devices(first.device), should_stop)
+        everywhere = shadowed.devices(first.device)
+        order, device, _ = descend(shadowed.arrays, shadowed.cluster, everywhere, should_stop)
         count = len(self.operators)
         return self.option(home, order[order < count], device[:count])
 
@@ -244,31 +245,7 @@ class UnitSearch:
             parameters_start=np.zeros(total + 1, dtype=np.int64),
         )
         cluster = np.concatenate([self.cluster, self.cluster[owner]])
-        return _Shadowed(self._instance(larger, before, after, cluster), larger, owner, count)
-
-    def _instance(
-        self, arrays: PlacementArrays, before: Adjacency, after: Adjacency, cluster: IntArray
-    ) -> PlacementInstance:
-        """The arrays that hub descent reads, for an instance with shadows."""
-        return replace(
-            self.whole,
-            names=("",) * len(arrays.seconds),
-            tensors=("",) * arrays.tensors,
-            seconds=arrays.seconds,
-            source=arrays.source,
-            target=arrays.target,
-            tensor=arrays.tensor,
-            size=arrays.size,
-            incoming=Adjacency(arrays.in_start, arrays.incoming),
-            outgoing=Adjacency(arrays.out_start, arrays.outgoing),
-            before=before,
-            after=after,
-            memory=arrays.memory,
-            parameters=Adjacency(arrays.parameters_start, arrays.parameters),
-            parameter_bytes=arrays.parameter_bytes,
-            capacity=arrays.capacity,
-            cluster=cluster,
-        )
+        return _Shadowed(larger, cluster, owner, count)
 
 
 def first_of(cluster: IntArray) -> IntArray:
