@@ -31,7 +31,7 @@ from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, members_of
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
@@ -84,13 +84,11 @@ def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     arrays = placement_net(instance, problem)
     order = topological_order(instance.after).astype(np.int64)
     device = np.zeros(len(order), dtype=np.int64)
-    members, kept = members_of(instance.cluster), device.copy()
+    kept = device.copy()
     draws, heat = np.full((1_000, DRAWS), 0.5), np.full(1_000, 1e9)
     best, current = method.plain(
-        arrays, counted_plan(arrays, order, device),
-        members.start, members.items, instance.cluster, draws, heat, raised(),
-        order.copy(), kept,
-    )  # fmt: skip
+        arrays, counted_plan(arrays, order, device, instance.cluster), draws, heat, raised(), order.copy(), kept
+    )
     assert best == current < math.inf
     assert (kept == device).all()
 

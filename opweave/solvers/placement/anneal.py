@@ -24,6 +24,7 @@ from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import exceeds, lengths_of, sort_rising
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_below
+from opweave.solvers.placement.plans import memory_used
 
 DRAWS = 5
 """Random numbers drawn for each move."""
@@ -46,6 +47,8 @@ class CountedPlan(NamedTuple):
         Bytes on every device. Shape (devices,).
     holders
         How many operators on each device use each parameter. Shape (parameters, devices).
+    cluster, members_start, members
+        The cluster of every operator, and the operators of every cluster: Colocate moves them together.
     """
 
     order: IntArray
@@ -53,9 +56,12 @@ class CountedPlan(NamedTuple):
     device: IntArray
     used: IntArray
     holders: IntMatrix
+    cluster: IntArray
+    members_start: IntArray
+    members: IntArray
 
 
-def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray) -> CountedPlan:
+def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, cluster: IntArray) -> CountedPlan:
     """A plan with its memory counted."""
     devices = arrays.seconds.shape[1]
     position = np.empty(len(order), dtype=np.int64)
@@ -63,15 +69,9 @@ def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray) -> 
     heads = np.repeat(np.arange(len(order)), np.diff(arrays.parameters_start))
     holders = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
     np.add.at(holders, (arrays.parameters, device[heads]), 1)
-    used = np.zeros(devices, dtype=np.int64)
-    np.add.at(used, device, arrays.memory)
-    used += ((holders > 0) * arrays.parameter_bytes[:, None]).sum(axis=0)
-    return CountedPlan(order.copy(), position, device.copy(), used, holders)
-
-
-def members_of(cluster: IntArray) -> Adjacency:
-    """Operators of every Colocate cluster."""
-    return Adjacency.from_pairs(int(cluster.max(initial=-1)) + 1, cluster, np.arange(len(cluster)))
+    members = Adjacency.from_pairs(int(cluster.max(initial=-1)) + 1, cluster, np.arange(len(cluster)))
+    used = memory_used(arrays, device)
+    return CountedPlan(order.copy(), position, device.copy(), used, holders, cluster, members.start, members.items)
 
 
 @inlined
@@ -135,15 +135,7 @@ def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw:
 
 
 @inlined
-def with_clusters(
-    members_start: IntArray,
-    members: IntArray,
-    cluster: IntArray,
-    group: IntArray,
-    size: int,
-    taken: IntArray,
-    mark: int,
-) -> int:
+def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray, mark: int) -> int:
     """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0
     for i in range(size):
@@ -153,9 +145,9 @@ def with_clusters(
             count += 1
     alone = count
     for i in range(alone):
-        c = cluster[group[i]]
-        for j in range(members_start[c], members_start[c + 1]):
-            w = members[j]
+        c = plan.cluster[group[i]]
+        for j in range(plan.members_start[c], plan.members_start[c + 1]):
+            w = plan.members[j]
             if taken[w] != mark:
                 taken[w] = mark
                 group[count] = w
@@ -193,9 +185,6 @@ def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, in
 def anneal(
     arrays: PlacementArrays,
     plan: CountedPlan,
-    members_start: IntArray,
-    members: IntArray,
-    cluster: IntArray,
     draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
@@ -234,7 +223,7 @@ def anneal(
             if kind >= 4:
                 k = neighbour_device(arrays, plan, v, draws[move, 2])
             size = _gather(arrays, plan, v, kind % 4, draws[move, 3], group)
-            size = with_clusters(members_start, members, cluster, group, size, taken, move)
+            size = with_clusters(plan, group, size, taken, move)
             changed = False
             allowed = True
             for i in range(size):
@@ -329,9 +318,6 @@ def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: I
 def anneal_assignment(
     arrays: PlacementArrays,
     plan: CountedPlan,
-    members_start: IntArray,
-    members: IntArray,
-    cluster: IntArray,
     draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
@@ -363,7 +349,7 @@ def anneal_assignment(
         if kind != STRETCH and a == k:
             continue
         size = _stretch(plan, v, k, kind, draws[move, 3], group)
-        size = with_clusters(members_start, members, cluster, group, size, taken, move)
+        size = with_clusters(plan, group, size, taken, move)
         changed, allowed = False, True
         for i in range(size):
             w = group[i]

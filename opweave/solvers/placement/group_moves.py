@@ -12,8 +12,9 @@ import numpy as np
 
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.anneal import counted_plan, order_for
+from opweave.solvers.placement.anneal import order_for
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
+from opweave.solvers.placement.plans import fits
 
 MOST_HUBS = 400
 LARGEST_GROUP = 4_000
@@ -90,7 +91,7 @@ def descend(
                     continue
                 candidate = device.copy()
                 candidate[group] = k
-                if (counted_plan(arrays, best_order, candidate).used > arrays.capacity).any():
+                if not fits(arrays, candidate):
                     continue
                 value = judged(candidate, best)
                 if value < best * (1 - 1e-12):

@@ -21,7 +21,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, members_of, order_for
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
@@ -125,8 +125,7 @@ class LocalSearch:
         method = anneal if number % 2 else anneal_assignment
         first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
-        members = members_of(self.instance.cluster)
-        plan = counted_plan(self.arrays, self.order, self.device)
+        plan = counted_plan(self.arrays, self.order, self.device, self.instance.cluster)
         scale = self.makespan
         for chunk in range(chunks):
             if self.run.should_stop():
@@ -137,9 +136,6 @@ class LocalSearch:
             method.sized(CHUNK_WORK)(
                 self.arrays,
                 plan,
-                members.start,
-                members.items,
-                self.instance.cluster,
                 rng.random((moves, DRAWS)),
                 scale * shares[chunk * moves : (chunk + 1) * moves],
                 self.run.halt,
