@@ -14,6 +14,7 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.compiled import inlined, kernel
 
@@ -77,6 +78,12 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
         tensors=len(instance.tensors),
         model=MODELS[problem.transfers],
     )
+
+
+def with_arcs(arrays: PlacementArrays, before: Adjacency) -> PlacementArrays:
+    """The arrays with other arcs, given the predecessors of every operator."""
+    after = before.reversed(len(before))
+    return arrays._replace(before_start=before.start, before=before.items, after_start=after.start, after=after.items)
 
 
 class Clock(NamedTuple):

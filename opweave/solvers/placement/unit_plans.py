@@ -16,7 +16,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, order_for
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.group_moves import descend
 from opweave.solvers.placement.plans import memory_used, plan_of
@@ -223,21 +223,15 @@ class UnitSearch:
             shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
             late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
             early = np.concatenate([early, sinks, shadows[:-1]])
-        before = Adjacency.from_pairs(total, late, early)
-        after = before.reversed(total)
         larger = arrays._replace(
             seconds=np.ascontiguousarray(np.concatenate([arrays.seconds, cost[owner]])),
             in_start=np.pad(arrays.in_start, more, mode="edge"),
             out_start=np.pad(arrays.out_start, more, mode="edge"),
-            before_start=before.start,
-            before=before.items,
-            after_start=after.start,
-            after=after.items,
             memory=np.zeros(total, dtype=np.int64),
             parameters_start=np.zeros(total + 1, dtype=np.int64),
         )
         cluster = np.concatenate([self.cluster, self.cluster[owner]])
-        return _Shadowed(larger, cluster, owner, count)
+        return _Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), cluster, owner, count)
 
 
 def first_of(cluster: IntArray) -> IntArray:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays, with_arcs
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of, sending
 from opweave.solvers.placement.bounds.energetic import energetic
 
@@ -125,56 +126,39 @@ def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, ex
     entry, exit_
         The milestones at the ends; None at the beginning and the end of the plan.
     """
-    operators = np.asarray(
-        [*([] if entry is None else [entry]), *members.tolist(), *([] if exit_ is None else [exit_])], dtype=np.int64
-    )
-    local = {int(v): i for i, v in enumerate(operators.tolist())}
-    flows: list[int] = []
-    rows: list[list[int]] = []
-    for v in operators.tolist():
-        flows += [
-            f
-            for f in arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].tolist()
-            if int(arrays.source[f]) in local
-        ]
-        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist()
-        rows.append(sorted(local[u] for u in before if u in local))
-    seconds = arrays.seconds[operators].copy()
+    ends = [[] if entry is None else [entry], members.tolist(), [] if exit_ is None else [exit_]]
+    operators = np.asarray(list(chain.from_iterable(ends)), dtype=np.int64)
+    local = {v: i for i, v in enumerate(operators.tolist())}
+    incoming, earlier = Adjacency(arrays.in_start, arrays.incoming), Adjacency(arrays.before_start, arrays.before)
+    chosen = [f for v in local for f in incoming[v].tolist() if int(arrays.source[f]) in local]
+    before = Adjacency.from_lists([sorted(local[u] for u in earlier[v].tolist() if u in local) for v in local])
+    seconds = arrays.seconds[operators]
     for end, position in ((entry, 0), (exit_, len(operators) - 1)):
         if end is not None:
             seconds[position] = np.where(np.isfinite(seconds[position]), 0.0, np.inf)
-    small = _small_net(arrays, seconds, flows, rows, local)
-    chosen = np.asarray(flows, dtype=np.int64)
-    return Window(small, operators, chosen, entry is not None, exit_ is not None)
+    flows = np.asarray(chosen, dtype=np.int64)
+    small = _small_net(with_arcs(arrays, before), seconds, flows, local)
+    return Window(small, operators, flows, entry is not None, exit_ is not None)
 
 
-def _small_net(
-    arrays: PlacementArrays, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]
-) -> PlacementArrays:
-    """The arrays of some operators and flows, without memory."""
-    count = len(seconds)
-    chosen = np.asarray(flows, dtype=np.int64)
-    source = np.asarray([local[int(u)] for u in arrays.source[chosen]], dtype=np.int64)
-    target = np.asarray([local[int(v)] for v in arrays.target[chosen]], dtype=np.int64)
+def _small_net(arrays: PlacementArrays, seconds: FloatArray, flows: IntArray, local: dict[int, int]) -> PlacementArrays:
+    """The arrays of some operators and flows, without memory; the arcs are there already."""
+    count, each = len(seconds), np.arange(len(flows))
+    source = np.asarray([local[u] for u in arrays.source[flows].tolist()], dtype=np.int64)
+    target = np.asarray([local[v] for v in arrays.target[flows].tolist()], dtype=np.int64)
     numbers: dict[int, int] = {}
-    tensor = np.asarray([numbers.setdefault(int(t), len(numbers)) for t in arrays.tensor[chosen]], dtype=np.int64)
-    before = Adjacency.from_lists(rows)
-    after = before.reversed(count)
-    incoming, outgoing = _positions(target, count), _positions(source, count)
+    tensor = [numbers.setdefault(t, len(numbers)) for t in arrays.tensor[flows].tolist()]
+    incoming, outgoing = Adjacency.from_pairs(count, target, each), Adjacency.from_pairs(count, source, each)
     return arrays._replace(
         seconds=np.ascontiguousarray(seconds),
         source=source,
         target=target,
-        tensor=tensor,
-        size=arrays.size[chosen],
+        tensor=np.asarray(tensor, dtype=np.int64),
+        size=arrays.size[flows],
         in_start=incoming.start,
         incoming=incoming.items,
         out_start=outgoing.start,
         outgoing=outgoing.items,
-        before_start=before.start,
-        before=before.items,
-        after_start=after.start,
-        after=after.items,
         memory=np.zeros(count, dtype=np.int64),
         parameters_start=np.zeros(count + 1, dtype=np.int64),
         parameters=np.zeros(0, dtype=np.int64),
@@ -182,13 +166,6 @@ def _small_net(
         capacity=np.full(seconds.shape[1], NO_LIMIT, dtype=np.int64),
         tensors=len(numbers),
     )
-
-
-def _positions(heads: IntArray, rows: int) -> Adjacency:
-    """Positions of every row's entries, in their order."""
-    start = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.bincount(heads, minlength=rows), out=start[1:])
-    return Adjacency(start, np.argsort(heads, kind="stable").astype(np.int64))
 
 
 def cut_vertices(arrays: PlacementArrays, order: IntArray) -> IntArray:
