@@ -23,7 +23,7 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import exceeds, lengths_of, sort_rising
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_below
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_below, sending
 from opweave.solvers.placement.plans import memory_used
 
 DRAWS = 5
@@ -280,9 +280,7 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
         for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
             f = arrays.outgoing[i]
             w = arrays.target[f]
-            a, b = device[v], device[w]
-            sent = 0.0 if a == b else arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]
-            depth[v] = max(depth[v], sent + depth[w])
+            depth[v] = max(depth[v], sending(arrays, f, device[v], device[w]) + depth[w])
         for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
             depth[v] = max(depth[v], depth[arrays.after[i]])
         depth[v] += arrays.seconds[v, device[v]]

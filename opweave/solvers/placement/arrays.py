@@ -125,6 +125,17 @@ def new_clock(arrays: PlacementArrays) -> Clock:
 
 
 @inlined
+def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
+    """Seconds that flow f takes from device a to device b: 0 within a device, inf where nothing can be sent."""
+    return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
+
+
+def durations(arrays: PlacementArrays) -> FloatArray:
+    """Seconds of every flow between every two devices, as :func:`sending`. Shape (flows, K, K)."""
+    return np.asarray(arrays.latency + arrays.size[:, None, None] * arrays.per_byte)
+
+
+@inlined
 def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArray) -> float:
     """Schedule operator v on device k after everything scheduled so far; return its end."""
     ready = clock.free[k]
@@ -141,7 +152,7 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
             ready = max(ready, clock.arrived[t, k])
             continue
         start = clock.end[u]
-        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        lasts = sending(arrays, f, a, k)
         if arrays.model != DELAY:
             start = max(start, clock.sends[a], clock.receives[k])
             clock.sends[a] = start + lasts
@@ -173,7 +184,7 @@ def arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: 
             ready = max(ready, clock.arrived[arrays.tensor[f], k])
             continue
         begin = clock.end[u]
-        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        lasts = sending(arrays, f, a, k)
         if arrays.model != DELAY:
             begin = max(begin, clock.sends[a], cursor)
             cursor = begin + lasts

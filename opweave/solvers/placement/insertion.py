@@ -22,7 +22,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import sort_rising
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
 from opweave.solvers.placement.ranks import device_tails, downward_rank, order_by, upward_rank
@@ -243,7 +243,7 @@ def _ready(
         if arrays.model == PORT_TENSOR and state.arrived[t, k] >= 0.0:
             ready = max(ready, state.arrived[t, k])
             continue
-        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        lasts = sending(arrays, f, a, k)
         begin = state.end[arrays.source[f]]
         if arrays.model != DELAY:
             begin = common_fit(state.timeline, devices + a, 2 * devices + k, max(begin, cursor), lasts)
@@ -261,7 +261,7 @@ def _send_to(arrays: PlacementArrays, state: State, flows: IntArray, k: int) -> 
         begin = state.sent[k, f]
         if begin >= 0.0:
             a = state.device[arrays.source[f]]
-            end = begin + (arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k])
+            end = begin + sending(arrays, f, a, k)
             occupy(state.timeline, devices + a, begin, end)
             occupy(state.timeline, 2 * devices + k, begin, end)
             state.begins[f] = begin

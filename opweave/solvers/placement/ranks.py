@@ -13,7 +13,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.loops import lengths_of
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, sending
 
 PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "mean": lambda times: np.asarray(np.nanmean(times, axis=1)),
@@ -26,10 +26,7 @@ PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 def mean_seconds(arrays: PlacementArrays) -> FloatArray:
     """Run time of every operator, averaged over the devices that may run it. Shape (operators,)."""
-    allowed = np.isfinite(arrays.seconds)
-    total: FloatArray = np.where(allowed, arrays.seconds, 0.0).sum(axis=1)
-    mean: FloatArray = total / np.maximum(1, allowed.sum(axis=1))
-    return mean
+    return run_times(arrays, "mean")
 
 
 def mean_transfer(arrays: PlacementArrays) -> FloatArray:
@@ -180,10 +177,8 @@ def tails(arrays: PlacementArrays, order: IntArray) -> FloatArray:
             f = arrays.outgoing[j]
             w = arrays.target[f]
             for k in range(devices):
-                least = arrays.seconds[w, k] + tail[w, k]
+                least = np.inf
                 for q in range(devices):
-                    sent = arrays.latency[k, q] + arrays.size[f] * arrays.per_byte[k, q]
-                    if q != k and sent < np.inf:
-                        least = min(least, sent + arrays.seconds[w, q] + tail[w, q])
+                    least = min(least, sending(arrays, f, k, q) + arrays.seconds[w, q] + tail[w, q])
                 tail[v, k] = max(tail[v, k], least)
     return tail

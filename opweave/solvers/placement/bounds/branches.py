@@ -18,6 +18,8 @@ class Branches:
 
     Attributes
     ----------
+    parts
+        The branches: the operators of each.
     kept
         Operators that stay: the ends, and one branch of every group of equal branches. Shape (operators,).
     times
@@ -29,6 +31,7 @@ class Branches:
         Shape (tensors,).
     """
 
+    parts: list[IntArray]
     kept: BoolArray
     times: FloatArray
     leader: IntArray
@@ -49,23 +52,18 @@ def branches_of(window: Window) -> Branches:
     inside = inner[arrays.before] & inner[target]
     joined = csr_matrix((np.ones(int(inside.sum())), (arrays.before[inside], target[inside])), shape=(count, count))
     labels = connected_components(joined, directed=False)[1]
-    parts: dict[int, list[int]] = {}
-    for v in range(first, last):
-        parts.setdefault(int(labels[v]), []).append(v)
-    component = np.full(count, -1, dtype=np.int64)
-    members = list(parts.values())
-    for number, part in enumerate(members):
-        component[part] = number
-    shared = _shared_tensors(window, component)
+    order = first + np.argsort(labels[first:last], kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
+    shared = _shared_tensors(window, np.where(inner, labels, -1))
     kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
-    seen: dict[bytes, list[int]] = {}
-    for part in members:
-        same = seen.setdefault(_signature(window, np.asarray(part, dtype=np.int64), shared), part)
+    seen: dict[bytes, IntArray] = {}
+    for part in parts:
+        same = seen.setdefault(_signature(window, part, shared), part)
         if same is not part:
             kept[part] = False
             times[same] += 1
             leader[part] = same
-    return Branches(kept, times, leader, shared)
+    return Branches(parts, kept, times, leader, shared)
 
 
 def _shared_tensors(window: Window, component: IntArray) -> BoolArray:

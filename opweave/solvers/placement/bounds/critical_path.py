@@ -18,7 +18,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import lengths_of
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, sending
 
 
 class Reach(NamedTuple):
@@ -29,16 +29,6 @@ class Reach(NamedTuple):
 
     heads: FloatArray
     tails: FloatArray
-
-
-@inlined
-def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
-    """Seconds that flow f takes from device a to device b; inf where nothing can be sent."""
-    if a == b:
-        return 0.0
-    if np.isinf(arrays.per_byte[a, b]) or np.isinf(arrays.latency[a, b]):
-        return np.inf
-    return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
 
 
 @kernel

@@ -35,7 +35,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
 from opweave.solvers.placement.bounds.branches import Branches
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
@@ -75,17 +75,6 @@ class WindowProgram:
     x: IntArray
     scale: float
     ceiling: float
-
-
-def durations(arrays: PlacementArrays) -> FloatArray:
-    """Seconds of every flow between every two devices, inf where nothing can be sent. Shape (flows, K, K)."""
-    linked = np.isfinite(arrays.per_byte) & np.isfinite(arrays.latency)
-    per_byte, latency = np.where(linked, arrays.per_byte, 0.0), np.where(linked, arrays.latency, 0.0)
-    seconds = latency + arrays.size[:, None, None] * per_byte
-    seconds = np.where(linked, seconds, np.inf)
-    diagonal = np.arange(len(latency))
-    seconds[:, diagonal, diagonal] = 0.0
-    return np.asarray(seconds)
 
 
 def serial_length(arrays: PlacementArrays) -> float:

@@ -22,8 +22,8 @@ import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays, with_arcs
-from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of, sending
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
+from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
 
@@ -106,7 +106,7 @@ class Window:
         arrays = self.arrays
         if not (self.entry and self.exit):
             return 0.0
-        times = [sending(arrays, f, a, b) for f in range(len(arrays.source))]
+        times = durations(arrays)[:, a, b].tolist()
         return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
 
     def _possible(self, a: int, b: int) -> bool:
