@@ -140,8 +140,8 @@ def test_area_pays_for_memory() -> None:
 
 def test_counts_see_memory_that_binds() -> None:
     free, tight = layered_problem(8, 2), layered_problem(8, 2, room=24)
-    without = bound(free, lower(free), _net(free), Run())[0]
-    value, source = bound(tight, lower(tight), _net(tight), Run())
+    without = bound(lower(free), _net(free), Run())[0]
+    value, source = bound(lower(tight), _net(tight), Run())
     assert value > 1.05 * without
     assert source == "counts with memory"
 
