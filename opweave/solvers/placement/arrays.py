@@ -15,14 +15,15 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.spec import Placement
+from opweave.problems.placement.spec import Placement, TransferModel
 from opweave.solvers.compiled import inlined, kernel
 
 DELAY = 0
 PORT_EDGE = 1
 PORT_TENSOR = 2
 
-MODELS = {"delay": DELAY, "one_port_edge": PORT_EDGE, "one_port_tensor": PORT_TENSOR}
+NAMES: tuple[TransferModel, ...] = ("delay", "one_port_edge", "one_port_tensor")
+"""What the problem calls these models."""
 
 
 class PlacementArrays(NamedTuple):
@@ -76,7 +77,7 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
         parameter_bytes=instance.parameter_bytes,
         capacity=instance.capacity,
         tensors=len(instance.tensors),
-        model=MODELS[problem.transfers],
+        model=NAMES.index(problem.transfers),
     )
 
 
@@ -84,6 +85,24 @@ def with_arcs(arrays: PlacementArrays, before: Adjacency) -> PlacementArrays:
     """The arrays with other arcs, given the predecessors of every operator."""
     after = before.reversed(len(before))
     return arrays._replace(before_start=before.start, before=before.items, after_start=after.start, after=after.items)
+
+
+def reversed_net(arrays: PlacementArrays) -> PlacementArrays:
+    """The same problem with time reversed: its heads are the tails."""
+    return arrays._replace(
+        source=arrays.target,
+        target=arrays.source,
+        in_start=arrays.out_start,
+        incoming=arrays.outgoing,
+        out_start=arrays.in_start,
+        outgoing=arrays.incoming,
+        before_start=arrays.after_start,
+        before=arrays.after,
+        after_start=arrays.before_start,
+        after=arrays.before,
+        latency=np.ascontiguousarray(arrays.latency.T),
+        per_byte=np.ascontiguousarray(arrays.per_byte.T),
+    )
 
 
 class Clock(NamedTuple):

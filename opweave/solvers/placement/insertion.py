@@ -23,9 +23,10 @@ from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import sort_rising
 from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
+from opweave.solvers.placement.bounds.critical_path import device_tails
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
-from opweave.solvers.placement.ranks import device_tails, downward_rank, order_by, upward_rank
+from opweave.solvers.placement.ranks import downward_rank, order_by, upward_rank
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.scheduling.busy_times import Timeline, common_fit, first_fit, new_timeline, occupy
 

@@ -14,13 +14,12 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, sending
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import (
     operator_order,
     raise_heads,
     reach_of,
-    reversed_net,
 )
 from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence

@@ -28,10 +28,11 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import lengths_of
 from opweave.solvers.placement.arrays import DELAY, Clock, PlacementArrays, arrival, new_clock, place
+from opweave.solvers.placement.bounds.critical_path import device_tails
 from opweave.solvers.placement.insertion import cpop_by, inserted, no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
 from opweave.solvers.placement.plans import Plan, plan_of
-from opweave.solvers.placement.ranks import device_tails, order_by, rank_of, run_times, transfer_times
+from opweave.solvers.placement.ranks import order_by, rank_of, run_times, transfer_times
 from opweave.solvers.rules import NoPlanError
 
 Variant = Callable[[], Plan]

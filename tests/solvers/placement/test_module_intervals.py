@@ -13,7 +13,6 @@ from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
 from opweave.solvers.placement.module_intervals import (
     available,
     hint_of,
-    instance_from,
     list_plan,
     net_intervals,
     shortest_alone,
@@ -53,12 +52,11 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
 def test_the_first_plan_obeys_the_model(seed: int) -> None:
     problem = small_problem(seed, most_operators=8)
     arrays = arrays_of(lower(problem), problem)
-    instance = instance_from(arrays)
-    plan = list_plan(instance, arrays)
+    plan = list_plan(arrays)
     assert plan is not None
     if plan.makespan == 0.0:
         return
-    model = net_intervals(instance, arrays, plan.makespan, 0.0)
+    model = net_intervals(arrays, plan.makespan, 0.0)
     assert model is not None
     hint = hint_of(model, arrays, plan)
     assert model.broken([int(value) for value in hint]) is None
@@ -70,7 +68,7 @@ def test_the_first_plan_obeys_the_model(seed: int) -> None:
 def test_no_plan_is_longer_than_a_list_schedule(transfers: TransferModel) -> None:
     problem = random_placement(45, 3, 4, transfers=transfers)
     arrays = arrays_of(lower(problem), problem)
-    listed = list_plan(instance_from(arrays), arrays)
+    listed = list_plan(arrays)
     assert listed is not None
     assert listed.makespan < shortest_alone(arrays)
     found = solve_intervals(arrays, shortest_alone(arrays), 0.0, 1.0)

@@ -110,6 +110,9 @@ class Builder:
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
         self.equal, self.most = SparseRows(), SparseRows()
         self._columns()
+        if self.possible:
+            for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
+                write()
 
     def _columns(self) -> None:
         kept, times = self.branches.kept, self.branches.times
@@ -136,6 +139,9 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
+        self.times = np.zeros(self.length + 1, dtype=bool)
+        self.times[self.start[operators]] = True
+        self.times[self.length] = True
         self.whole = np.zeros(self.length + 1, dtype=bool)
         self.whole[self.x[operators]] = True
         self.whole[self.u] = True
@@ -230,19 +236,20 @@ class Builder:
         self.most.put(rows[:, None], self.x[early], self.p[early] / self.branches.times[early][:, None])
         self.most.put(rows, self.start[late], -1.0)
 
+    def add(self, upper: FloatArray, *, times: BoolArray) -> IntArray:
+        """Add columns, each a time or a 0 or 1; return their numbers."""
+        numbers = np.arange(len(self.upper), len(self.upper) + len(upper), dtype=np.int64)
+        self.upper, self.times = np.concatenate([self.upper, upper]), np.concatenate([self.times, times])
+        self.whole = np.concatenate([self.whole, ~times])
+        return numbers
+
     def build(self) -> WindowProgram:
         """The whole program."""
-        for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
-            write()
-        columns = self.length + 1
-        lower = self.lower_bound * column_alone(self.length, columns)
+        columns = len(self.upper)
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
-        times = np.zeros(columns, dtype=bool)
-        times[self.start[self.operators]] = True
-        times[self.length] = True
-        linear = LinearProgram(cost, *rows, lower, self.upper)
-        return WindowProgram(linear, self.whole, times, self.length, self.x, self.scale, self.ceiling)
+        linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
+        return WindowProgram(linear, self.whole, self.times, self.length, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:
