@@ -15,7 +15,6 @@ Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,9 +25,9 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import put_back, raise_level
+from opweave.solvers.placement.bounds.best import DETOURS, put_back, raise_level
 from opweave.solvers.placement.bounds.chain_bound import (
     EXACT,
     INTEGER,
@@ -76,9 +75,6 @@ TRIES = (
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
-DETOURS = 8
-"""Number of paths on which a lane looks for a module that no other lane works on."""
-
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
 
@@ -96,9 +92,6 @@ LARGEST_SEARCHED = 40
 
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
-
-ExactModule = Callable[[PlacementArrays, float, float, int, IntArray], Found]
-"""Solves a small instance: (arrays, upper bound, lower bound, budget, halt) -> what was found, as ``search_module``."""
 
 
 class Known(NamedTuple):
@@ -167,12 +160,10 @@ class Decomposition:
         The problem.
     run
         Receives plans and bounds; its best plan so far gives the first upper bounds.
-    exact
-        Solver of one module.
     """
 
-    def __init__(self, problem: Placement, run: Run, exact: ExactModule = search_module) -> None:
-        self.problem, self.instance, self.run, self.exact = problem, lower(problem), run, exact
+    def __init__(self, problem: Placement, run: Run) -> None:
+        self.problem, self.instance, self.run = problem, lower(problem), run
         self.arrays = arrays_of(self.instance, problem)
         self.best = Best(run)
         quick_bounds(self.instance, self.arrays, self.best)
@@ -230,19 +221,20 @@ class Decomposition:
         if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
             return
         if fits(self.arrays, plan.device):
-            solution = solution_of(self.instance, self.arrays, plan)
-            judged = self.problem.evaluate(solution)
-            if judged.feasible and judged.objective is not None:
-                self.run.found(solution, judged.objective)
+            self._found(solution_of(self.instance, self.arrays, plan))
+
+    def _found(self, schedule: Schedule) -> None:
+        """Report a schedule if it obeys the whole problem."""
+        judged = self.problem.evaluate(schedule)
+        if judged.feasible and judged.objective is not None:
+            self.run.found(schedule, judged.objective)
 
     def learn(self) -> None:
         """Update from the best plan of the run, or from a list schedule when there is none."""
         best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
         if best is None:
             return
-        judged = self.problem.evaluate(best)
-        if judged.feasible and judged.objective is not None:
-            self.run.found(best, judged.objective)
+        self._found(best)
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
@@ -347,7 +339,7 @@ class Decomposition:
             arrays = lengths.window.fixed(a, b)
             if now.way == "search":
                 budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-                found = self.exact(arrays, high, low, budget, self.run.halt)
+                found = search_module(arrays, high, low, budget, self.run.halt)
             else:
                 seconds = now.effort if left is None else min(left, now.effort)
                 found = solve_intervals(arrays, high, low, seconds, threads=self.run.threads)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import SUPPORTS
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.placement.decompose import Decomposition
@@ -79,9 +79,8 @@ def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     search = empty_search(problem, run)
     if search.instance.operators:
         quick_bounds(search.instance, search.arrays, Best(run))
-    for known in (run.start, run.best):
-        if isinstance(known, Schedule):
-            search.consider_schedule(known)
+    search.consider_solution(run.start)
+    search.consider_solution(run.best)
     list_plans(search)
     if not run.should_stop():
         more_list_plans(search)
@@ -106,8 +105,7 @@ def _decompose(search: LocalSearch) -> None:
 def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
     if search.run.should_stop():
         return
-    if isinstance(search.run.best, Schedule):
-        search.consider_schedule(search.run.best)
+    search.consider_solution(search.run.best)
     search_from(search, rounds=UNTIMED_ROUNDS if rounds is None and search.run.time_limit is None else rounds)
 
 

@@ -82,9 +82,10 @@ class LocalSearch:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
-    def consider_schedule(self, schedule: Schedule) -> None:
-        """Decode a schedule's assignment and order."""
-        self.consider_times(*times_of(self.instance, schedule))
+    def consider_solution(self, solution: Solution | None) -> None:
+        """Decode a schedule's assignment and order, if there is a schedule."""
+        if isinstance(solution, Schedule):
+            self.consider_times(*times_of(self.instance, solution))
 
     def consider_times(self, starts: FloatArray, device: IntArray) -> None:
         """Decode an assignment in the order of its starts, and in the order of its upward ranks."""
@@ -100,8 +101,7 @@ class LocalSearch:
         if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
             return
         self.caught = best
-        if isinstance(best, Schedule):
-            self.consider_schedule(best)
+        self.consider_solution(best)
 
     def _work(self) -> int:
         return 10 * (len(self.arrays.seconds) + len(self.arrays.source))
@@ -212,8 +212,7 @@ def more_list_plans(search: LocalSearch) -> None:
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
     search = empty_search(problem, run)
-    if isinstance(run.start, Schedule):
-        search.consider_schedule(run.start)
+    search.consider_solution(run.start)
     list_plans(search)
     more_list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)

@@ -11,11 +11,11 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.best import bound, raise_level
-from opweave.solvers.placement.bounds.branches import branches_of
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
+from opweave.solvers.placement.bounds.window_program import branches_of
 from opweave.solvers.placement.bounds.windows import cut_vertices, modules
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best

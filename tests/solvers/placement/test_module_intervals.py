@@ -19,7 +19,7 @@ from opweave.solvers.placement.module_intervals import (
     solve_intervals,
 )
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.plans import Plan, solution_of
+from opweave.solvers.placement.plans import solution_of
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 from tests.formulations.placement.instances import random_placement
@@ -41,9 +41,7 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
     assert found.bound <= optimum * (1 + 1e-9)
     assert found.bound == pytest.approx(optimum, rel=1e-5, abs=1e-5)
     assert found.makespan == pytest.approx(optimum, rel=1e-5, abs=1e-5)
-    order = np.argsort(found.start, kind="stable").astype(np.int64)
-    plan = Plan(order, found.device, found.start, found.begins, found.makespan)
-    judged = problem.evaluate(solution_of(instance, arrays, plan))
+    judged = problem.evaluate(solution_of(instance, arrays, found.plan()))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(found.makespan, abs=1e-9)
 

@@ -33,7 +33,7 @@ LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
 
 DETOURS = 8
-"""Number of paths on which a lane searches for a free pair."""
+"""Number of paths on which a lane searches for work that no other lane does."""
 
 Report = Callable[[float, str], None]
 

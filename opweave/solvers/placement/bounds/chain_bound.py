@@ -29,11 +29,12 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.branches import Branches, branches_of
 from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
 from opweave.solvers.placement.bounds.window_program import (
+    Branches,
     Builder,
     WindowProgram,
+    branches_of,
     integer_bound,
     relaxed_bound,
     serial_length,
@@ -68,21 +69,17 @@ class Block:
     """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
 
     window: Window
-    values: FloatArray
-    levels: IntArray
+    values: FloatArray = field(init=False)
+    levels: IntArray = field(init=False)
     branches: Branches = field(init=False)
     size: int = field(init=False)
     _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.values = self.window.first_bounds()
+        self.levels = np.zeros(self.values.shape, dtype=np.int64)
         self.branches = branches_of(self.window)
         self.size = int(self.branches.kept.sum())
-
-    @classmethod
-    def first(cls, window: Window) -> Block:
-        """A block with the bounds of the first level."""
-        values = window.first_bounds()
-        return cls(window, values, np.zeros(values.shape, dtype=np.int64))
 
     def open(self, a: int, b: int, level: int) -> bool:
         """Whether the pair could still be raised to a level."""
@@ -292,7 +289,7 @@ def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
     for part in parts:
         key = part.key()
         if key not in blocks:
-            blocks[key] = Block.first(part)
+            blocks[key] = Block(part)
         chosen.append(blocks[key])
     return Module(window.arrays.seconds[inner], chosen, window.first_bounds(), inner, own)
 
