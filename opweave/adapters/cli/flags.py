@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -16,7 +16,7 @@ from opweave.adapters import clusters
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.units import parse_bytes
-from opweave.adapters.report.views import View
+from opweave.adapters.report.view import AnyView
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
@@ -233,7 +233,7 @@ def with_flags(command: Callable[..., int]) -> Callable[..., int]:
     return run
 
 
-def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -264,7 +264,7 @@ def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[s
     return {field: value for field, value in values.items() if value is not None}
 
 
-def _useless(flag: Flag, view: type[View[Any, Any]]) -> str:
+def _useless(flag: Flag, view: type[AnyView]) -> str:
     known = flag.field in view.problem_type.model_fields
     why = "" if known else f": it has no field {flag.field}"
     return f"problem {view.word} does not accept {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"

@@ -13,7 +13,8 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import measure_rows
 from opweave.adapters.report.units import readable, readable_seconds, readable_share
-from opweave.adapters.report.views import Row, Section, View, view_for
+from opweave.adapters.report.view import AnyView, Row, Section
+from opweave.adapters.report.views import view_for
 from opweave.problems.result import Result, Status
 from opweave.solvers.registry import SolverInfo
 
@@ -34,7 +35,7 @@ class Entry:
     note: str = ""
 
 
-def summary_rows(view: View[Any, Any]) -> list[Row]:
+def summary_rows(view: AnyView) -> list[Row]:
     """List a result as labels and values, the most important first."""
     problem, result = view.problem, view.result
     unit = problem.unit
@@ -63,7 +64,7 @@ def _exact(value: float | None, unit: str) -> str:
     return f"{text} ({value:,} bytes)" if value is not None and unit == "bytes" and value >= 1024 else text
 
 
-def result_table(view: View[Any, Any]) -> Table:
+def result_table(view: AnyView) -> Table:
     """Show one result."""
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)

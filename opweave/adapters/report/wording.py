@@ -151,13 +151,3 @@ def memory_binds(uses: Iterable[DeviceUse]) -> Iterator[str]:
         if limit and used >= FULL * limit:
             share = readable_share(used / limit)
             yield f"Memory binds on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
-
-
-def proof_sentence(result: Result[Any], better: str, noun: str = "plan") -> str:
-    """Say how much ``better`` ("shorter", "faster") a plan could be at most."""
-    if result.status is Status.OPTIMAL:
-        return f"It is proved that no {noun} is {better}."
-    if result.gap is None:
-        return f"Nothing is proved about how much {better} a {noun} could be."
-    source = f" ({result.bound_source})" if result.bound_source else ""
-    return f"No {noun} can be more than {readable_share(result.gap)} {better}{source}."

@@ -11,7 +11,7 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.tables import section_table
 from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_share
-from opweave.adapters.report.views import Row, Section
+from opweave.adapters.report.view import Row, Section
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, Verification
 
 SHOWN_OPERATORS = 10
