@@ -30,9 +30,15 @@ from opweave.adapters.onnx.runner import PieceRunner
 from opweave.adapters.onnx.session import onnx_session_options
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
-from opweave.adapters.runtimes.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
+from opweave.adapters.runtimes.groups import (
+    Group,
+    layer_counts,
+    schedule_groups,
+    split_points,
+    tensor_split,
+    vllm_partition,
+)
 from opweave.adapters.torch.dispatch import trace_step, trace_training
-from opweave.adapters.torch.points import split_points
 from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify

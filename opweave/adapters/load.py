@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 AnyProblem = Problem[Any, Any]
-ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def load(
@@ -118,7 +117,7 @@ def load(
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
     if "operators" in data:
         _check_counts(data, name, limits)
-        return _validated(OpGraph, data, name)
+        return validated(OpGraph, data, name)
     raise InvalidInputError(f"{name}: {_instead(data)}")
 
 
@@ -160,7 +159,7 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     graph = data.get("graph")
     if isinstance(graph, Mapping):
         _check_counts(graph, name, limits)
-    problem = _validated(found, data, name)
+    problem = validated(found, data, name)
     assert isinstance(problem, Problem)
     return problem
 
@@ -173,7 +172,7 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
     InvalidInputError, LimitExceededError
         One sentence says what is wrong, where, and what to do.
     """
-    return _validated(Cluster, _read_object(path, limits), place(path))
+    return validated(Cluster, _read_object(path, limits), place(path))
 
 
 def load_costs(
@@ -208,7 +207,7 @@ def load_costs(
     if any(isinstance(data.get(word), str | list) for word in ("kind", "nodes", "tensors", "status")):
         raise InvalidInputError(f"{name}: these are not costs; {_instead(data)}")
     if isinstance(data.get("operators"), list):
-        return _validated(Costs, data, name)
+        return validated(Costs, data, name)
     try:
         return Costs.from_table(data)  # type: ignore[arg-type]  # it checks every entry
     except ValidationError as error:
@@ -229,7 +228,7 @@ def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[So
     data = _read_object(path, limits)
     if "status" not in data:
         raise InvalidInputError(f"{name}: this is not a result; {_instead(data)}")
-    return _validated(Result[Solution], data, name)
+    return validated(Result[Solution], data, name)
 
 
 def save(value: BaseModel, path: PathLike) -> None:
@@ -251,13 +250,6 @@ def _object(data: object, name: str) -> dict[str, object]:
     if not isinstance(data, dict):
         raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
     return data
-
-
-def _validated(kind: type[ModelT], data: Mapping[str, object], name: str) -> ModelT:
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise complaint(error, name, data) from None
 
 
 def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> None:

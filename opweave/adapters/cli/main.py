@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 from rich.console import Console
 
 from opweave.adapters.cli.check import judge
@@ -23,7 +22,7 @@ from opweave.adapters.cli.settings import (
     with_settings,
 )
 from opweave.adapters.costs.default_costs import missing_costs
-from opweave.adapters.error_messages import complaint, one_sentence, plain
+from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.graphs.geometry import geometry
 from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
@@ -107,10 +106,7 @@ def plan_command(
     fields |= missing_costs(graph, fields)
     if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
         fields["geometry"] = geometry(model, graph=graph)
-    try:
-        built = view.problem_type.model_validate({"graph": graph, **fields})
-    except ValidationError as error:
-        raise complaint(error, f"problem {view.word}", fields) from None
+    built = validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
     return _solve_and_tell(built, settings)
 
 

@@ -25,26 +25,11 @@ from opweave.problems.slicing.geometry import Geometry, Layout
 if TYPE_CHECKING:
     import keras
 
-ELEMENTWISE = frozenset(
-    {
-        "elu",
-        "exponential",
-        "gelu",
-        "hard_sigmoid",
-        "hard_silu",
-        "leaky_relu",
-        "linear",
-        "mish",
-        "relu",
-        "relu6",
-        "selu",
-        "sigmoid",
-        "silu",
-        "softplus",
-        "softsign",
-        "tanh",
-    }
-)
+_ELEMENTWISE = """
+    elu exponential gelu hard_sigmoid hard_silu leaky_relu linear mish relu relu6 selu sigmoid silu softplus softsign
+    tanh
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 """Activations that look at one cell at a time; a softmax, in contrast, needs all channels of its layer."""
 
 

@@ -12,6 +12,7 @@ from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes
 from opweave.adapters.onnx.model import inlined, read_model, sort_nodes, title
 from opweave.adapters.onnx.read import NOT_FOLDED, VIEW_KINDS, operator_ids
+from opweave.adapters.runtimes.groups import check_covered
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
@@ -59,32 +60,17 @@ class NamedModel:
         InvalidInputError
             Names the first node that does not fit.
         """
-        seen: set[str] = set()
+        check_covered(order, self.nodes, f"{self.where}: {what}", title)
         made = {name for node in self.nodes.values() for name in node.output if name}
         ready: set[str] = set()
-        for name in order:
-            node = self.nodes.get(name)
-            if node is None:
-                raise InvalidInputError(
-                    f"{self.where}: {what} lists operator {name!r:.80}, which the model does not have; it was planned "
-                    "for another model, or node names have changed since: plan this file again"
-                )
-            if name in seen:
-                raise InvalidInputError(f"{self.where}: {what} lists operator {name!r:.80} twice; check it")
+        for node in map(self.nodes.__getitem__, order):
             late = next((read for read in node.input if read in made and read not in ready), None)
             if late is not None:
                 raise InvalidInputError(
                     f"{self.where}: {what} runs {title(node)} before what makes its input {late!r}; judge it with "
                     "'opweave check'"
                 )
-            seen.add(name)
             ready.update(node.output)
-        left = next((name for name in self.nodes if name not in seen), None)
-        if left is not None:
-            raise InvalidInputError(
-                f"{self.where}: {what} lacks {title(self.nodes[left])}; it was planned for another model: plan this "
-                "file again"
-            )
 
 
 def named_model(model: PathLike | ModelProto, *, limits: Limits = DEFAULT_LIMITS) -> NamedModel:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
@@ -23,17 +23,10 @@ if TYPE_CHECKING:
 VIEW_KINDS = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
 """Operators whose output shares the storage of their first input, as in ONNX Runtime."""
 
-NOT_FOLDED = frozenset(
-    {
-        "Bernoulli",
-        "DequantizeLinear",
-        "Multinomial",
-        "RandomNormal",
-        "RandomNormalLike",
-        "RandomUniform",
-        "RandomUniformLike",
-    }
-)
+_NOT_FOLDED = """
+    Bernoulli DequantizeLinear Multinomial RandomNormal RandomNormalLike RandomUniform RandomUniformLike
+"""
+NOT_FOLDED = frozenset(_NOT_FOLDED.split())
 """Operators that remain although all their inputs are constant: random ones, and those that keep weights small."""
 
 
@@ -79,10 +72,7 @@ def from_onnx(
         content = _Builder(graph, constants, where, inplace_kinds).content()
     except ValidationError as error:  # from one operator or tensor, such as a name with thousands of characters
         raise complaint(error, f"{where}: {error.title}") from None
-    try:
-        return OpGraph.model_validate(content)
-    except ValidationError as error:
-        raise complaint(error, where, content) from None
+    return validated(OpGraph, content, where)
 
 
 def operator_ids(graph: GraphProto) -> list[str]:
