@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from opweave.adapters import clusters
+from opweave.adapters.cli.settings import with_options
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.units import parse_bytes
@@ -217,20 +218,12 @@ FLAGS = (
 
 def with_flags(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command all of :data:`FLAGS`; it receives the given ones as its argument ``flags``."""
-    own = inspect.signature(command, eval_str=True)
-    added = [flag.parameter for flag in FLAGS]
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in own.parameters.items():
-        parameters += added if name == "flags" else [parameter]
 
-    def run(**given: object) -> int:
+    def flags(given: dict[str, object]) -> dict[str, object]:
         typed = {flag.name: given.pop(_variable(flag.name)) for flag in FLAGS}
-        return command(**given, flags={name: value for name, value in typed.items() if value is not None})
+        return {name: value for name, value in typed.items() if value is not None}
 
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    return with_options(command, "flags", [flag.parameter for flag in FLAGS], flags)
 
 
 def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:

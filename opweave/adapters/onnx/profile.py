@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 from collections.abc import Mapping, Sequence
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.files import PathLike, read_json
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
-from opweave.problems.limits import DEFAULT_LIMITS, Limits
 
 _ENDING = "_kernel_time"
 
@@ -82,14 +79,3 @@ def profile_costs(data: Sequence[object], where: str, *, graph: OpGraph | None =
             )
         seconds = {op.id: seconds[op.id] for op in graph.operators}
     return Costs.from_table({name: {device: took} for name, took in seconds.items()})
-
-
-def read_profile(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, float]:
-    """Median seconds of every node, from a profile file.
-
-    Raises
-    ------
-    InvalidInputError, LimitExceededError
-        One sentence says what is wrong, where, and what to do.
-    """
-    return kernel_seconds(read_json(path, limits=limits), plain(os.fspath(path)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
@@ -82,6 +82,14 @@ def operator_ids(graph: GraphProto) -> list[str]:
     return [name or names.take(f"{graph.node[index].op_type}_{index}") for index, name in enumerate(ids)]
 
 
+def follows(node: NodeProto, fixed: Container[str]) -> bool:
+    """Whether a node is no operator because it depends only on constants, whose names are ``fixed``."""
+    reads = [name for name in node.input if name]
+    if node.op_type in VIEW_KINDS and reads and reads[0] in fixed:
+        return True
+    return all(name in fixed for name in reads) and not node.domain and node.op_type not in NOT_FOLDED
+
+
 class _Builder:
     """Converts the prepared graph to opweave's graph, value by value."""
 
@@ -115,12 +123,12 @@ class _Builder:
     def _operator(self, index: int, node: NodeProto) -> Operator | None:
         reads = [name for name in node.input if name]
         view = node.op_type in VIEW_KINDS and bool(reads)
-        if view and reads[0] in self._constant_name:
-            for name in node.output:
-                self._constant_name[name] = self._constant_name[reads[0]]
+        constant = follows(node, self._constant_name)
+        if constant and view:
+            self._constant_name |= dict.fromkeys(node.output, self._constant_name[reads[0]])
             return None
         writes = [name for name in node.output if name and (name in self._wanted or has_shape(self._types.get(name)))]
-        if all(name in self._constant_name for name in reads) and not node.domain and node.op_type not in NOT_FOLDED:
+        if constant:
             for name in writes:
                 self._constants[name] = tensor_size(name, self._types.get(name), title(node), self._where)
                 self._constant_name[name] = name

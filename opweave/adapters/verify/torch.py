@@ -14,9 +14,8 @@ from opweave.adapters.torch.program import prepare, read_program
 from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.stages import staged
-from opweave.adapters.verify.parts import parts_of
+from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
-from opweave.adapters.verify.times import operator_times
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
