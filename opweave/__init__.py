@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
-from opweave.adapters.graphs.geometry import geometry
-from opweave.adapters.load import load, load_costs, load_problem, load_result
-from opweave.adapters.onnx.in_place import onnx_runtime_problem
+from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
 from opweave.adapters.onnx.nodes import reorder_onnx
 from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
+from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import onnx_session_options
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain

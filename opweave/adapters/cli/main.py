@@ -25,8 +25,7 @@ from opweave.adapters.cli.settings import (
 from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
-from opweave.adapters.graphs.geometry import geometry
-from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
+from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
 from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
 from opweave.problems.errors import InvalidInputError, OpweaveError

@@ -272,7 +272,7 @@ def draw_boxes(
     corners[:, 1:3, 0] = np.maximum(right, left + LEAST * span)[:, None]
     wide = right - left > PARTED * span
     for part, edge, line in ((wide, "white", gap), (~wide, "none", 0.0)):
-        filled = colours if isinstance(colours, str) else np.asarray(colours)[part].tolist()
+        filled = np.broadcast_to(colours, len(boxes))[part].tolist()
         drawn = PolyCollection(list(corners[part]), facecolors=filled, edgecolors=edge, linewidths=line, zorder=order)
         axes.add_collection(drawn)
 

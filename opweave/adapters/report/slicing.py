@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from opweave.adapters.report.figures import BEST, MUTED, new_figure, new_panels, safe_text
-from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_share
+from opweave.adapters.report.figures import MUTED, new_panels, safe_text
+from opweave.adapters.report.units import precise_seconds, readable_share
 from opweave.adapters.report.view import Row, View
 from opweave.formulations.slicing.shortage import shortage
 from opweave.problems.slicing.details import SlicedStep
@@ -19,8 +19,6 @@ from opweave.problems.timeline import ActivityKind
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from opweave.solvers.slicing.pareto import Compromise
 
 
 DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
@@ -199,29 +197,3 @@ def _add_legend(figure: Figure, problem: Slicing) -> None:
     handles.append(Patch(facecolor="white", edgecolor=MUTED, hatch="////", label="cut along channels"))
     handles += [Patch(color=RECEIVING, label="receiving"), Patch(color=COMPUTING, label="computing")]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=9.5)
-
-
-def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
-    """Draw latency against the largest peak memory of a device.
-
-    Parameters
-    ----------
-    front
-        The front that :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
-    title
-        The headline.
-    """
-    figure, axes = new_figure(9.0, 5.0)
-    peaks = [plan.peak_bytes / 2**20 for plan in front]
-    seconds = [plan.seconds for plan in front]
-    axes.step(peaks, seconds, where="post", color=MUTED, linewidth=1.0)
-    axes.scatter(peaks, seconds, color=BEST, s=22, zorder=3)
-    for plan in (front[0], front[-1]) if front else ():
-        label = f"{precise_seconds(plan.seconds)}, {readable_bytes(plan.peak_bytes)}"
-        spot = (plan.peak_bytes / 2**20, plan.seconds)
-        axes.annotate(label, spot, xytext=(8, 8), textcoords="offset points", fontsize=9.5)
-    axes.set_xlabel("largest peak memory of a device (MiB)", fontsize=11)
-    axes.set_ylabel("latency (s)", fontsize=11)
-    axes.set_title(safe_text(title), fontsize=14, fontweight="bold", loc="left")
-    axes.margins(0.12)
-    return figure

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.in_place import onnx_runtime_problem
 from opweave.adapters.onnx.nodes import (
     NamedModel,
     named_model,
@@ -22,6 +21,7 @@ from opweave.adapters.onnx.nodes import (
     without_constant_nodes,
 )
 from opweave.adapters.onnx.pieces import Piece, split_onnx
+from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import (
     Arrays,
     RuntimeRun,

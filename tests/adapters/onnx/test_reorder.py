@@ -14,8 +14,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 import opweave as ow
-from opweave.adapters.onnx.in_place import RUNTIME_INPLACE_KINDS
 from opweave.adapters.onnx.nodes import named_model, save_model, without_constant_nodes
+from opweave.adapters.onnx.read import RUNTIME_INPLACE_KINDS
 from opweave.adapters.onnx.session import (
     default_options,
     onnx_session_options,
