@@ -34,10 +34,10 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
 
     def opening(self) -> str:
         """Say how long the batch takes, and how many inputs per second that is."""
-        rate, used = throughput(self.timeline), sum(use.runs > 0 for use in self.uses)
+        rate = throughput(self.timeline)
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         took = precise_seconds(self.timeline.end)
-        return f"{self.problem.batch:,} inputs take {took}{speed}, on {used} of {len(self.uses)} devices."
+        return f"{self.problem.batch:,} inputs take {took}{speed}, on {len(self.used)} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
         """Add how many operators split their batch."""

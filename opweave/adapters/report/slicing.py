@@ -37,6 +37,7 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
     word: ClassVar[str] = "slicing"
     problem_type = Slicing
     baseline: ClassVar[str | None] = "one_device"
+    subject: ClassVar[str] = "One input"
     better: ClassVar[str] = "faster"
     plan_file: ClassVar[str] = "slices.json"
     figure_file: ClassVar[str] = "slices.png"
@@ -45,11 +46,6 @@ class SlicingView(View[Slicing, Slices, SlicingDetails]):
         """Add how many operators cannot be cut."""
         whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
         return [*super().rows(), ("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}")]
-
-    def opening(self) -> str:
-        """Say how long an input takes."""
-        used = sum(use.runs > 0 for use in self.uses)
-        return f"One input takes {precise_seconds(self.details.latency)} on {used} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
         """Add how operators are cut, where the time goes, and which operators stay whole."""

@@ -72,6 +72,8 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         The class of the problem.
     baseline
         The solver that every result is compared with; None for the first registered baseline.
+    subject
+        What takes the time or the bytes of the objective, for explanations.
     noun, better, verb
         The words for a plan and for one that costs less, and the verb between them, after "no plan" and after "can".
     plan_file, figure_file
@@ -81,6 +83,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     word: ClassVar[str] = "problem"
     problem_type: ClassVar[type[Problem[Any, Any]]]
     baseline: ClassVar[str | None] = None
+    subject: ClassVar[str] = "The plan"
     noun: ClassVar[str] = "plan"
     better: ClassVar[str] = "better"
     verb: ClassVar[tuple[str, str]] = ("is", "be")
@@ -147,6 +150,11 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return device_uses(self.timeline, self.limits)
 
     @cached_property
+    def used(self) -> list[str]:
+        """The devices that run something."""
+        return [use.name for use in self.uses if use.runs]
+
+    @cached_property
     def path(self) -> Sequence[tuple[Sequence[int], Wait]]:
         """The critical path: the rows of each step, and what it waited for; empty if inputs follow each other."""
         return [] if self.timeline.period is not None else critical_rows(self.timeline)
@@ -173,7 +181,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         if self.result.solution is None:
             return rows
         if len(self.uses) > 1:
-            rows.append(("devices used", f"{sum(use.runs > 0 for use in self.uses)} of {len(self.uses)}"))
+            rows.append(("devices used", f"{len(self.used)} of {len(self.uses)}"))
         gain = self._gain()
         if gain is not None:
             rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{gain:.2f}"))
@@ -181,12 +189,10 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def _baseline_row(self) -> Row:
         if self.baseline:
-            alone = self.alone
-            none = "none may run the whole model"
-            return (
-                "best single device",
-                none if alone is None else f"{precise_seconds(alone.seconds)} on {alone.device}",
-            )
+            alone, text = self.alone, "none may run the whole model"
+            if alone is not None:
+                text = f"{precise_seconds(alone.seconds)} on {alone.device}"
+            return "best single device", text
         assert self.reference is not None
         return f"baseline {self.reference.solver}", readable(self.reference.objective, self.problem.unit)
 
@@ -206,8 +212,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         """Say what limits the solution, what it gains, and what is proved."""
         yield self.opening()
         if self.baseline:
-            used = [use.name for use in self.uses if use.runs]
-            yield verdict(self.timeline.end, used, self.alone, len(self.uses))
+            yield verdict(self.timeline.end, self.used, self.alone, len(self.uses))
         elif self.reference is not None:
             needed = readable(self.reference.objective, self.problem.unit)
             yield f"The baseline {self.reference.solver!r} needs {needed}."
@@ -229,10 +234,10 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
 
     def opening(self) -> str:
         """Say what the plan needs."""
-        used = sum(use.runs > 0 for use in self.uses)
-        where = f" on {used:,} of {counted(len(self.uses), 'device')}" if self.timeline.unit == "seconds" else ""
+        devices = counted(len(self.uses), "device")
+        where = f" on {len(self.used):,} of {devices}" if self.timeline.unit == "seconds" else ""
         verb = "takes" if self.problem.unit == "seconds" else "needs"
-        return f"The plan {verb} {readable(self.result.objective, self.problem.unit)}{where}."
+        return f"{self.subject} {verb} {readable(self.result.objective, self.problem.unit)}{where}."
 
     def shortage(self) -> str | None:
         """Find a simple reason why there can be no plan; None if none is known."""
@@ -268,7 +273,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def headline(self) -> str:
         """The title of the picture."""
         text = f"{self.problem.graph.name[:40]}: {readable(self.result.objective, self.problem.unit)}"
-        used = [use.name for use in self.uses if use.runs]
+        used = self.used
         if self.timeline.unit == "seconds" and not used:
             return f"{self.problem.graph.name[:40]}: nothing to run"
         if self.timeline.unit == "seconds":
