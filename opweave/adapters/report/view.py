@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
+from opweave.adapters.report import wording
 from opweave.adapters.report.baselines import Reference, baselines, reference
 from opweave.adapters.report.gantt import gantt_figure
 from opweave.adapters.report.memory_figure import memory_figure
@@ -21,15 +22,6 @@ from opweave.adapters.report.timeline_tables import (
 )
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.adapters.report.units import precise_seconds, readable, readable_share
-from opweave.adapters.report.wording import (
-    SAME,
-    Alone,
-    bottleneck,
-    memory_binds,
-    no_plan,
-    path_sentence,
-    verdict,
-)
 from opweave.problems.cluster import Cluster
 from opweave.problems.critical_path import critical_rows
 from opweave.problems.device_details import Wait
@@ -171,7 +163,7 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         return None if name is None else reference(self.problem, name)
 
     @property
-    def alone(self) -> Alone | None:
+    def alone(self) -> wording.Alone | None:
         """The best plan on a single device, if that is what the baseline finds."""
         return None if self.reference is None else self.reference.alone
 
@@ -205,21 +197,21 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
     def explain(self) -> str:
         """Say in a few sentences what the result means, or why there is no solution."""
         if self.result.solution is None:
-            return no_plan(self.result, self.noun, self.shortage())
+            return wording.no_plan(self.result, self.noun, self.shortage())
         return " ".join(self.sentences())
 
     def sentences(self) -> Iterator[str]:
         """Say what limits the solution, what it gains, and what is proved."""
         yield self.opening()
         if self.baseline:
-            yield verdict(self.timeline.end, self.used, self.alone, len(self.uses))
+            yield wording.verdict(self.timeline.end, self.used, self.alone, len(self.uses))
         elif self.reference is not None:
             needed = readable(self.reference.objective, self.problem.unit)
             yield f"The baseline {self.reference.solver!r} needs {needed}."
         if self.path and self.timeline.unit == "seconds" and self.timeline.end > 0:
-            yield bottleneck(self.timeline)
-            yield path_sentence(self.timeline, self.path)
-        yield from memory_binds(self.uses)
+            yield wording.bottleneck(self.timeline)
+            yield wording.path_sentence(self.timeline, self.path)
+        yield from wording.memory_binds(self.uses)
         yield self.proof()
 
     def proof(self) -> str:
@@ -283,9 +275,13 @@ class View(Generic[ProblemT, SolutionT, DetailsT]):
         gain = self._gain() or 1.0
         if self.alone is None or len(self.uses) == 1:
             return text if self.reference is None else f"{text}, {self.reference.solver} over it {gain:.2f}"
-        if len(used) > 1 and gain > 1 + SAME:
+        if len(used) > 1 and gain > 1 + wording.SAME:
             return f"{text}, {gain:.2f} times as fast as the best single one"
-        return f"{text}, the best single device" if gain >= 1 - SAME else f"{text}; {self.alone.device} alone is faster"
+        return (
+            f"{text}, the best single device"
+            if gain >= 1 - wording.SAME
+            else f"{text}; {self.alone.device} alone is faster"
+        )
 
     def subtitle(self) -> str:
         """The line below the headline."""
