@@ -19,14 +19,13 @@ from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
 from opweave.solvers.batched_mapping.bounds.alone import least_span
 from opweave.solvers.batched_mapping.local import begin, new_search
-from opweave.solvers.memory_ordering.arrays import FORWARD
+from opweave.solvers.memory_ordering.arrays import FORWARD, peak
 from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
 from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live, unavoidable
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.memory_ordering.search import UNDECIDED, decide
-from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
