@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
@@ -28,11 +27,6 @@ class Plan:
 
     cuts: tuple[int, ...]
     devices: tuple[int, ...]
-
-
-def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
-    """The plan of a walk without repetitions."""
-    return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
 
 
 def exact_value(instance: PipelineInstance, plan: Plan) -> float:

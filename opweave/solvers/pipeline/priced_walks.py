@@ -180,22 +180,6 @@ def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
     return True
 
 
-@kernel
-def count_stages(
-    arrays: PipelineArrays, window: Window, table: Table, stages: IntArray, ends: IntArray
-) -> tuple[int, int]:
-    """The walk with the fewest stages: its length (0 for no walk), and whether the threshold is refuted or kept."""
-    price = np.ones(arrays.reach.shape[0])
-    if not fill_table(arrays, window, price, 0.0, 0.0, table):
-        return 0, UNDECIDED
-    count = read_walk(table, stages, ends)
-    if count == 0 or count > arrays.most:
-        return count, REFUTED
-    if count >= arrays.least and is_simple(arrays, stages, count):
-        return count, SIMPLE
-    return count, UNDECIDED
-
-
 @inlined
 def _move(
     arrays: PipelineArrays, price: FloatArray, direction: FloatArray, stages: IntArray, count: int, length: float
