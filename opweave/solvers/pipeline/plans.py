@@ -39,12 +39,8 @@ def exact_value(instance: PipelineInstance, plan: Plan) -> float:
 
 def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
     """A valid solution as points and devices."""
-    place = {position: point for point, position in enumerate(instance.position.tolist())}
-    ends, done = [], 0
-    for stage in stages.stages:
-        done += len(stage.operators)
-        ends.append(place[done])
-    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
+    points, devices = instance.plan(stages)
+    return Plan(tuple(points[1:-1]), tuple(devices))
 
 
 def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:

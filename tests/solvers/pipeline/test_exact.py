@@ -144,7 +144,7 @@ def test_neighbouring_values(problem: Pipeline, value: float) -> None:
     assert neighbours.above(value) in (above, 0.0 if value < 0 else above)
     assert neighbours.below(value) == below
     between = neighbours.between(value, 8.0)
-    assert (between is None) == (not [time for time in times if value < time < 8.0] and (value >= 0 or 8.0 <= 0))
+    assert (between is None) == (value >= 0.0 and not any(value < time < 8.0 for time in times))
     assert between is None or value < between < 8.0
 
 
