@@ -170,8 +170,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
-    points = points_of(problem)
-    position = np.asarray([point.position for point in points], dtype=np.int64)
+    position = points_of(problem)
     used = problem.usable_devices
     known = np.ones((len(used), len(names)), dtype=bool)
     seconds = np.zeros((len(used), len(names)))
@@ -196,7 +195,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         names=names,
         devices=used,
         position=position,
-        sent=np.asarray([point.bytes / problem.compression for point in points], dtype=np.float64),
+        sent=problem.crossings.bytes[position] / problem.compression,
         seconds=seconds,
         elapsed=np.ascontiguousarray(elapsed[:, position]),
         reach=_reach(position, stored, capacity, allowed, _apart(problem, place)),

@@ -6,25 +6,20 @@ import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, IntArray
 from opweave.problems.constraints import Colocate, means
-from opweave.problems.pipeline.order import CutPoint
 from opweave.problems.pipeline.spec import Pipeline
 
 
-def points_of(problem: Pipeline) -> list[CutPoint]:
-    """All points without those inside the range of a Colocate; nothing is sent at the first and the last one.
-
-    Without operators there is one point.
-    """
+def points_of(problem: Pipeline) -> IntArray:
+    """Number of operators before each point: both ends, and the allowed cuts that no Colocate forbids."""
     order = problem.running_order
     place = {name: position for position, name in enumerate(order)}
-    joined = np.zeros(len(order) + 1, dtype=bool)
+    free = np.zeros(len(order) + 1, dtype=bool)
+    free[[0, *problem.cut_positions, len(order)]] = True
     for constraint in problem.constraints:
         if means(constraint, Colocate):
             where = [place[name] for name in constraint.ops]
-            joined[min(where) + 1 : max(where) + 1] = True
-    inner = [point for point in problem.cut_points if not joined[point.position]]
-    ends = [CutPoint(position, (), 0, dominates=True) for position in sorted({0, len(order)})]
-    return [ends[0], *inner, *ends[1:]]
+            free[min(where) + 1 : max(where) + 1] = False
+    return np.flatnonzero(free)
 
 
 def stages_up_to(ends: IntArray) -> int | None:

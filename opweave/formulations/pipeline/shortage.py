@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
-import numpy as np
-
 from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.shortage import asked_of, too_large
 from opweave.problems.constraints import Separate, means
@@ -68,7 +66,7 @@ class _Look:
         self._limits = {name: problem.memory_limits[name] for name in problem.usable_devices}
         self._order = problem.running_order
         self._asked = asked_of(self._order, problem.constraints)
-        self._position = np.asarray([point.position for point in points_of(problem)], dtype=np.int64)
+        self._position = points_of(problem)
         self.pieces = [self._order[a:b] for a, b in pairwise(self._position.tolist())]
 
     def _able(self, piece: tuple[str, ...]) -> list[str]:

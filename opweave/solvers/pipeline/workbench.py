@@ -8,7 +8,6 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.pipeline.arrays import PipelineArrays, window_at
-from opweave.solvers.pipeline.dive import dive
 from opweave.solvers.pipeline.labels import (
     FULL,
     Hunt,
@@ -21,7 +20,7 @@ from opweave.solvers.pipeline.labels import (
     small_memories,
 )
 from opweave.solvers.pipeline.plans import Plan
-from opweave.solvers.pipeline.priced_walks import best_walk, new_table, price_walks, table_work
+from opweave.solvers.pipeline.priced_walks import best_walk, dive, new_table, price_walks, table_work
 
 FIRST_LABELS = 4_000
 MOST_LABELS = 1_200_000
