@@ -5,7 +5,7 @@ shares that the producers hold, y_e (each sums to z), received bytes c and a tim
 
 * t >= intercept_k z + slope_k u_k + sum over e of c_ek / rate_k, for k in P
 * c_ek >= per_share_e u_k + extra_ek z - size_e y_ek, for k in P (summed over e for operators that join channels)
-* least z <= u_k <= most_k z, and where rows are few, u and t are mixtures of whole rows (:mod:`.whole_rows`); such
+* least z <= u_k <= most_k z, and where rows are few, u and t are mixtures of whole rows (:mod:`.instant`); such
   operators have separate options along the channels, where every part needs all of every input
 * the weights of an operator sum to 1, and for every flow and device the y of all sets of the reader sum to the u of all
   sets of the producer.
@@ -27,7 +27,7 @@ from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.linear import LinearProgram, SparseRows, highs_with, proved_value
 from opweave.solvers.patience import patiently
 from opweave.solvers.slicing.bounds.blocks import Blocks, subsets
-from opweave.solvers.slicing.bounds.whole_rows import Compositions, compositions, countable
+from opweave.solvers.slicing.bounds.instant import Compositions, compositions, countable
 
 SCALE = 1000.0
 """Units of the program in the seconds of the slowest devices, transfers included."""
