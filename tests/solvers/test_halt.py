@@ -37,9 +37,8 @@ from opweave.solvers.run import Run
 from opweave.solvers.slicing.anneal import DRAWS as SLICING_DRAWS
 from opweave.solvers.slicing.anneal import Span
 from opweave.solvers.slicing.anneal import anneal as anneal_slices
-from opweave.solvers.slicing.bounds.cut_boxes import cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
-from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
 from tests.problems.batched_mapping.test_spec import two
