@@ -17,9 +17,8 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of, natural_order
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings
-from opweave.solvers.batched_mapping.insertion import inserted
+from opweave.solvers.batched_mapping.insertion import breadth_first, inserted, order_by, upward_rank
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
-from opweave.solvers.batched_mapping.ranks import breadth_first, order_by, upward_rank
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule
 from opweave.solvers.run import Run
 
@@ -89,20 +88,15 @@ def met(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> Ba
 
 def greedy(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
     """Layer by layer, each operator by the string whose last batch ends first after everything already scheduled."""
-    none = np.zeros(instance.seconds.shape)
-    return inserted(instance, arrays, breadth_first(instance), strings, tail=none, gaps=False)
+    return inserted(instance, arrays, breadth_first(instance), strings, gaps=False)
 
 
-def heft(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """By decreasing upward rank, each operator by the string whose last batch ends first, gaps included."""
-    order = order_by(instance, upward_rank(instance, arrays))
-    return inserted(instance, arrays, order, strings, tail=np.zeros(instance.seconds.shape))
+def heft(instance: BatchedInstance, arrays: BatchArrays, strings: IntArray, price: float = 0.0) -> BatchPlan:
+    """By decreasing upward rank, each operator by the string whose last batch ends first, gaps included.
 
-
-def thrifty(price: float, instance: BatchedInstance, arrays: BatchArrays, strings: IntArray) -> BatchPlan:
-    """HEFT with a price on device time."""
-    order = order_by(instance, upward_rank(instance, arrays))
-    return inserted(instance, arrays, order, strings, tail=np.zeros(instance.seconds.shape), busy_price=price)
+    ``price`` is the weight of the device seconds that a string takes.
+    """
+    return inserted(instance, arrays, order_by(instance, upward_rank(instance, arrays)), strings, busy_price=price)
 
 
 RULES: dict[str, Rule] = {"met": met, "greedy": greedy, "heft": heft}
@@ -126,7 +120,7 @@ def attempts(problem: BatchedMapping, instance: BatchedInstance, arrays: BatchAr
     tries: list[Callable[[], BatchPlan]] = [
         partial(rule, instance, arrays, whole) for rule in (best_device, data_parallel)
     ]
-    rules: list[Rule] = [*RULES.values(), *(partial(thrifty, price) for price in PRICES)]
+    rules: list[Rule] = [*RULES.values(), *(partial(heft, price=price) for price in PRICES)]
     for rule in rules:
         tries += [partial(rule, instance, arrays, strings) for strings in (split, whole)]
     yield from plans_of(tries)

@@ -9,12 +9,49 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import BoolArray, FloatArray, FloatCube, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.batched_mapping.arrays import BatchArrays
+from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.scheduling.busy_times import first_fit, new_timeline, occupy
+
+
+def upward_rank(instance: BatchedInstance, arrays: BatchArrays) -> FloatArray:
+    """Longest path from every operator to an end, with the whole batch on all devices at once and mean delays."""
+    whole = instance.seconds[:, :, 1:]
+    per_input = (whole / np.arange(1, instance.granules + 1)).min(axis=2, initial=np.inf)
+    usable = np.isfinite(per_input) & (per_input > 0)
+    speed = np.divide(1.0, per_input, out=np.zeros_like(per_input), where=usable).sum(axis=1)
+    own = np.divide(float(instance.granules), speed, out=np.zeros_like(speed), where=speed > 0)
+    share = max(1.0, instance.granules / max(1, len(instance.devices)))
+    delays = arrays.base + arrays.slope * share
+    linked = np.isfinite(delays)
+    total = np.where(linked, delays, 0.0).sum(axis=(1, 2))
+    mean = total / np.maximum(1, linked.sum(axis=(1, 2))) if len(delays) else np.zeros(0)
+    rank = own.copy()
+    waits = instance.waits.reversed(instance.operators)
+    for i in instance.order[::-1].tolist():
+        edges = instance.outgoing[i]
+        behind = max((mean[edges] + rank[instance.target[edges]]).max(initial=0.0), rank[waits[i]].max(initial=0.0))
+        rank[i] += behind
+    return np.asarray(rank, dtype=np.float64)
+
+
+def order_by(instance: BatchedInstance, rank: FloatArray | IntArray) -> IntArray:
+    """Operators by decreasing rank, each after its predecessors; equal ranks in topological order."""
+    place = np.argsort(instance.order)
+    wanted = np.lexsort((place, -rank))
+    position = np.argsort(wanted)
+    early, late = arcs_of(instance)
+    return wanted[topological_order(Adjacency.from_pairs(len(rank), position[early], position[late]))]
+
+
+def breadth_first(instance: BatchedInstance) -> IntArray:
+    """Operators layer by layer: by the longest path of edges before them."""
+    return order_by(instance, -depths(instance))
 
 
 def inserted(
@@ -23,7 +60,6 @@ def inserted(
     order: IntArray,
     strings: IntArray,
     *,
-    tail: FloatArray,
     busy_price: float = 0.0,
     gaps: bool = True,
 ) -> BatchPlan:
@@ -35,8 +71,6 @@ def inserted(
         Operators, predecessors first.
     strings
         Candidates for every operator, shape (strings, G); the strings of its predecessors are tried, too.
-    tail
-        Added to the end of a batch of c granules in the score: shape (operators, devices, G + 1).
     busy_price
         Weight of the device seconds that a string takes.
     gaps
@@ -51,7 +85,7 @@ def inserted(
     where = np.zeros((operators, instance.granules), dtype=np.int64)
     end = np.full((operators, devices), -1.0)
     work = 8 * len(strings) * instance.granules * (operators + len(arrays.source))
-    stuck = insert_all.sized(work)(arrays, order, strings, tail, busy_price, gaps, where, end)
+    stuck = insert_all.sized(work)(arrays, order, strings, busy_price, gaps, where, end)
     if stuck >= 0:
         raise NoPlanError(
             f"operator {instance.names[stuck]!r} could not be spread over devices: batch sizes, memory or links "
@@ -67,7 +101,6 @@ def insert_all(
     arrays: BatchArrays,
     order: IntArray,
     strings: IntMatrix,
-    tail: FloatCube,
     busy_price: float,
     gaps: bool,
     where: IntMatrix,
@@ -77,7 +110,6 @@ def insert_all(
     operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
-    free = np.zeros(devices)
     used = np.zeros(devices, dtype=np.int64)
     holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.bool_)
     ready = np.zeros(devices)
@@ -98,15 +130,13 @@ def insert_all(
             if not _fits(arrays, i, count, used, holds):
                 continue
             _arrivals(arrays, i, string, where, end, flow, ready)
-            score, busy, last = 0.0, 0.0, 0.0
+            busy, last = 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
                     lasts = arrays.seconds[i, u, count[u]]
-                    start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
-                    score = max(score, start + lasts + tail[i, u, count[u]])
-                    last = max(last, start + lasts)
+                    last = max(last, first_fit(timeline, u, ready[u], lasts) + lasts)
                     busy += lasts
-            score += busy_price * busy
+            score = last + busy_price * busy
             if score < least or (score == least and last < least_end):
                 least, least_end = score, last
                 where[i] = string
@@ -117,10 +147,9 @@ def insert_all(
         for u in range(devices):
             if best_count[u] > 0:
                 lasts = arrays.seconds[i, u, best_count[u]]
-                start = first_fit(timeline, u, ready[u], lasts) if gaps else max(ready[u], free[u])
-                occupy(timeline, u, start, start + lasts)
+                start = first_fit(timeline, u, ready[u], lasts)
                 end[i, u] = start + lasts
-                free[u] = max(free[u], start + lasts)
+                occupy(timeline, u, start if gaps else timeline.opens[u, 0], end[i, u])
                 _hold(arrays, i, u, best_count[u], used, holds)
     return -1
 

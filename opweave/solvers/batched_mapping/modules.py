@@ -10,16 +10,20 @@ device is decided once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""
+
+
+CHANNELS, WIDE = 4, 8
+"""For bounds by modules and for windows: most channels, and fewest operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +55,8 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
     last = np.full(count, -1, dtype=np.int64)
-    np.maximum.at(last, instance.source, place[instance.target])
-    heads = instance.waits.heads()
-    np.maximum.at(last, instance.waits.items, place[heads])
+    early, late = arcs_of(instance)
+    np.maximum.at(last, early, place[late])
     # an operator is open at cut p (after position p) if it is before the cut and read after it
     opened = np.zeros(count + 1, dtype=np.int64)
     reads = last[order] > np.arange(count)
@@ -66,18 +69,78 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
             cuts.append(p)
         elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= least:
             cuts[-1] = p  # a narrower cut soon after is better
-    groups = [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)]
-    number = np.empty(count, dtype=np.int64)
-    for index, members in enumerate(groups):
-        number[members] = index
-    return [_module(instance, number, index, members) for index, members in enumerate(groups)]
+    return _joined(instance, [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)])
 
 
-def _module(instance: BatchedInstance, number: IntArray, index: int, members: IntArray) -> Module:
-    inside = number[instance.target] == index
-    enters = np.flatnonzero(inside & (number[instance.source] < index))
-    outside = (number[instance.source] == index) & (number[instance.target] > index)
-    return Module(members, enters, np.unique(instance.source[outside]))
+def _joined(instance: BatchedInstance, groups: list[IntArray]) -> list[Module]:
+    """The modules that groups of operators form in their order, with what enters and leaves them."""
+    number = numbers(groups)
+    before, after = number[instance.source], number[instance.target]
+    return [
+        Module(
+            operators=members,
+            enters=np.flatnonzero((before < index) & (after == index)),
+            leaves=np.unique(instance.source[(before == index) & (after > index)]),
+        )
+        for index, members in enumerate(groups)
+    ]
+
+
+def numbers(groups: list[IntArray]) -> IntArray:
+    """The group of every operator; each is in one. Shape (operators,)."""
+    found = np.empty(sum(map(len, groups)), dtype=np.int64)
+    found[np.concatenate(groups)] = np.repeat(np.arange(len(groups)), [len(members) for members in groups])
+    return found
+
+
+def reversed_in_time(instance: BatchedInstance) -> BatchedInstance:
+    """The same problem with time reversed: all edges, links and waits are turned."""
+    return replace(
+        instance,
+        source=instance.target,
+        target=instance.source,
+        incoming=instance.outgoing,
+        outgoing=instance.incoming,
+        waits=instance.waits.reversed(instance.operators),
+        order=instance.order[::-1].copy(),
+        latency=instance.latency.T,
+        seconds_per_byte=instance.seconds_per_byte.T,
+    )
+
+
+def modules_reversed(turned: BatchedInstance, modules: list[Module]) -> list[Module]:
+    """The modules of an instance in the one reversed in time; the last comes first."""
+    return _joined(turned, [module.operators[::-1].copy() for module in reversed(modules)])
+
+
+def marked(instance: BatchedInstance, first: int | IntArray, operators: IntArray) -> BoolArray:
+    """Mark ``first``, and those of ``operators``, in topological order, that depend on marked ones."""
+    mark = np.zeros(instance.operators, dtype=bool)
+    mark[first] = True
+    for i in operators.tolist():
+        mark[i] |= mark[instance.source[instance.incoming[i]]].any()
+    return mark
+
+
+def leads_to(turned: BatchedInstance, module: Module, last: int | IntArray) -> bool:
+    """Whether every operator of a module leads to one of ``last``, given the instance reversed in time."""
+    backwards = module.operators[::-1]
+    return bool(marked(turned, last, backwards)[backwards].all())
+
+
+def arcs_of(instance: BatchedInstance) -> tuple[IntArray, IntArray]:
+    """Both ends of every edge and every wait: earlier and later operators."""
+    heads = instance.waits.heads()
+    return np.concatenate([instance.source, instance.waits.items]), np.concatenate([instance.target, heads])
+
+
+def depths(instance: BatchedInstance) -> IntArray:
+    """Edges and waits on the longest path to every operator. Shape (operators,)."""
+    depth = np.zeros(instance.operators, dtype=np.int64)
+    for i in instance.order.tolist():
+        before = (instance.source[instance.incoming[i]], instance.waits[i])
+        depth[i] = max(int(depth[each].max(initial=-1)) + 1 for each in before)
+    return depth
 
 
 def _together(instance: BatchedInstance, channels: int) -> IntArray:
@@ -93,14 +156,9 @@ def _together(instance: BatchedInstance, channels: int) -> IntArray:
     graph.remove_edges_from(list(nx.bridges(graph)))
     for label, members in enumerate(nx.connected_components(graph)):
         component[list(members)] = label
-    heads = instance.waits.heads()
-    early = np.concatenate([instance.source, instance.waits.items])
-    late = np.concatenate([instance.target, heads])
-    after = Adjacency.from_pairs(instance.operators, early, late)
+    after = Adjacency.from_pairs(instance.operators, *arcs_of(instance))
     waiting = np.bincount(after.items, minlength=instance.operators)
-    depth = np.zeros(instance.operators, dtype=np.int64)
-    for i in instance.order.tolist():
-        depth[after[i]] = np.maximum(depth[after[i]], depth[i] + 1)
+    depth = depths(instance)
     first = np.full(int(component.max(initial=0)) + 1, instance.operators)
     np.minimum.at(first, component, depth)
     ready = [i for i in range(instance.operators) if waiting[i] == 0]

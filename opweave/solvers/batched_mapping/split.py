@@ -22,18 +22,17 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.result import Termination
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
-from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
+from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
 from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
-from opweave.solvers.batched_mapping.modules import Module, modules_of
-from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of, report
+from opweave.solvers.batched_mapping.modules import Module, leads_to, marked, modules_of, reversed_in_time
+from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -243,14 +242,14 @@ class Split:
         instance = self.instance
         if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
-        last = None
-        for module in self.modules:
-            if last is not None and not _all_descend(instance, module, last):
-                return False
-            last = int(module.leaves[0]) if len(module.leaves) == 1 else None
-            if module is not self.modules[-1] and (last is None or not _all_lead(instance, module, last)):
-                return False
-        return True
+        if any(len(module.leaves) != 1 for module in self.modules[:-1]):
+            return False
+        turned = reversed_in_time(instance)
+        return all(
+            leads_to(turned, module, module.leaves)
+            and marked(instance, module.leaves, after.operators)[after.operators].all()
+            for module, after in pairwise(self.modules)
+        )
 
 
 def _lower_bound(part: ModuleProblem) -> float:
@@ -276,22 +275,6 @@ def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
         free.remove(best)
         chosen[column] = best
     return chosen
-
-
-def _all_descend(instance: BatchedInstance, module: Module, channel: int) -> bool:
-    mark = np.zeros(instance.operators, dtype=bool)
-    mark[channel] = True
-    for i in module.operators.tolist():
-        mark[i] = bool(mark[instance.source[instance.incoming[i]]].any())
-    return bool(mark[module.operators].all())
-
-
-def _all_lead(instance: BatchedInstance, module: Module, channel: int) -> bool:
-    mark = np.zeros(instance.operators, dtype=bool)
-    mark[channel] = True
-    for i in module.operators[::-1].tolist():
-        mark[i] = mark[i] or bool(mark[instance.target[instance.outgoing[i]]].any())
-    return bool(mark[module.operators].all())
 
 
 def split(work: Split, *, solver: str, seconds: float) -> bool:
@@ -333,19 +316,14 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
     granule = search.instance.granule
     if granule == 1 or (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():
         strings = np.ascontiguousarray(where[:, ::granule])
-        order = order_by_start(search.instance, strings, end)
-        plan = plan_of(search.arrays, strings, order)
-        search.consider(plan)
-        report(search.instance, plan, search.run)
+        search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
 
 
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
-    search = new_search(problem, lower_unless_short(problem), run)
-    if not search.instance.operators:
-        run.found(BatchedSchedule(batches=()), 0.0)
-        return Outcome(run.termination())
-    begin(search)
+    search = started(problem, run)
+    if search is None:
+        return ended(run)
     channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "auto")
     assert isinstance(channels, int) and isinstance(solver, str)
     work = Split(search, max(1, channels))
@@ -355,9 +333,7 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     assert isinstance(seconds, float)
     if not split(work, solver=solver, seconds=seconds):
         search_from(search, rounds=POLISH)
-    if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
-    return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+    return ended(run)
 
 
 register(

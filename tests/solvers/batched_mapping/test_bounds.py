@@ -12,9 +12,8 @@ from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.solvers.batched_mapping.arrays import arrays_of
-from opweave.solvers.batched_mapping.bounds.area import area
+from opweave.solvers.batched_mapping.bounds.area import area, energetic
 from opweave.solvers.batched_mapping.bounds.best import module_bounds, nothing_known, searched
-from opweave.solvers.batched_mapping.bounds.energetic import energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import lbound
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way

@@ -10,26 +10,19 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.bounds.alone import least_span
-from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.bounds.energetic import energetic
+from opweave.solvers.batched_mapping.bounds.area import area, energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
+from opweave.solvers.batched_mapping.bounds.one_input import least_span
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
 from opweave.solvers.batched_mapping.module_problems import module_problem
-from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
 """Most operators of a set that is searched for LBound, and most nodes of that search."""
-
-WIDE = 8
-"""Fewest operators of a module."""
-
-CHANNELS = 4
-"""Most channels of the modules for which LBound is computed."""
 
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
