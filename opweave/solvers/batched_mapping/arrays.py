@@ -248,28 +248,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
     return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(arrays.seconds.shape), np.inf)
 
 
-@kernel
-def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
-    """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
-    strings = new_strings(arrays, where)
-    operators, devices = strings.number.shape
-    end = np.empty((operators, devices))
-    free = np.empty(devices)
-    tail = np.zeros(arrays.seconds.shape)
-    total = 0.0
-    for step in range(times):
-        i, g = step % operators, step % where.shape[1]
-        before = strings.where[i, g]
-        move_granule(arrays, strings, i, g, (before + 1) % devices)
-        move_granule(arrays, strings, i, g, before)
-        end[:] = -1.0
-        free[:] = 0.0
-        total += float(play(arrays, strings, order, 0, len(order), free, end, tail, np.inf))
-    return total / times
-
-
-def natural_order(instance: BatchedInstance) -> IntArray:
-    """All nodes, operators in topological order."""
+def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:
+    """All nodes, operator by operator in an order."""
     devices = len(instance.devices)
-    nodes = instance.order[:, None] * devices + np.arange(devices)
-    return np.ascontiguousarray(nodes.ravel())
+    return (order[:, None] * devices + np.arange(devices)).ravel()

@@ -27,26 +27,32 @@ def constant_strings(instance: BatchedInstance) -> IntArray:
     return np.repeat(np.arange(len(instance.devices))[:, None], instance.granules, axis=1).astype(np.int64)
 
 
-def all_strings(problem: BatchedMapping, instance: BatchedInstance) -> IntArray:
-    """Every string, or only the structured ones if there are too many. Shape (strings, G)."""
+def all_strings(instance: BatchedInstance, groups: list[list[int]]) -> IntArray:
+    """Every string, or only the structured ones if there are too many. Shape (strings, G).
+
+    ``groups`` are devices that belong together, see :func:`groups_of`.
+    """
     devices, granules = len(instance.devices), instance.granules
     if devices**granules <= MOST_STRINGS:
         found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
         return found.reshape(-1, granules)
-    rows = [*constant_strings(instance).tolist(), *_equal_runs(problem, instance), *_cuts(devices, granules)]
+    rows = [*constant_strings(instance).tolist(), *_equal_runs(instance, groups), *_cuts(devices, granules)]
     return np.asarray(list(dict.fromkeys(map(tuple, rows))), dtype=np.int64)
 
 
-def _equal_runs(problem: BatchedMapping, instance: BatchedInstance) -> list[list[int]]:
-    """The batch in equal runs over the fastest devices and over groups of identical ones."""
+def groups_of(problem: BatchedMapping) -> list[list[int]]:
+    """Groups of identical devices, and the servers."""
+    index = problem.cluster.device_index
+    return [[index[name] for name in group] for group in problem.cluster.identical_groups] + servers_of(problem)
+
+
+def _equal_runs(instance: BatchedInstance, groups: list[list[int]]) -> list[list[int]]:
+    """The batch in equal runs over the fastest devices and over each group."""
     granules = instance.granules
     speed = np.where(np.isfinite(instance.seconds[:, :, 1:]), instance.seconds[:, :, 1:], 0.0).sum(axis=(0, 2))
     fastest = np.argsort(speed, kind="stable").tolist()
-    index = problem.cluster.device_index
-    groups = [[index[name] for name in group] for group in problem.cluster.identical_groups]
-    linked = servers_of(problem)
     found = []
-    for devices in (fastest, *groups, *linked):
+    for devices in (fastest, *groups):
         for width in range(2, min(len(devices), granules) + 1):
             for first in range(0, len(devices) - width + 1, width):
                 chosen = devices[first : first + width]

@@ -15,12 +15,12 @@ from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, climb
-from opweave.solvers.batched_mapping.baselines import best_device, met
-from opweave.solvers.batched_mapping.insertion import breadth_first
+from opweave.solvers.batched_mapping.arrays import nodes_of
+from opweave.solvers.batched_mapping.baselines import best_device, breadth_first, met
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
 from opweave.solvers.registry import Feature, Solver, register
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
 STEPS = 4000
@@ -33,22 +33,12 @@ FIRST, LAST = 0.01, 0.0001
 MOST_FLIPS = 8
 
 
-def layer_order(search: BatchSearch) -> IntArray:
-    """All nodes, operators layer by layer."""
-    devices = len(search.instance.devices)
-    return np.ascontiguousarray((breadth_first(search.instance)[:, None] * devices + np.arange(devices)).ravel())
-
-
 def first_plan(search: BatchSearch) -> BatchPlan | None:
     """Every operator by its fastest string, or one device for all if that does not fit."""
-    for rule in (met, best_device):
-        try:
-            return plan_of(
-                search.arrays, rule(search.instance, search.arrays, search.strings).where, layer_order(search)
-            )
-        except NoPlanError:
-            continue
-    return None
+    instance, arrays = search.instance, search.arrays
+    rules = (partial(rule, instance, arrays, search.strings) for rule in (met, best_device))
+    found = next(plans_of(rules), None)
+    return None if found is None else plan_of(arrays, found.where, nodes_of(instance, breadth_first(instance)))
 
 
 def evolve(search: BatchSearch, plan: BatchPlan) -> None:

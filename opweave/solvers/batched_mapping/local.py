@@ -26,7 +26,7 @@ from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, 
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
-from opweave.solvers.batched_mapping.candidates import all_strings
+from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of, numbers
 from opweave.solvers.batched_mapping.plans import (
     BatchPlan,
@@ -206,11 +206,13 @@ class BatchSearch:
         return left is None or work * self.pace <= left / 2
 
 
-def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> BatchSearch:
-    """A local search without a plan yet."""
+def new_search(
+    problem: BatchedMapping, instance: BatchedInstance, run: Run, groups: list[list[int]] | None = None
+) -> BatchSearch:
+    """A local search without a plan yet; ``groups`` are the devices that belong together, by default the problem's."""
     arrays = arrays_of(instance)
     reach = reach_of(instance, arrays)
-    strings = all_strings(problem, instance)
+    strings = all_strings(instance, groups_of(problem) if groups is None else groups)
     return BatchSearch(problem, instance, arrays, reach, run, strings, tail=granule_tails(instance, reach))
 
 
@@ -221,7 +223,7 @@ def begin(search: BatchSearch) -> None:
         if plan is not None:
             search.consider(plan)
     search.run.enter("list schedulers")
-    for plan in attempts(search.problem, search.instance, search.arrays):
+    for plan in attempts(search.instance, search.arrays, search.strings):
         search.consider(plan)
 
 

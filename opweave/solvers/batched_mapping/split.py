@@ -25,13 +25,20 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
 from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
-from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
-from opweave.solvers.batched_mapping.modules import Module, leads_to, marked, modules_of, reversed_in_time
+from opweave.solvers.batched_mapping.modules import (
+    Module,
+    ModuleProblem,
+    leads_to,
+    marked,
+    module_problem,
+    modules_of,
+    reversed_in_time,
+)
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
@@ -227,7 +234,7 @@ class Split:
         now = 0.0
         for part, answer in solved:
             assert answer.solution is not None and answer.objective is not None
-            rows, stops = _of_module(part, answer.solution)
+            rows, stops = inputs_of(lower(part.problem), answer.solution)
             if part.entering:
                 wanted = where[part.operators[: part.entering]]
                 rows = rows[:, _matched(rows[: part.entering], wanted)]
@@ -259,11 +266,6 @@ def _lower_bound(part: ModuleProblem) -> float:
     except ContradictionError:
         return np.inf
     return critical_path(reach_of(instance, arrays_of(instance)))
-
-
-def _of_module(part: ModuleProblem, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
-    """Device of every input of every operator of a part, in its order, and the ends of its batches."""
-    return inputs_of(lower(part.problem), solution)
 
 
 def _matched(rows: IntArray, wanted: IntArray) -> IntArray:

@@ -175,7 +175,7 @@ def _first_prices(seconds: FloatArray) -> FloatArray:
 
 
 def energetic(
-    instance: BatchedInstance, reach: Reach, price: FloatArray, lower_bound: float, keep_going: Callable[[], bool]
+    instance: BatchedInstance, reach: Reach, price: FloatArray, lower_bound: float, should_stop: Callable[[], bool]
 ) -> float:
     """The largest energetic bound that a search over thresholds finds.
 
@@ -201,7 +201,7 @@ def energetic(
                 found.append((h + t + float(work[inside].sum()), h, t))
     best = lower_bound
     for _, h, t in sorted(found, reverse=True)[:REFINED]:
-        if not keep_going():
+        if should_stop():
             break
         inside = (early >= h) & (late >= t)
         ends = heads[inside].min(axis=0) + tails[inside].min(axis=0)

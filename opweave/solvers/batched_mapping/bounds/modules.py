@@ -51,14 +51,14 @@ class ModuleBound:
         The problem; its modules in the order of time.
     known
         See :data:`Known`.
-    keep_going
-        Asked now and then; False makes the rest count as 0, which is valid.
+    should_stop
+        Asked now and then; True makes the rest count as 0, which is valid.
     """
 
     def __init__(
-        self, instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]
+        self, instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]
     ) -> None:
-        self._instance, self._known, self._keep_going = instance, known, keep_going
+        self._instance, self._known, self._should_stop = instance, known, should_stop
         self._number = numbers([module.operators for module in modules])
         turned = reversed_in_time(instance)
         self._leads = [leads_to(turned, module, module.leaves) for module in modules]
@@ -82,7 +82,7 @@ class ModuleBound:
         while first < len(self._modules) and not inside[self._modules[first].operators].any():
             first += 1
         values = np.zeros(granules + 1)
-        if first == len(self._modules) or not self._keep_going():
+        if first == len(self._modules) or self._should_stop():
             return values
         key = (first, np.packbits(inside).tobytes())
         if key in self._kept:
@@ -131,10 +131,10 @@ def _least_largest(later: FloatArray) -> FloatArray:
     return least
 
 
-def lbound(instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]) -> float:
+def lbound(instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]) -> float:
     """The larger of the bounds over both directions of time; 0 for one module or too many granules."""
     if len(modules) < 2 or instance.granules > MOST_GRANULES or len(instance.waits.items):
         return 0.0
-    forward = ModuleBound(instance, modules, known, keep_going).value()
+    forward = ModuleBound(instance, modules, known, should_stop).value()
     turned = reversed_in_time(instance)
-    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), known, keep_going).value())
+    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), known, should_stop).value())
