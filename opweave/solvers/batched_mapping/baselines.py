@@ -17,10 +17,10 @@ from itertools import product
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
-from opweave.problems.arrays import BoolArray, FloatArray, FloatMatrix, IntArray, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of, nodes_of
+from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_of, count_granule, nodes_of
 from opweave.solvers.batched_mapping.candidates import all_strings, constant_strings, groups_of
 from opweave.solvers.batched_mapping.modules import arcs_of, depths
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
@@ -201,11 +201,14 @@ def insert_all(
     operators, devices = arrays.seconds.shape[:2]
     granules = strings.shape[1]
     timeline = new_timeline(devices, operators)
-    used = np.zeros(devices, dtype=np.int64)
-    holds = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.bool_)
-    ready = np.zeros(devices)
-    count, best_count = np.zeros(devices, dtype=np.int64), np.zeros(devices, dtype=np.int64)
-    flow = np.zeros((devices, devices), dtype=np.int64)
+    placed = Strings(
+        where=where,
+        number=np.zeros((operators, devices), dtype=np.int64),
+        flow=np.zeros((1, devices, devices), dtype=np.int64),
+        used=np.zeros(devices, dtype=np.int64),
+        holders=np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64),
+    )
+    ready, count = np.zeros(devices), np.zeros(devices, dtype=np.int64)
     for i in order:
         least, least_end = np.inf, np.inf
         own = arrays.in_start[i + 1] - arrays.in_start[i]
@@ -218,9 +221,9 @@ def insert_all(
             count[:] = 0
             for g in range(granules):
                 count[string[g]] += 1
-            if not _fits(arrays, i, count, used, holds):
+            if not _fits(arrays, i, count, placed):
                 continue
-            _arrivals(arrays, i, string, where, end, flow, ready)
+            _arrivals(arrays, i, string, where, end, placed.flow[0], ready)
             busy, last = 0.0, 0.0
             for u in range(devices):
                 if count[u] > 0:
@@ -231,41 +234,30 @@ def insert_all(
             if score < least or (score == least and last < least_end):
                 least, least_end = score, last
                 where[i] = string
-                best_count[:] = count
         if least == np.inf:
             return int(i)
-        _arrivals(arrays, i, where[i], where, end, flow, ready)
+        _arrivals(arrays, i, where[i], where, end, placed.flow[0], ready)
+        for g in range(granules):
+            count_granule(arrays, placed, i, where[i, g], 1)
         for u in range(devices):
-            if best_count[u] > 0:
-                lasts = arrays.seconds[i, u, best_count[u]]
+            if placed.number[i, u] > 0:
+                lasts = arrays.seconds[i, u, placed.number[i, u]]
                 start = first_fit(timeline, u, ready[u], lasts)
                 end[i, u] = start + lasts
                 occupy(timeline, u, start if gaps else timeline.opens[u, 0], end[i, u])
-                _hold(arrays, i, u, best_count[u], used, holds)
     return -1
 
 
 @inlined
-def _hold(arrays: BatchArrays, i: int, u: int, granules: int, used: IntArray, holds: BoolArray) -> None:
-    """Allocate the memory of a batch of operator i on device u."""
-    used[u] += arrays.memory[i] * granules
-    for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
-        p = arrays.parameters[x]
-        if not holds[p, u]:
-            holds[p, u] = True
-            used[u] += arrays.parameter_bytes[p]
-
-
-@inlined
-def _fits(arrays: BatchArrays, i: int, count: IntArray, used: IntArray, holds: BoolArray) -> bool:
+def _fits(arrays: BatchArrays, i: int, count: IntArray, placed: Strings) -> bool:
     """Whether the counts are batches that can run and that fit into memory."""
     for u in range(len(count)):
         if arrays.seconds[i, u, count[u]] == np.inf:
             return False
         if arrays.limited and count[u] > 0:
-            needed = used[u] + arrays.memory[i] * count[u]
+            needed = placed.used[u] + arrays.memory[i] * count[u]
             for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
-                if not holds[arrays.parameters[x], u]:
+                if placed.holders[arrays.parameters[x], u] == 0:
                     needed += arrays.parameter_bytes[arrays.parameters[x]]
             if needed > arrays.capacity[u]:
                 return False

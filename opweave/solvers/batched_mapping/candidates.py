@@ -7,7 +7,8 @@ neighbours.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations_with_replacement, product
+from math import comb
 
 import numpy as np
 
@@ -77,19 +78,7 @@ def servers_of(problem: BatchedMapping) -> list[list[int]]:
     return found
 
 
-def _cuts(devices: int, granules: int) -> list[list[int]]:
+def _cuts(devices: int, granules: int) -> list[tuple[int, ...]]:
     """Runs in the order of the devices, one for every cut of the batch, if these are few."""
-    found: list[list[int]] = []
-
-    def extend(prefix: list[int], device: int) -> None:
-        left = granules - len(prefix)
-        if len(found) > MOST_CUTS:
-            return
-        if device == devices - 1:
-            found.append(prefix + [device] * left)
-            return
-        for count in range(left + 1):
-            extend(prefix + [device] * count, device + 1)
-
-    extend([], 0)
-    return found if len(found) <= MOST_CUTS else []
+    few = comb(devices + granules - 1, granules) <= MOST_CUTS
+    return list(combinations_with_replacement(range(devices), granules))[::-1] if few else []

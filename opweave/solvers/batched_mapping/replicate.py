@@ -50,13 +50,11 @@ def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: Batch
     search = new_search(problem, one, inner, groups=[])
     begin(search)
     plans = []
-    for number in range(-1, ROUNDS):
-        if search.best is None:
+    for number in range(ROUNDS + 1):
+        if search.best is None or (number > 0 and run.should_stop()):
             break
-        if number >= 0:
-            if run.should_stop():
-                break
-            search.anneal_round(number)
+        if number > 0:
+            search.anneal_round(number - 1)
         plans.append(_spread(instance, arrays, search.best, servers))
     return plans
 

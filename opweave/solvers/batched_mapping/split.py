@@ -23,6 +23,7 @@ from typing import Literal
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
+from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
@@ -102,12 +103,9 @@ class Split:
         return list(keys.values())
 
     def _can_run(self, module: Module, rows: IntArray) -> bool:
-        devices = np.arange(len(self.instance.devices))
-        for i, row in zip(module.leaves.tolist(), rows, strict=True):
-            count = (row[None, :] == devices[:, None]).sum(axis=1)
-            if not np.isfinite(self.instance.seconds[i, devices, count]).all():
-                return False
-        return True
+        count = counts_of(rows, len(self.instance.devices))
+        seconds = np.take_along_axis(self.instance.seconds[module.leaves], count[:, :, None], axis=2)
+        return bool(np.isfinite(seconds).all())
 
     def solver(self) -> str:
         """The solver that suits the modules."""
@@ -119,15 +117,11 @@ class Split:
     def write(self) -> None:
         """Write a problem for every module and every two spreads of its ends, while there is time."""
         for t, module in enumerate(self.modules):
-            for a, before in enumerate(self.states[t]):
-                for q, after in enumerate(self.states[t + 1]):
-                    if self._joins(module, before) and not self.search.run.should_stop():
-                        self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
-
-    def _joins(self, module: Module, before: IntArray | None) -> bool:
-        """Whether all entering channels come from the preceding cut; otherwise the spread does not cover them."""
-        entering = np.unique(self.instance.source[module.enters])
-        return len(entering) == (0 if before is None else len(before))
+            entering = len(np.unique(self.instance.source[module.enters]))
+            for (a, before), (q, after) in product(enumerate(self.states[t]), enumerate(self.states[t + 1])):
+                covered = entering == (0 if before is None else len(before))  # all channels come from the cut before
+                if covered and not self.search.run.should_stop():
+                    self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
 
     def relax(self, solver: str, seconds: float) -> None:
         """Solve every module with free ends, which bounds all its parts from below; its plan belongs to one part.
@@ -192,10 +186,8 @@ class Split:
         values = np.zeros(1)
         froms: list[IntArray] = []
         for t in range(len(self.modules)):
-            table = np.full((len(self.states[t]), len(self.states[t + 1])), np.inf)
-            for a in range(table.shape[0]):
-                for q in range(table.shape[1]):
-                    table[a, q] = self._length((t, a, q), which)
+            before, after = range(len(self.states[t])), range(len(self.states[t + 1]))
+            table = np.asarray([[self._length((t, a, q), which) for q in after] for a in before])
             sums = values[:, None] + table
             froms.append(sums.argmin(axis=0))
             values = sums.min(axis=0)
