@@ -17,7 +17,7 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
-from opweave.solvers.batched_mapping.bounds.alone import least_span
+from opweave.solvers.batched_mapping.bounds.one_input import least_span
 from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.memory_ordering.arrays import FORWARD, peak
 from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
