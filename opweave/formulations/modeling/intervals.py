@@ -11,7 +11,9 @@ import numpy as np
 
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
+from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
+from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
@@ -57,6 +59,20 @@ class IntervalModel(LinearModel):
     def binary(self, name: str = "n", key: Key = None) -> int:
         """Add a 0/1 column."""
         return self.whole(0, 1, name, key)
+
+    def rows(self, name: str) -> Rows:
+        """A family of rows with integer coefficients, in the model's own units."""
+        return _WholeRows(self)
+
+    def require(self, row: Row, only_if: Iterable[int] = ()) -> None:
+        """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
+        if not row.decided():
+            low, high = (None if math.isinf(side) else int(side) for side in (row.low, row.high))
+            self.row({column: int(value) for column, value in row.terms.items()}, low, high, only_if)
+
+    def ticks(self, seconds: float) -> int:
+        """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick."""
+        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
 
     def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
         """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
@@ -119,6 +135,18 @@ class IntervalModel(LinearModel):
             for side, sign, rounding in ((row.low, -1, math.ceil), (row.high, 1, math.floor))
         ]
         return WholeRow(tuple(terms), tuple(round(value * factor) for value in terms.values()), sides[0], sides[1])
+
+
+class _WholeRows(Rows):
+    """Rows of a constraint program, which keeps no families."""
+
+    def __init__(self, model: IntervalModel) -> None:
+        super().__init__(model.check_time)
+        self._model = model
+
+    def add(self, row: Row) -> None:
+        """Add one row; its numbers are integers."""
+        self._model.require(row)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

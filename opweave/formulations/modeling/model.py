@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opweave.formulations.modeling.handles import Handles
-from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.rows import Rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
@@ -52,6 +52,8 @@ class LinearModel(Handles):
         Columns that hold times, in units of ``tick`` seconds.
     check_time
         Called now and then while rows are added; may raise an exception.
+    any_of
+        Columns of :meth:`any_column` by family and key, and the expressions on which each depends.
 
     Examples
     --------
@@ -75,6 +77,7 @@ class LinearModel(Handles):
     timed: set[int] = field(init=False, default_factory=set)
     tick: float = field(init=False, default=1.0)
     check_time: Callable[[], None] = field(init=False, default_factory=lambda: _never)
+    any_of: dict[tuple[str, Key], tuple[int, Sequence[Linear]]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.low)
@@ -106,6 +109,23 @@ class LinearModel(Handles):
         self.integral.extend(np.broadcast_to(np.asarray(whole, np.bool_), (count,)).tolist())
         family.columns.extend(range(first, first + count))
         return np.arange(first, first + count, dtype=np.int64)
+
+    def any_column(self, name: str, key: Key, parts: Iterable[Linear], whole: bool = True) -> int:
+        """The column that is 1 if any of the 0/1 expressions ``parts`` is, otherwise 0; it is made on first use."""
+        if (name, key) not in self.any_of:
+            column = int(self.columns(name, (key,), 0, 1, whole)[0])
+            different = list({frozenset(part.terms.items()): part for part in parts if part.terms}.values())
+            self.any_of[name, key] = column, different
+            for part in different:
+                self.rows(f"{name}_if").add(part <= Linear.of(column))
+            self.rows(f"{name}_only_if").add(Linear.of(column) <= total(different))
+        return self.any_of[name, key][0]
+
+    def completed(self, values: FloatArray) -> FloatArray:
+        """The values, with those of all columns of :meth:`any_column` set as the other columns require."""
+        for column, parts in self.any_of.values():
+            values[column] = any(part.at(values) > 0.5 for part in parts)
+        return values
 
     def column(self, name: str, key: Key) -> int:
         """The column of a family that has a given key."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
+from opweave.formulations.placement.instance import lower_unless_short
 from opweave.formulations.placement.paper_sets import paper_sets
-from opweave.formulations.placement.paper_variables import PaperVariables, understand
-from opweave.formulations.placement.program import UNITS, instance_of
+from opweave.formulations.placement.paper_variables import PaperVariables
+from opweave.formulations.placement.program import UNITS
+from opweave.problems.constraints import Colocate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement
 
@@ -33,7 +36,7 @@ class Moirai(PaperVariables):
     """
 
     name: ClassVar[str] = "moirai"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai", "on", "uses")
 
     def write(self, problem: Placement) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -45,7 +48,7 @@ class Moirai(PaperVariables):
                 f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are "
                 f"{problem.transfers!r}; formulation 'disjunctive' supports all of them"
             )
-        instance = instance_of(problem)
+        instance = lower_unless_short(problem)
         windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS or 1.0
         m = ConcreteModel()
@@ -68,6 +71,8 @@ class Moirai(PaperVariables):
             m.one_route = Constraint(m.FLOWS, rule=self.one_route)
             m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
             m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
+            m.using = Constraint(m.OPS, list(m.used), rule=lambda m, i, k: m.x[i, k] <= m.used[k])
+            m.unused = Constraint(list(m.used), rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
 
@@ -147,4 +152,4 @@ class Moirai(PaperVariables):
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
 
-understand(Moirai.name)
+express(Colocate, Moirai.name)(colocate)  # operators that share a device have columns of their own here

@@ -11,7 +11,7 @@ from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of
-from opweave.formulations.placement.program import NEGLIGIBLE
+from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.windows import Windows
 from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import NO_LIMIT, BoolArray

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import express
 from opweave.formulations.formulation import PyomoFormulation
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.reading import load_values
@@ -19,7 +17,7 @@ from opweave.formulations.placement.program import PlacementProgram
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import timetable
 from opweave.problems.arrays import FloatArray
-from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
+from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.placement.spec import Placement, Schedule
 
 if TYPE_CHECKING:
@@ -36,10 +34,10 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         return self._unit
 
     def variables(self, m: ConcreteModel, data: PaperSets) -> None:
-        """Add sets, variables and M, and the handles ``on``, ``start`` and ``end`` in seconds."""
+        """Add sets, variables and M, and the handles ``on``, ``uses``, ``start`` and ``end`` (in seconds)."""
         from pyomo.environ import Binary, Expression, Set, Var
 
-        counted = any(means(constraint, MaxDevices) for constraint in data.problem.constraints)
+        counted = self.context.extended or any(means(constraint, MaxDevices) for constraint in data.problem.constraints)
         m.used = Var(data.instance.devices if counted else (), domain=Binary)
         m.M = data.windows.horizon / data.unit
         m.OPS, m.DEVICES = Set(initialize=data.instance.names), Set(initialize=data.instance.devices)
@@ -65,6 +63,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
             rule=lambda m, *qr: m.delta_flow[qr] if qr in m.delta_flow else 1 - m.delta_flow[(*qr[2:], *qr[:2])],
         )
         m.on = lambda op, device: 1 * m.x[op, device]
+        m.uses = lambda device: 1 * m.used[device]
         m.start = m.starts = lambda op: data.unit * m.S[op]
         m.end = m.ends = lambda op: data.unit * m.C[op]
 
@@ -117,27 +116,3 @@ def _set(variable: Any, values: Mapping[Any, float]) -> None:
     for index, value in values.items():
         if not variable[index].fixed:
             variable[index].set_value(float(value), skip_validation=True)
-
-
-def understand(name: str) -> None:
-    """Register the side constraints of this module for a formulation's name."""
-
-    @express(Colocate, name)
-    def _colocate(formulation: PaperVariables, model: ConcreteModel, constraint: Colocate) -> None:
-        """x[i, k] = x[j, k] for operators i and j that share a device."""
-        for k in model.DEVICES:
-            for i, j in pairwise(constraint.ops):
-                formulation.add_row(model, model.on(i, k) == model.on(j, k))
-
-    @express(Separate, name)
-    def _separate(formulation: PaperVariables, model: ConcreteModel, constraint: Separate) -> None:
-        """Sum of x[i, k] over the operators is at most 1 on every device k."""
-        for k in model.DEVICES:
-            formulation.add_row(model, sum(model.on(i, k) for i in dict.fromkeys(constraint.ops)) <= 1)
-
-    @express(MaxDevices, name)
-    def _max_devices(formulation: PaperVariables, model: ConcreteModel, constraint: MaxDevices) -> None:
-        """x[i, k] <= used[k]; the sum of used is at most the count."""
-        for i, k in model.x:
-            formulation.add_row(model, model.x[i, k] <= model.used[k])
-        formulation.add_row(model, sum(model.used.values()) <= constraint.count)

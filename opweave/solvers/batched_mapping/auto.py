@@ -217,6 +217,6 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*SUPPORTS, "identities"),
+        supports=(*SUPPORTS, "identities", "on", "uses"),
     )
 )
