@@ -184,6 +184,20 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
                 write(self, model, constraint)
 
 
+class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
+    """A formulation whose objective is in units of ``_unit`` seconds, which :meth:`build` sets."""
+
+    _unit: float = 1.0
+
+    def resolution(self) -> float:
+        """The tolerances of engines, in seconds."""
+        return TOLERANCE * self._unit
+
+    def objective_bound(self, problem: ProblemT, value: float) -> float:
+        """Convert units of the model to seconds."""
+        return max(0.0, value * self._unit)
+
+
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
     """A formulation in plain Pyomo, for programs that people read beside a paper; engines receive it as arrays too.
 

@@ -8,13 +8,15 @@ too, but only so that no missing link is needed.
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.cp import Arc, BatchedIntervals, BatchIntervals
+from opweave.formulations.batched_mapping.cp import BatchedIntervals, BatchIntervals
+from opweave.formulations.batched_mapping.milp import passing
+from opweave.formulations.batched_mapping.program import Arc
 from opweave.formulations.batched_mapping.retime import identified
+from opweave.formulations.modeling.linear import Linear
 from opweave.problems.arrays import FloatArray
 from opweave.problems.batched_mapping.spec import BatchedSchedule
 
@@ -25,50 +27,54 @@ class BatchCounts(BatchIntervals):
     name: ClassVar[str] = "batch_counts"
     supports: ClassVar[tuple[str, ...]] = BatchIntervals.supports
 
-    def _flows(self, model: BatchedIntervals) -> None:
+    def _input_flows(self, model: BatchedIntervals) -> None:
         """Flows f[e, u, v] that leave and enter every batch in full."""
-        instance, batch = model.instance, model.instance.batch
-        leaves: dict[tuple[int, int], dict[int, int]] = {}
-        enters: dict[tuple[int, int], dict[int, int]] = {}
-        for e, u, v in self._arcs(model):
-            passes = self._linked(model, (e, u, v))
-            if passes is None:
-                continue
-            flow = model.flow[e, u, v] = model.whole(0, batch)
-            model.row({flow: 1, passes: -batch}, None, 0)
-            model.row({flow: 1, passes: -1}, 0, None)
-            leaves.setdefault((e, u), {})[flow] = 1
-            enters.setdefault((e, v), {})[flow] = 1
-        for e in range(len(instance.source)):
+        instance = model.instance
+        self._passages(model)
+        leaves: dict[tuple[int, int], list[int]] = {}
+        enters: dict[tuple[int, int], list[int]] = {}
+        for (e, u, v), passes in model.p.items():
+            flow = model.flow[e, u, v] = model.whole(0, instance.batch)
+            model.require(Linear.of(flow) <= Linear.of(passes, instance.batch))
+            model.require(Linear.of(flow) >= Linear.of(passes))
+            leaves.setdefault((e, u), []).append(flow)
+            enters.setdefault((e, v), []).append(flow)
+        for e, (i, j) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
             for u in range(len(instance.devices)):
-                for i, flows in ((int(instance.source[e]), leaves), (int(instance.target[e]), enters)):
-                    less = {column: -count for column, count in model.taken(i, u).items()}
-                    if less:
-                        model.row({**flows.get((e, u), {}), **less}, 0, 0)
+                for end, flows in ((i, leaves), (j, enters)):
+                    if instance.sizes(end, u):
+                        model.require(Linear.over(flows.get((e, u), ())) == model.taken(end, u))
         if any(len(instance.incoming[i]) > 1 for i in range(instance.operators)):
             self._linked_inputs(model)
 
     def _linked_inputs(self, model: BatchedIntervals) -> None:
         """Give every input a device such that its data never need a missing link; add nothing if all links exist."""
-        arcs = [(e, u, v) for e, u, v in self._arcs(model) if not math.isfinite(model.instance.latency[u, v])]
+        arcs = [arc for arc in self._arcs(model) if arc not in model.p]
         if not arcs:
             return
-        self._devices_of_inputs(model)
+        self._inputs(model)
         for e, u, v in arcs:
             i, j = int(model.instance.source[e]), int(model.instance.target[e])
             for inputs in range(model.instance.batch):
-                model.row({model.x[i, u, inputs]: 1, model.x[j, v, inputs]: 1}, None, 1)
-        self._sorted_inputs(model)
+                model.require(Linear.over((model.x[i, u, inputs], model.x[j, v, inputs])) <= 1)
 
-    def _moved(self, model: BatchedIntervals, arc: Arc) -> dict[int, int]:
-        return {model.flow[arc]: 1} if arc in model.flow and arc[1] != arc[2] else {}
+    def _moved(self, model: BatchedIntervals, arc: Arc) -> Linear:
+        return Linear.of(model.flow[arc]) if arc[1] != arc[2] else Linear()
 
-    def extract(self, model: BatchedIntervals, values: FloatArray) -> BatchedSchedule:  # type: ignore[override]
+    def start(self, model: Any, solution: BatchedSchedule) -> FloatArray:
+        """The values that a known schedule implies, and the inputs that pass."""
+        values = super().start(model, solution)
+        where, _ = self.settled(model, solution)
+        for arc, column in model.flow.items():
+            values[column] = passing(model.instance, where, arc).sum()
+        return values
+
+    def extract(self, model: Any, values: FloatArray) -> BatchedSchedule:
         """Assign inputs that realise the counts as closely as possible, and time the schedule anew."""
         instance = model.instance
         devices = len(instance.devices)
         count = np.zeros((instance.operators, devices), dtype=np.int64)
-        for (i, u, c), column in model.z.items():
+        for (i, u, c), column in model.b.items():
             count[i, u] += int(values[column]) * c * instance.granule
         flow = np.zeros((len(instance.source), devices, devices), dtype=np.int64)
         for arc, column in model.flow.items():

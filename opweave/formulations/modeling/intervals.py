@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
 from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
@@ -19,6 +19,9 @@ from opweave.problems.errors import UnsupportedFeatureError
 
 FINEST = 1_000_000
 """Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
+
+LARGEST_SIZE = 2**53
+"""Largest coefficient of bytes."""
 
 LARGEST_FACTOR = 1e9
 """Largest factor by which the numbers of a row are multiplied to make them integers."""
@@ -64,11 +67,26 @@ class IntervalModel(LinearModel):
         """A family of rows with integer coefficients, in the model's own units."""
         return _WholeRows(self)
 
-    def require(self, row: Row, only_if: Iterable[int] = ()) -> None:
+    def require(self, row: Row, only_if: Collection[int] = ()) -> None:
         """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
-        if not row.decided():
+        if only_if or not row.decided():
             low, high = (None if math.isinf(side) else int(side) for side in (row.low, row.high))
             self.row({column: int(value) for column, value in row.terms.items()}, low, high, only_if)
+
+    def within(self, name: str, held: Linear, capacity: int) -> None:
+        """Add the row that ``held`` bytes are at most ``capacity``; larger terms count as one byte too many."""
+        sizes = {column: min(int(size), capacity + 1, LARGEST_SIZE) for column, size in held.terms.items()}
+        self.require(Linear(0, sizes) <= capacity)
+
+    def where(self, name: str, row: Row, only_if: Sequence[Linear], big: float) -> None:
+        """Add a row that must hold if all 0/1 expressions of ``only_if`` are 1."""
+        if all(condition.terms for condition in only_if):
+            self.require(row, [self._literal(condition) for condition in only_if])
+
+    def _literal(self, condition: Linear) -> int:
+        """The column of a 0/1 expression."""
+        (column, *others) = condition.terms
+        return self.any_column("any", tuple(condition.terms), (condition,)) if others else column
 
     def ticks(self, seconds: float) -> int:
         """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +12,15 @@ from numpy.typing import ArrayLike
 
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
-from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
 
 Key = str | int | tuple[str | int, ...] | None
 """Distinguishes the columns of a family by names of operators and devices; None if there is only one column."""
+
+WHOLE_BYTES = 1e7
+"""Largest side of a memory row, in its unit; below it, the tolerances of engines leave integers exact."""
 
 ADDED = "added"
 """Family of the rows that side constraints and users add."""
@@ -121,6 +125,22 @@ class LinearModel(Handles):
             self.rows(f"{name}_only_if").add(Linear.of(column) <= total(different))
         return self.any_of[name, key][0]
 
+    def within(self, name: str, held: Linear, capacity: int) -> None:
+        """Add the row that ``held`` bytes are at most ``capacity``, in a unit that engines can resolve."""
+        unit, most = byte_unit([int(size) for size in held.terms.values()], capacity)
+        sizes = {column: size / unit for column, size in held.terms.items() if size / unit > SMALLEST_COEFFICIENT}
+        self.rows(name).add(Linear(0, sizes) <= most)
+
+    def where(self, name: str, row: Row, only_if: Sequence[Linear], big: float) -> None:
+        """Add a row ``sum <= high`` that must hold if all 0/1 expressions of ``only_if`` are 1.
+
+        Parameters
+        ----------
+        big
+            The most by which the sum can exceed its upper side otherwise.
+        """
+        self.rows(name).add(Linear(0, row.terms) - row.high <= big * (len(only_if) - total(only_if)))
+
     def completed(self, values: FloatArray) -> FloatArray:
         """The values, with those of all columns of :meth:`any_column` set as the other columns require."""
         for column, parts in self.any_of.values():
@@ -164,6 +184,18 @@ class LinearModel(Handles):
             if column in family.columns:
                 return component_name(name, family.keys[family.columns.index(column)])
         return f"column {column}"
+
+
+def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
+    """Bytes of one unit of a memory row, and the capacity in that unit.
+
+    The unit is the greatest common divisor of all sizes, and the capacity is an integer. If engines would drop small
+    sizes, the unit is coarser; then the row may be off by less than engines can resolve.
+    """
+    unit = math.gcd(*sizes) or 1
+    if capacity // unit <= WHOLE_BYTES:
+        return float(unit), float(capacity // unit)
+    return capacity / WHOLE_BYTES, WHOLE_BYTES
 
 
 def _never() -> None:

@@ -21,7 +21,7 @@ Rows hold to within two ticks, so a rule about times should tolerate a millionth
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -45,9 +45,7 @@ class Intervals(ColumnProgram):
     model_type: ClassVar[type[LinearModel]] = PlacementIntervals
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._activities = 0
+    _activities: int = 0
 
     def build(self, problem: Placement) -> PlacementIntervals:
         """Write the model."""

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key
 from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.cuts import head_rows, tail_rows
@@ -30,8 +30,6 @@ from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import TransferModel
 
-LARGEST_SIZE = 2**53
-
 
 @dataclass(eq=False)
 class PlacementIntervals(PlacementModel, IntervalModel):
@@ -42,11 +40,6 @@ class PlacementIntervals(PlacementModel, IntervalModel):
     def units(self, seconds: FloatArray) -> IntArray:
         """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
-
-    def fits(self, held: Linear, capacity: int) -> Row:
-        """The row that a device with some bytes of capacity can hold as many."""
-        most = min(capacity + 1, LARGEST_SIZE)
-        return Linear(0, {column: min(int(size), most) for column, size in held.terms.items()}) <= capacity
 
 
 def intervals_of(

@@ -1,16 +1,11 @@
-"""The bytes on a device, as models count them: groups of tied operators, shared parameters, units."""
+"""The bytes on a device, as models count them: groups of tied operators, shared parameters."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import IntArray
-
-WHOLE_BYTES = 1e7
-"""Largest side of a memory row, in its unit; below it, the tolerances of engines leave integers exact."""
 
 
 def readers_of(instance: PlacementInstance) -> list[IntArray]:
@@ -32,19 +27,6 @@ def group_bytes(instance: PlacementInstance) -> tuple[IntArray, list[int]]:
         elif len(owners) > 1:
             shared.append(p)
     return own, shared
-
-
-def byte_units(instance: PlacementInstance, capacity: int) -> tuple[float, float]:
-    """Bytes of one unit of a memory row, and the capacity in that unit.
-
-    The unit is the greatest common divisor of all sizes, and the capacity is an integer. If engines would drop small
-    sizes, the unit is coarser, and :meth:`PlacementProgram.separate` checks the bytes.
-    """
-    own, shared = group_bytes(instance)
-    unit = math.gcd(*own.tolist(), *(int(instance.parameter_bytes[p]) for p in shared)) or 1
-    if capacity // unit <= WHOLE_BYTES:
-        return float(unit), float(capacity // unit)
-    return capacity / WHOLE_BYTES, WHOLE_BYTES
 
 
 def overfull(instance: PlacementInstance, device: list[int]) -> list[tuple[int, list[int]]]:

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
+from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, Route
 from opweave.formulations.placement.retime import retimed
 from opweave.formulations.placement.timetable import Timetable
@@ -133,12 +133,7 @@ class PlacementModel(LinearModel):
         """(5) Sum of m[i] x[i, k], with shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k]."""
         for device, capacity in zip(self.instance.devices, self.instance.capacity.tolist(), strict=True):
             if capacity != NO_LIMIT:
-                self.rows("memory").add(self.fits(self.held(device), capacity))
-
-    def fits(self, held: Linear, capacity: int) -> Row:
-        """The row that a device with some bytes of capacity can hold as many."""
-        unit, limit = byte_units(self.instance, capacity)
-        return Linear(0, {column: size / unit for column, size in held.terms.items() if size / unit > 1e-9}) <= limit
+                self.within("memory", self.held(device), capacity)
 
     @cached_property
     def _operator(self) -> dict[str, int]:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from opweave.formulations.modeling.model import byte_unit
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
+from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of
 from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.windows import Windows
@@ -134,8 +135,8 @@ def _counted(size: float) -> float:
 
 def _bytes(problem: Placement, instance: PlacementInstance) -> tuple[dict[Pair, float], dict[str, float], list[Pair]]:
     """Bytes by operator or shared parameter and device, the devices' limits, and the users of each shared parameter."""
-    alone = replace(instance, cluster=np.arange(instance.operators))
-    own, shared = group_bytes(alone)
+    own, shared = group_bytes(replace(instance, cluster=np.arange(instance.operators)))
+    known = [*own.tolist(), *instance.parameter_bytes[shared].tolist()]
     names = [parameter.id for parameter in problem.graph.parameters]
     sizes = {op: int(size) for op, size in zip(instance.names, own, strict=True)}
     users = readers_of(instance)
@@ -143,7 +144,7 @@ def _bytes(problem: Placement, instance: PlacementInstance) -> tuple[dict[Pair, 
     capacity: dict[str, float] = {}
     for device, limit in zip(instance.devices, instance.capacity.tolist(), strict=True):
         if limit != NO_LIMIT:
-            unit, capacity[device] = byte_units(alone, limit)
+            unit, capacity[device] = byte_unit(known, limit)
             m |= {(op, device): _counted(size / unit) for op, size in sizes.items()}
             m |= {(names[w], device): _counted(float(instance.parameter_bytes[w]) / unit) for w in shared}
     return m, capacity, [(names[w], instance.names[i]) for w in shared for i in users[w].tolist()]

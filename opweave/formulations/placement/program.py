@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import TOLERANCE, Formulation
+from opweave.formulations.formulation import TimedFormulation
 from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
 from opweave.formulations.placement.memory import overfull
@@ -27,16 +27,13 @@ CEILING_SLACK = 1e-6
 """Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
 
 
-class PlacementProgram(Formulation[Placement, Schedule], ABC):
+class PlacementProgram(TimedFormulation[Placement, Schedule], ABC):
     """A placement as a program; times are in units of ``_unit`` seconds."""
 
     problem_type: ClassVar[type[Placement]] = Placement
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._unit = 1.0
-        self._horizon = 0.0
+    _horizon: float = 0.0
 
     def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
         """Earliest and latest times of all activities.
@@ -70,14 +67,6 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
     def lower_bound(self, windows: Windows) -> float:
         """A lower bound of the makespan, in seconds."""
         return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
-
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
-
-    def objective_bound(self, problem: Placement, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
 
     def why_infeasible(self, problem: Placement) -> str:
         """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
