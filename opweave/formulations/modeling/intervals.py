@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
-
-import numpy as np
+from dataclasses import dataclass, field
 
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
@@ -130,7 +127,7 @@ class IntervalModel(LinearModel):
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
         return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
 
-    def broken(self, values: Sequence[int]) -> str | None:
+    def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""
         return self.program().broken(values)
 
@@ -165,49 +162,3 @@ class _WholeRows(Rows):
     def add(self, row: Row) -> None:
         """Add one row; its numbers are integers."""
         self._model.require(row)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ExactProgram:
-    """The program that a constraint-programming engine receives; its columns are the model's.
-
-    Attributes
-    ----------
-    data
-        The program.
-    own_objective
-        Whether the objective is the formulation's own and not one that a user put in its place.
-    """
-
-    data: WholeProgram
-    own_objective: bool = True
-
-    exact: ClassVar[bool] = True
-
-    def hinted(self, start: FloatArray | None) -> WholeProgram:
-        """The data with the known values to start from."""
-        known = {} if start is None else {c: round(v) for c, v in enumerate(start.tolist()) if not math.isnan(v)}
-        return replace(self.data, hint=known)
-
-    @property
-    def size(self) -> str:
-        """The size in words."""
-        return f"{len(self.data.low):,} variables, {len(self.data.rows):,} rows"
-
-    def broken(self, values: FloatArray) -> str | None:
-        """How an engine's values violate the program; None if they do not."""
-        if not (np.isfinite(values).all() and (values == np.round(values)).all()):
-            return "values that are not whole numbers"
-        return self.data.broken([int(value) for value in values])
-
-    def objective(self, values: FloatArray) -> float:
-        """The cost of an engine's values, in the model's units."""
-        return float(values[self.data.goal])
-
-    def model_values(self, values: FloatArray) -> FloatArray:
-        """The values themselves."""
-        return values
-
-    def engine_values(self, values: FloatArray) -> FloatArray:
-        """The values themselves."""
-        return values

@@ -17,7 +17,6 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from opweave.formulations.modeling.intervals import ExactProgram
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
@@ -178,7 +177,7 @@ def solve_intervals(
     model = net_intervals(instance, arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
-    program = ExactProgram(model.program()).hinted(None if listed is None else hint_of(model, arrays, listed))
+    program = model.program().hinted(None if listed is None else hint_of(model, arrays, listed))
     work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:
