@@ -21,7 +21,6 @@ from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key
 from opweave.formulations.modeling.whole import Interval
-from opweave.formulations.placement.cuts import head_rows, tail_rows
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, flow_seconds, links
 from opweave.formulations.placement.model import PlacementModel
@@ -91,8 +90,7 @@ def _columns(model: PlacementIntervals, least: float) -> None:
 
 def _precedence(model: PlacementIntervals) -> None:
     """(4a) S[v] >= C[u] along every arc; heads and tails."""
-    for row in (*head_rows(model), *tail_rows(model)):
-        model.require(row)
+    model.heads_and_tails()
     for v in range(model.instance.operators):
         for u in model.instance.before[v].tolist():
             model.require(model.at(u) + model.lasts(u) <= model.at(v))

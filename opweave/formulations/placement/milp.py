@@ -38,13 +38,13 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows, work_rows
+from opweave.formulations.placement.cuts import port_rows, work_rows
 from opweave.formulations.placement.instance import lower_unless_short
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders
 from opweave.formulations.placement.messages import flow_seconds, links, messages_of
 from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, PlacementModel
 from opweave.formulations.placement.program import UNITS, ColumnProgram
-from opweave.formulations.placement.timetable import Timetable
+from opweave.formulations.placement.retime import Timetable
 from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
@@ -256,9 +256,8 @@ class Disjunctive(ColumnProgram):
 
     def _cuts(self, model: DisjunctiveModel) -> None:
         """Rows that follow from the others, but not from their relaxation."""
+        model.heads_and_tails()
         families = {
-            "heads": head_rows(model),
-            "tails": tail_rows(model),
             "work": work_rows(model),
             "traffic": port_rows(model, model.message_jobs()),
         }

@@ -12,10 +12,8 @@ import numpy as np
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, Route
-from opweave.formulations.placement.retime import retimed
-from opweave.formulations.placement.timetable import Timetable
+from opweave.formulations.placement.retime import Timetable, retimed
 from opweave.formulations.placement.windows import Windows
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Schedule, TransferModel
@@ -129,6 +127,13 @@ class PlacementModel(LinearModel):
         for v in np.unique(self.instance.cluster, return_index=True)[1].tolist():
             self.rows("one_device").add(total(self.runs_on(v, k) for k in self.devices_of(v)) == 1)
 
+    def heads_and_tails(self) -> None:
+        """S[v] >= sum over k of head[v, k] x[v, k]; (4) C_max >= C[v] + sum over k of tail[v, k] x[v, k]."""
+        after = self.instance.seconds + self.windows.tail
+        for v in range(self.instance.operators):
+            self.rows("heads").add(self.weighted(v, self.windows.head[v]) <= self.at(v))
+            self.rows("tails").add(self.at(v) + self.weighted(v, after[v]) <= Linear.of(self.length))
+
     def memory(self) -> None:
         """(5) Sum of m[i] x[i, k], with shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k]."""
         for device, capacity in zip(self.instance.devices, self.instance.capacity.tolist(), strict=True):
@@ -162,10 +167,10 @@ class PlacementModel(LinearModel):
     def held(self, device: str) -> Linear:
         """Bytes on ``device``: those of its operators, and those of their parameters, each counted once."""
         instance, k = self.instance, self.instance.devices.index(device)
-        own, shared = group_bytes(instance)
+        own, shared = instance.group_bytes()
         first = np.unique(instance.cluster, return_index=True)[1].tolist()
         held = [self.runs_on(v, k) * size for v, size in zip(first, own.tolist(), strict=True)]
-        users = readers_of(instance) if shared else []
+        users = instance.readers() if shared else []
         for p in shared:
             places = [self.runs_on(v, k) for v in users[p].tolist()]
             key = (self.problem.graph.parameters[p].id, device)

@@ -11,7 +11,6 @@ import numpy as np
 from opweave.formulations.modeling.model import byte_unit
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of
 from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.windows import Windows
@@ -93,8 +92,8 @@ def _add_bytes(m: ConcreteModel, problem: Placement, instance: PlacementInstance
     """Add the bytes of operators and shared parameters by device, the devices' limits, and the sets of parameters."""
     from pyomo.environ import Set
 
-    own, shared = group_bytes(replace(instance, cluster=np.arange(instance.operators)))
-    names, users = [problem.graph.parameters[w].id for w in shared], readers_of(instance)
+    own, shared = replace(instance, cluster=np.arange(instance.operators)).group_bytes()
+    names, users = [problem.graph.parameters[w].id for w in shared], instance.readers()
     sizes, shared_sizes = own.tolist(), instance.parameter_bytes[shared].tolist()
     limits = dict(zip(instance.devices, instance.capacity.tolist(), strict=True))
     units = {k: byte_unit([*sizes, *shared_sizes], limit) for k, limit in limits.items() if limit != NO_LIMIT}

@@ -11,10 +11,8 @@ import numpy as np
 from opweave.formulations.formulation import PyomoFormulation
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.reading import load_values
-from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.program import PlacementProgram
-from opweave.formulations.placement.retime import retimed
-from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.placement.retime import retimed, timetable
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import MaxDevices, means
 from opweave.problems.placement.spec import Placement, Schedule
@@ -88,7 +86,7 @@ class PaperVariables(PyomoFormulation[Placement, Schedule], PlacementProgram, AB
         load_values(model.opweave.variables, *values)
         names, devices = model.instance.names, model.instance.devices
         column = {id(variable): number for number, variable in enumerate(model.opweave.variables)}
-        found = overfull(model.instance, self._places(model))
+        found = model.instance.overfull(self._places(model))
         together = [[column[id(model.x[names[v], devices[k]])] for v in members] for k, members in found]
         return [Linear.over(columns) <= len(columns) - 1 for columns in together]
 

@@ -10,10 +10,9 @@ import numpy as np
 from opweave.formulations.formulation import TimedFormulation
 from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
-from opweave.formulations.placement.memory import overfull
 from opweave.formulations.placement.model import PlacementModel
+from opweave.formulations.placement.retime import Timetable, timetable
 from opweave.formulations.placement.shortage import shortage
-from opweave.formulations.placement.timetable import Timetable, timetable
 from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
@@ -88,7 +87,7 @@ class ColumnProgram(PlacementProgram, ABC):
 
     def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
         """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
-        found = overfull(model.instance, model.device(values))
+        found = model.instance.overfull(model.device(values))
         together = [{int(model.place[v, k]) for v in members} for k, members in found]
         return [Linear.over(columns) <= len(columns) - 1 for columns in together]
 

@@ -20,7 +20,7 @@ import numpy as np
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
-from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.placement.retime import timetable
 from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
