@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.expressions import expression
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
 
 
-class ContradictionError(Exception):
+class ContradictionError(InfeasibleError):
     """The problem has no solution. The message says why in the problem's words; ``solve`` reports it as infeasible."""
 
 
