@@ -80,7 +80,7 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warmed import Warmed
-from opweave.solvers.registry import Solver, SolverInfo, solvers
+from opweave.solvers.registry import Solver, SolverInfo, list_solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
@@ -168,6 +168,7 @@ __all__ = [
     "express",
     "geometry",
     "layer_counts",
+    "list_solvers",
     "load",
     "load_costs",
     "load_problem",
@@ -181,7 +182,6 @@ __all__ = [
     "reorder_onnx",
     "schedule_groups",
     "solve",
-    "solvers",
     "split_onnx",
     "split_points",
     "split_torch",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 
 
@@ -26,6 +27,19 @@ def joined(parts: Iterable[str]) -> str:
     """
     *first, last = parts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def did_you_mean(word: object, known: Iterable[str]) -> str:
+    """Ask about the known word that is most like an unknown one; empty if none is like it.
+
+    Examples
+    --------
+    >>> did_you_mean("higs", ["cbc", "highs"]), did_you_mean("x", ["highs"])
+    ("; did you mean 'highs'?", '')
+    """
+    by_lower = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 
 def together(rules: Sequence[str]) -> str:

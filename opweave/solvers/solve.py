@@ -61,7 +61,7 @@ def solve(
     problem
         Any of the five problems.
     solver
-        A name from :func:`~opweave.solvers.registry.solvers`; "auto" chooses and combines solvers by itself.
+        A name from :func:`~opweave.solvers.registry.list_solvers`; "auto" chooses and combines solvers by itself.
     formulation
         For engines: the formulation of the problem to run; None for the default one.
     time_limit

@@ -199,10 +199,10 @@ def solvers_command(
 ) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
     from opweave.adapters.report.tables import solvers_table
-    from opweave.solvers.registry import solvers
+    from opweave.solvers.registry import list_solvers
 
     kind = None if problem is None else view_for(problem).problem_type.kind
-    _stdout().print(solvers_table(solvers(kind)))
+    _stdout().print(solvers_table(list_solvers(kind)))
     return VERIFIED
 
 

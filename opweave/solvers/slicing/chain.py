@@ -155,6 +155,8 @@ register(
         run=solve_chain,
         about="dynamic programming over a grid of shares, for models without branches",
         supports=("cuts", "order_arcs"),
-        options=frozenset({"grid"}),
+        options={
+            "grid": "number of equal shares to hand out to the devices; 0 for as many as fit the number of devices"
+        },
     )
 )
