@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-RowT = TypeVar("RowT", covariant=True)
+RowT_co = TypeVar("RowT_co", covariant=True)
 
 WIDE, NARROW = 40, 10
-"""Most characters of a printed cell, where the line has room for it and where it has not. The last column gets the rest."""
+"""Most characters of a printed cell, with and without room on the line. The last column gets the rest."""
 
 
-class Rows(tuple[RowT, ...]):
+class Rows(tuple[RowT_co, ...]):
     """A tuple of dataclass instances of one class, or of mappings with the same keys.
 
     A class of rows may name the fields that are printed in ``columns``; ``to_pandas`` has them all.
