@@ -60,6 +60,7 @@ from opweave.problems.constraints import (
 from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
+    ImplausibleWarning,
     InvalidInputError,
     LimitExceededError,
     OpweaveError,
@@ -113,6 +114,7 @@ __all__ = [
     "Formulation",
     "Geometry",
     "Group",
+    "ImplausibleWarning",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",

@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, Extent, Many, Name, Operations, Spec
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -39,7 +39,7 @@ class Tensor(Spec):
     id: Name
     bytes: Bytes
     alias_of: Name | None = None
-    shape: Many[Bytes] | None = None
+    shape: Many[Extent] | None = None
     dtype: str | None = None
 
 
@@ -79,7 +79,7 @@ class Operator(Spec):
     outputs: Many[Name] = ()
     workspace_bytes: Bytes = 0
     parameters: Many[Name] = ()
-    flops: Amount = 0.0
+    flops: Operations = 0.0
     inplace_ok: bool = False
     module: str = ""
 

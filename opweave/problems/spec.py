@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from opweave.problems.limits import DEFAULT_LIMITS, MAX_BYTES
+from opweave.problems.units import read_operations, read_rate, read_size
 
 SCHEMA_VERSION: Literal[1] = 1
 
@@ -44,6 +45,24 @@ def _plain_number(value: object) -> object:
     if not isinstance(value, int | float):
         raise ValueError(f"a number is needed here, not {type(value).__name__}")
     return value
+
+
+def _plain_bytes(value: object) -> object:
+    """Read ``"8 GB"``, and a float that is a whole number, as an integer; other numbers as :func:`_plain_number`."""
+    if type(value) is int:
+        return value
+    if isinstance(value, str):
+        return read_size(value)
+    number = _plain_number(value)
+    return int(number) if isinstance(number, float) and number.is_integer() else number
+
+
+def _plain_operations(value: object) -> object:
+    return read_operations(value) if isinstance(value, str) else _plain_number(value)
+
+
+def _plain_rate(value: object) -> object:
+    return read_rate(value) if isinstance(value, str) else _plain_number(value)
 
 
 def _as_tuple(value: object) -> object:
@@ -113,14 +132,23 @@ Many = Annotated[tuple[Item, ...], BeforeValidator(_as_tuple)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=DEFAULT_LIMITS.id_characters)]
 """An id: a non-empty string."""
 
-Bytes = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
-"""A size in bytes, 0 to 2**53."""
+Bytes = Annotated[int, BeforeValidator(_plain_bytes), Field(ge=0, le=MAX_BYTES)]
+"""A size in bytes, 0 to 2**53: a whole number, or a text such as ``"8 GB"`` or ``"512 MiB"``."""
+
+Extent = Annotated[int, BeforeValidator(_plain_number), Field(ge=0, le=MAX_BYTES)]
+"""A number of things, 0 or more: one dimension of a shape."""
 
 Count = Annotated[int, BeforeValidator(_plain_number), Field(ge=1, le=MAX_BYTES)]
 """A number of things, at least one."""
 
 Amount = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e30)]
-"""A finite number, 0 or more: FLOPs, rates, bandwidths in bytes per second."""
+"""A finite number, 0 or more."""
+
+Operations = Annotated[float, BeforeValidator(_plain_operations), Field(ge=0.0, le=1e30)]
+"""Floating-point operations, also per second: a number, or a text such as ``"40 GFLOP/s"``."""
+
+Rate = Annotated[float, BeforeValidator(_plain_rate), Field(ge=0.0, le=1e30)]
+"""Bytes per second: a number, or a text such as ``"5 GB/s"`` or ``"10 Gbit/s"``."""
 
 Seconds = Annotated[float, BeforeValidator(_plain_number), Field(ge=0.0, le=1e15)]
 """A duration in seconds, 0 or more."""

@@ -107,7 +107,7 @@ def test_whole_numbers(name):
         kept = checked(kind).validate_python(value)
         assert kept == value
         assert type(kept) is int
-    for value in (lowest - 1, highest + 1, 4.0, np.float64(4), 2**62):
+    for value in (lowest - 1, highest + 1, 4.5, np.float64(4.5), 2**62, 2.0**62):
         with pytest.raises(ValidationError):
             checked(kind).validate_python(value)
 

@@ -26,10 +26,10 @@ from opweave.adapters.costs.default_costs import missing_costs
 from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
 from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
-from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
 from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
+from opweave.problems.units import readable
 
 app = typer.Typer(
     help="Plans how a deep-learning model runs on limited hardware, with a proved lower bound.",
@@ -213,7 +213,7 @@ def warm_command(
 ) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.cli.progress import counted
-    from opweave.adapters.report.units import readable_seconds
+    from opweave.problems.units import readable_seconds
     from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
     from opweave.solvers.warming import warm
 

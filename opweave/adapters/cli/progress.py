@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from opweave.adapters.error_messages import plain
-from opweave.adapters.report.units import readable, readable_seconds, readable_share
+from opweave.problems.units import readable, readable_seconds, readable_share
 from opweave.solvers.run import Observer, Progress
 
 REFRESHES_PER_SECOND = 8

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.report.figures import Look, look_of, new_figure, safe_text
-from opweave.adapters.report.units import readable, readable_rate, unit_of
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
+from opweave.problems.units import readable, readable_rate, unit_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
