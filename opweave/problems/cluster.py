@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import chain
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.looks import MOST_ENTRIES, Bare
 from opweave.problems.plausible import check_plausible
+from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Operations, Rate, Seconds, Spec
+from opweave.problems.units import readable_bytes
+from opweave.problems.words import counted, did_you_mean
 
 if TYPE_CHECKING:
     from typing import Self
@@ -90,7 +94,7 @@ class Device(Spec):
         return all(getattr(self, field) == getattr(other, field) for field in Device.model_fields if field != "name")
 
 
-class Cluster(Spec):
+class Cluster(ShownInNotebooks, Spec):
     """Devices and the links between them.
 
     With several devices, the links are described in exactly one way: ``bandwidth``, ``rates`` or ``shared``.
@@ -100,8 +104,8 @@ class Cluster(Spec):
     devices
         At least one.
     bandwidth
-        Matrix of bytes per second (or texts such as ``"10 Gbit/s"``), ``bandwidth[from][to]``. The two directions may differ, 0 means no direct link, and
-        the diagonal is ignored.
+        Matrix of bytes per second (or texts such as ``"10 Gbit/s"``), ``bandwidth[from][to]``. The two
+        directions may differ, 0 means no direct link, and the diagonal is ignored.
     rates
         Bytes per second of each device's own connection to one router. Two devices communicate at the smaller rate.
     shared
@@ -172,6 +176,19 @@ class Cluster(Spec):
             raise ValueError(f"rates has {len(self.rates)} entries for {count} devices")
         if isinstance(self.latency, tuple):
             _check_square("latency", self.latency, count)
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        memory = [
+            f"{device.name!r}{'' if device.memory_bytes is None else f' {readable_bytes(device.memory_bytes)}'}"
+            for device in self.devices[:MOST_ENTRIES]
+        ]
+        more = [f"... {len(self.devices):,} in all"] if len(self.devices) > len(memory) else []
+        yield None, Bare(f"{counted(len(self.devices), 'device')}: {', '.join([*memory, *more])}")
+        direct = self.direct_bandwidth
+        rates = direct[direct > 0]
+        if len(rates):
+            ends = dict.fromkeys(f"{rate / 1e9:.3g}" for rate in (rates.min(), rates.max()))
+            yield None, Bare(f"links of {' to '.join(ends)} GB/s")
 
     @cached_property
     def device_index(self) -> dict[str, int]:
@@ -272,7 +289,9 @@ class Cluster(Spec):
     def _position(self, name: str) -> int:
         if name not in self.device_index:
             known = ", ".join(map(repr, self.device_index))
-            raise InvalidInputError(f"the cluster has no device {name!r}; it has {known}")
+            raise InvalidInputError(
+                f"the cluster has no device {name!r}; it has {known}{did_you_mean(name, self.device_index)}"
+            )
         return self.device_index[name]
 
     def _swappable(self, first: int, second: int) -> bool:

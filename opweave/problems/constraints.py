@@ -17,6 +17,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
 from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+from opweave.problems.words import did_you_mean
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -98,7 +99,8 @@ class Constraint(Tagged, ABC):
     def _need_operators(self, problem: AnyProblemType, *names: str) -> None:
         for name in names:
             if name not in problem.graph.operator_index:
-                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have")
+                near = did_you_mean(name, problem.graph.operator_index)
+                raise ValueError(f"{type(self).__name__} names operator {name!r}, which the graph does not have{near}")
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
@@ -114,6 +116,7 @@ class Constraint(Tagged, ABC):
             if name not in known:
                 raise ValueError(
                     f"{type(self).__name__} names device {name!r}; the cluster has {', '.join(map(repr, known))}"
+                    f"{did_you_mean(name, known)}"
                 )
 
 

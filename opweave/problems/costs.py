@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from opweave.problems.errors import InvalidInputError
+from opweave.problems.looks import Bare, brief
 from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, Share, Spec
+from opweave.problems.words import counted
 
 if TYPE_CHECKING:
     from typing import Self
@@ -105,6 +107,12 @@ class Costs(Spec):
         if list(self.batches) != sorted(set(self.batches)):
             raise ValueError(f"batches must ascend, each size once, but are {list(self.batches)}")
         return self
+
+    def __repr_args__(self) -> Iterable[tuple[str | None, Any]]:
+        yield None, Bare(f"{counted(len(self.operators), 'operator')} on {counted(len(self.devices), 'device')}")
+        yield "devices", Bare(brief(self.devices))
+        if self.batches != (1,):
+            yield "batches", Bare(brief(self.batches))
 
     @classmethod
     def from_table(cls, table: Mapping[str, Mapping[str, float | Mapping[int, float | None] | None]]) -> Costs:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
+from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 
@@ -13,7 +14,7 @@ TIME_TOLERANCE = 1e-9
 """How much too early something may be, relative to the last end; it allows for rounding when seconds are added."""
 
 
-class Solution(Tagged):
+class Solution(ShownInNotebooks, Tagged):
     """A decision in the problem's own terms; each problem has a subclass."""
 
 
@@ -40,6 +41,7 @@ class Violation(Spec):
 
 
 DetailsT = TypeVar("DetailsT", bound=Details)
+SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 
 
 class Played(Spec):
@@ -70,6 +72,14 @@ class Played(Spec):
 
     def __hash__(self) -> int:
         return hash(tuple(getattr(self, name) for name in type(self).model_fields))
+
+
+class Answer(Protocol[SolutionT_co]):
+    """What has a solution, such as a result."""
+
+    @property
+    def solution(self) -> SolutionT_co | None:
+        """The solution; None if there is none."""
 
 
 class Evaluation(Played, Generic[DetailsT]):

@@ -212,7 +212,7 @@ def warm_command(
     jobs: Annotated[int, typer.Option("--jobs", "-j", min=1, help="Number of processes that compile.")] = 2,
 ) -> int:
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
-    from opweave.adapters.cli.progress import counted
+    from opweave.adapters.report.progress_line import counted
     from opweave.problems.units import readable_seconds
     from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
     from opweave.solvers.warming import warm
@@ -237,7 +237,7 @@ def demo_command(
 ) -> int:
     """Plan a real model that ships with opweave, and write a report about it."""
     from opweave.adapters.cli.demo import best_result, demo_problem, demo_stages, run_stage
-    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.progress_line import live_progress
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.tables import comparison_table, result_table
 
@@ -261,7 +261,7 @@ def demo_command(
 
 
 def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
-    from opweave.adapters.cli.progress import live_progress
+    from opweave.adapters.report.progress_line import live_progress
     from opweave.adapters.report.report import write_report
     from opweave.adapters.report.tables import result_table, section_table
     from opweave.solvers.solve import solve

@@ -22,6 +22,7 @@ from opweave.problems.slicing.rules import judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline
+from opweave.problems.words import did_you_mean
 
 __all__ = ["Geometry", "Slice", "SlicedStep", "Slices", "Slicing", "SlicingDetails"]
 
@@ -195,7 +196,9 @@ class Slicing(Problem[Slices, SlicingDetails]):
             for name in names:
                 if name not in known:
                     whose = "graph" if known is operators else "cluster"
-                    raise ValueError(f"{what} {name!r}, which the {whose} does not have")
+                    raise ValueError(
+                        f"{what} {name!r}, which the {whose} does not have{did_you_mean(str(name), known)}"
+                    )
 
     @cached_property
     def known_seconds(self) -> dict[str, dict[str, float]]:
@@ -281,7 +284,9 @@ def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:
     known = problem.graph.operator_index
     for name in order:
         if name not in known:
-            raise ValueError(f"the order names operator {name!r}, which the graph does not have")
+            raise ValueError(
+                f"the order names operator {name!r}, which the graph does not have{did_you_mean(name, known)}"
+            )
     if len(order) != len(known) or len(set(order)) != len(known):
         raise ValueError(f"the order lists {len(order):,} operators; it must list each of the {len(known):,} once")
     step = {name: position for position, name in enumerate(order)}
