@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
+import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
@@ -151,6 +152,8 @@ def _place(loc: Sequence[str | int], data: object, *, missing: bool) -> tuple[st
     """Format a place as ``operators[3].bytes``, without pydantic's labels for union members, which the data lacks."""
     path, keys = "", list[str | int]()
     for position, key in enumerate(loc):
+        if isinstance(data, np.ndarray):
+            data = data.tolist()
         if isinstance(data, Mapping):
             known = key in data
         elif isinstance(data, list | tuple):
