@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Annotated, Any, ClassVar, Generic, TypeVar
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import PlainValidator, SerializeAsAny, field_validator
 
@@ -14,7 +14,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.looks import Bare, brief, changed_fields
 from opweave.problems.shown import ShownInNotebooks
-from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation
+from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
 from opweave.problems.spec import Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
@@ -95,10 +95,7 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
             When a result has no solution.
         """
         if isinstance(solution, Played):  # a result
-            held: SolutionT | None = getattr(solution, "solution", None)
-            if held is None:
-                raise InvalidInputError("the result has no solution to judge")
-            solution = held
+            solution = cast("SolutionT", solution_of(solution, Solution))
         if not isinstance(solution, self.solution_type):
             needed, given = self.solution_type.__name__, type(solution).__name__
             raise TypeError(f"the solution of a {type(self).__name__} is of type {needed}, not {given}")

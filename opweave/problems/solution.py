@@ -6,6 +6,7 @@ from typing import Annotated, Any, Generic, Protocol, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
+from opweave.problems.errors import InvalidInputError
 from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.spec import Many, Number, Spec, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
@@ -41,6 +42,7 @@ class Violation(Spec):
 
 
 DetailsT = TypeVar("DetailsT", bound=Details)
+SolutionT = TypeVar("SolutionT", bound=Solution)
 SolutionT_co = TypeVar("SolutionT_co", bound=Solution, covariant=True)
 
 
@@ -103,6 +105,22 @@ class Evaluation(Played, Generic[DetailsT]):
     def feasible(self) -> bool:
         """Whether the solution obeys every rule."""
         return not self.violations
+
+
+def solution_of(given: SolutionT | Answer[SolutionT], kind: type[SolutionT]) -> SolutionT:
+    """The solution itself, or that of a result.
+
+    Raises
+    ------
+    InvalidInputError
+        If a result has no solution, or there is a solution of another type.
+    """
+    held: object = getattr(given, "solution", None) if isinstance(given, Played) else given
+    if held is None:
+        raise InvalidInputError("the result has no solution")
+    if not isinstance(held, kind):
+        raise InvalidInputError(f"a solution of type {kind.__name__} is needed here, not {type(held).__name__}")
+    return held
 
 
 def _read_solution(data: object) -> object:

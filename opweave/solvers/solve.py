@@ -83,14 +83,18 @@ def solve(
     start
         A valid solution to improve on.
     extend
-        ``f(model, problem)`` may add to an engine's model before it is solved.
+        ``f(model, problem)`` may add rows to the model of an engine ("highs", "scip", "cp-sat", ...) before it is
+        solved, with ``model.add(model.on("conv1", "gpu") == 1)``. The handles are ``on(op, device)``, ``start(op)``,
+        ``end(op)``, ``before(a, b)``, ``position(op)``, ``batch(op, device)``, ``stage(op)``, ``share(op, device)``,
+        ``uses(device)``, ``held(device)`` and ``objective``, in seconds, bytes and counts. A formulation has those that
+        fit its problem; a missing one is refused with the names of the formulations that have it.
     callback
         Called with a :class:`~opweave.solvers.run.Progress`; returning True stops the solve.
     progress
         Called with a ``Progress``; it only observes. True shows a line on a terminal or in a notebook while the solve
         runs, and one line at its end.
     options
-        Options of the chosen solver, by name.
+        Options of the chosen solver, by name: ``ow.list_solvers(problem)`` lists them with their meanings.
 
     Returns
     -------
