@@ -116,7 +116,7 @@ class Cluster(ShownInNotebooks, Spec):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate names, a matrix of the wrong size, links described in no way or in several ways, and devices
         of one group that differ.
 

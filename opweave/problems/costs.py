@@ -65,7 +65,7 @@ class Costs(Spec):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate names, a table of the wrong size, and times that are not finite numbers of 0 or more.
 
     Examples
@@ -122,7 +122,7 @@ class Costs(Spec):
 
         Raises
         ------
-        pydantic.ValidationError
+        InvalidSpecError
             For times that are not finite numbers of 0 or more; the message names operator and device.
 
         Examples

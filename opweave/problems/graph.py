@@ -95,9 +95,9 @@ class OpGraph(ShownInNotebooks, Spec):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         For duplicate ids, unknown tensors or parameters, two producers of one tensor, an alias that its operator could
-        not have made, and cycles (the message names one). Like all of pydantic's errors, it is a ``ValueError``.
+        not have made, and cycles (the message names one).
 
     Examples
     --------

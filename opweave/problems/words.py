@@ -42,7 +42,7 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     ("; did you mean 'highs'?", '')
     """
     by_lower = {name.lower(): name for name, _ in zip(known, range(MOST_COMPARED), strict=False)}
-    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.6)
+    near = difflib.get_close_matches(str(word).lower(), by_lower, n=1, cutoff=0.7)
     return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
 
 

@@ -219,7 +219,7 @@ def list_solvers(problem: Problem[Any, Any] | type[Problem[Any, Any]] | str | No
     if kind is not None and kind not in Problem.kinds():
         known = ", ".join(Problem.kinds())
         raise InvalidInputError(
-            f"no problem is called {kind!r:.60}{did_you_mean(kind, Problem.kinds())}; there are: {known}"
+            f"no problem is called {kind!r:.60}; there are: {known}{did_you_mean(kind, Problem.kinds())}"
         )
     return Rows(solver.info() for solver in _SOLVERS.values() if kind is None or solver.problem == kind)
 
@@ -239,7 +239,7 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
         near = did_you_mean(name, [key for kind, key in _SOLVERS if kind == problem.kind])
-        raise UnknownSolverError(f"{type(problem).__name__} has no solver {name!r}{near}; it has: {known}")
+        raise UnknownSolverError(f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}")
     install = solver.missing()
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")
@@ -307,7 +307,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
         if option not in solver.options:
             known = ", ".join(sorted(solver.options)) or "none"
             near = did_you_mean(option, solver.options)
-            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}{near}; it has: {known}")
+            raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")
 
 
 def _unsupported(problem: Problem[Any, Any], solver: Solver, constraint: Constraint) -> str:

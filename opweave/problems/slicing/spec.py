@@ -122,7 +122,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     Raises
     ------
-    pydantic.ValidationError
+    InvalidSpecError
         When names do not fit, an operator has no known time on any device, a geometry does not fit the shapes, a device
         cannot receive, or a constraint does not fit.
 
