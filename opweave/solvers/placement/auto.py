@@ -220,6 +220,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, "disjunctive"),
+        supports=(*SUPPORTS, "disjunctive", "on", "uses"),
     )
 )

@@ -17,11 +17,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from opweave.formulations.modeling.intervals import ExactProgram
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
-from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.placement.retime import timetable
 from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
@@ -169,7 +168,7 @@ def solve_intervals(
     model = net_intervals(arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
-    program = ExactProgram(model.program()).hinted(None if listed is None else hint_of(model, arrays, listed))
+    program = model.program().hinted(None if listed is None else hint_of(model, arrays, listed))
     work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:
