@@ -225,17 +225,6 @@ def binding(memory: Memory) -> bool:
     return bool((memory.capacity < memory.bytes.sum()).any())
 
 
-def counts(
-    chain: Milestones,
-    instance: PlacementInstance,
-    arrays: PlacementArrays,
-    time_limit: float,
-    ceiling: float | None = None,
-) -> float:
-    """The bound alone; see :func:`priced_counts`."""
-    return priced_counts(chain, instance, arrays, time_limit, ceiling).bound
-
-
 def priced_counts(
     chain: Milestones,
     instance: PlacementInstance,
