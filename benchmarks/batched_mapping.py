@@ -289,7 +289,7 @@ def decoder(*, smoke: bool) -> None:
 
 def progress(*, smoke: bool) -> None:
     """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
-    from opweave.adapters.report.batched_mapping.figure import throughput_figure
+    from benchmarks.figures import throughput_figure
     from opweave.adapters.report.figures import save_figure
 
     limit = 0.5 if smoke else 60.0

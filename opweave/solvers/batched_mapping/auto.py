@@ -258,7 +258,7 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*SUPPORTS, "identities"),
+        supports=(*SUPPORTS, "identities", "on", "uses"),
     )
 )
 run_side_by_side(BatchedMapping.kind, "auto", lanes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from opweave.formulations.batched_mapping import cp, milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.cp_counts import BatchCounts
+from opweave.formulations.batched_mapping.cp import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
