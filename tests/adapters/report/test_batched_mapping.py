@@ -9,10 +9,10 @@ import pytest
 from matplotlib.colors import to_hex
 
 import opweave as ow
+from benchmarks.figures import throughput_figure
 from benchmarks.stacked import Stack, stacked
 from opweave.adapters.report.baselines import baselines
-from opweave.adapters.report.batched_mapping.figure import throughput_figure
-from opweave.adapters.report.batched_mapping.view import spans
+from opweave.adapters.report.batched_mapping import spans
 from opweave.adapters.report.figures import CRITICAL, png
 from opweave.adapters.report.gantt import DEVICE_HEIGHT, gantt_figure
 from opweave.adapters.report.timeline_tables import device_uses

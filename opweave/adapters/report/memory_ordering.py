@@ -7,22 +7,23 @@ from functools import cached_property
 from typing import ClassVar
 
 from opweave.adapters.report.figures import shortened
-from opweave.adapters.report.replayed import details_of
 from opweave.adapters.report.timeline_tables import Limits
 from opweave.adapters.report.units import readable_bytes, readable_share
-from opweave.adapters.report.views import Row, View
+from opweave.adapters.report.view import Row, View
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
 from opweave.problems.result import Status
 from opweave.problems.timeline import Timeline
 
 
-class MemoryOrderingView(View[MemoryOrdering, Ordering]):
+class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
     """The peak, where it is, and the saving against the given order."""
 
     word: ClassVar[str] = "ordering"
     problem_type = MemoryOrdering
     noun: ClassVar[str] = "order"
+    better: ClassVar[str] = "less"
+    verb: ClassVar[tuple[str, str]] = ("needs", "need")
     plan_file: ClassVar[str] = "order.json"
     figure_file: ClassVar[str] = "memory.png"
 
@@ -32,11 +33,6 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
         timeline = self.problem.play(given_order(self.problem))
         assert timeline is not None  # it is valid by construction: every operator once
         return timeline
-
-    @cached_property
-    def profile(self) -> MemoryProfile:
-        """The live bytes at every step of the result's order."""
-        return details_of(self.problem, self.solution)
 
     @cached_property
     def limits(self) -> Limits:
@@ -54,30 +50,24 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering]):
             saved = 1 - self._measure(self.timeline) / before
             worse = "more than the given order" if saved < 0 else "of the given order"
             rows.append(("saved", f"{readable_share(abs(saved))} {worse}"))
-        if self.profile.peak_operator is not None:
-            rows.append(("busiest operator", f"{self.profile.peak_operator} (step {self.profile.peak_step})"))
+        if self.details.peak_operator is not None:
+            rows.append(("busiest operator", f"{self.details.peak_operator} (step {self.details.peak_step})"))
         return rows
 
     def sentences(self) -> Iterator[str]:
         """Say where the peak is, what the order saves, and what is proved."""
         needed, before = self._measure(self.timeline), self._measure(self.given)
-        where = "" if self.profile.peak_operator is None else f"; the peak is at {self.profile.peak_operator}"
+        where = "" if self.details.peak_operator is None else f"; the peak is at {self.details.peak_operator}"
         summed = " summed over its steps" if self.problem.objective == "total" else ""
         yield f"The order needs {readable_bytes(needed)}{summed}{where}."
         if before > needed:
             share = readable_share(1 - needed / before)
             yield f"The given order needs {readable_bytes(before)}, so {share} is saved."
-        result = self.result
-        if result.status is Status.OPTIMAL:
-            yield "It is proved that no order needs less."
-        elif result.gap is None:
-            yield "Nothing is proved about how much less an order could need."
-        else:
-            yield f"No order can need more than {readable_share(result.gap)} less."
+        yield self.proof()
 
     def plan(self) -> dict[str, object]:
         """Write every step with the bytes that are live while it runs and after it."""
-        kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.profile
+        kinds, profile = {op.id: op.kind for op in self.problem.graph.operators}, self.details
         return {
             "model": self.problem.graph.name,
             "assumptions": self.problem.assumptions(),

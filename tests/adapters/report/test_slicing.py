@@ -7,8 +7,8 @@ import json
 import pytest
 
 import opweave as ow
+from benchmarks.figures import pareto_figure
 from opweave.adapters.report.figures import png
-from opweave.adapters.report.slicing.figure import pareto_figure
 from opweave.adapters.report.views import show, view_for
 from opweave.solvers.slicing.pareto import pareto_front
 from tests.problems.slicing.test_spec import chain

@@ -1,21 +1,25 @@
-"""Pictures of slicing: which device computes which part of every operator, where the time goes, and Pareto fronts."""
+"""Slicing as the command line and the reports show it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from opweave.adapters.report.figures import BEST, MUTED, new_figure, new_panels, safe_text
-from opweave.adapters.report.units import precise_seconds, readable_bytes
-from opweave.problems.slicing.spec import Slicing, SlicingDetails
+from opweave.adapters.report.figures import MUTED, new_panels, safe_text
+from opweave.adapters.report.units import precise_seconds, readable_share
+from opweave.adapters.report.view import Row, View
+from opweave.formulations.slicing.shortage import shortage
+from opweave.problems.slicing.details import SlicedStep
+from opweave.problems.slicing.spec import Slices, Slicing, SlicingDetails
+from opweave.problems.timeline import ActivityKind
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from opweave.solvers.slicing.pareto import Compromise
 
 DEVICE_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442")
 """The palette of Okabe and Ito; further devices get paler shades of it."""
@@ -25,6 +29,75 @@ COMPUTING, RECEIVING = "#4D4D4D", "#B3B3B3"
 
 ROW_INCHES, MOST_HEIGHT = 0.17, 16.0
 NAMED_ROWS = 90
+
+
+class SlicingView(View[Slicing, Slices, SlicingDetails]):
+    """The latency, the gain against one device, and which device computes which part of every operator."""
+
+    word: ClassVar[str] = "slicing"
+    problem_type = Slicing
+    baseline: ClassVar[str | None] = "one_device"
+    subject: ClassVar[str] = "One input"
+    better: ClassVar[str] = "faster"
+    plan_file: ClassVar[str] = "slices.json"
+    figure_file: ClassVar[str] = "slices.png"
+
+    def rows(self) -> list[Row]:
+        """Add how many operators cannot be cut."""
+        whole = sum(not cutting.lengths for cutting in self.problem.cuttings.values())
+        return [*super().rows(), ("operators that stay whole", f"{whole:,} of {len(self.problem.cuttings):,}")]
+
+    def sentences(self) -> Iterator[str]:
+        """Add how operators are cut, where the time goes, and which operators stay whole."""
+        yield from super().sentences()
+        details, steps = self.details, self.details.steps
+        if details.latency > 0:
+            shared = self.problem.channel == "shared"
+            wait = sum(s.airtime if shared else s.transfer_seconds[s.slowest] for s in steps) + details.gather_seconds
+            rows, channels = (
+                sum(s.dimension == each and len(s.shares) > 1 for s in steps) for each in ("rows", "channels")
+            )
+            yield f"{rows:,} operators are cut along the rows and {channels:,} along the channels."
+            yield f"{readable_share(wait / details.latency)} of the time is waiting for data."
+        kept = [(name, cutting.why_whole) for name, cutting in self.problem.cuttings.items() if not cutting.lengths]
+        if kept:
+            name, why = kept[0]
+            yield f"{len(kept):,} of {len(self.problem.cuttings):,} operators stay whole; of {name!r}, {why}."
+
+    def shortage(self) -> str | None:
+        """Find a device or operator for which nothing fits."""
+        return shortage(self.problem)
+
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Say which part of its operator a device computes."""
+        acts = self.timeline.activities
+        step = self._steps.get(int(acts.what[activity]))
+        row = int(acts.resource[activity])
+        device = self.timeline.resources[row].name
+        if step is None or acts.kind[activity] != ActivityKind.RUN:
+            return {}
+        cuts = self.solution.slices[step.operator].cuts
+        return {
+            "share": step.shares[device],
+            "dimension": step.dimension,
+            "part": f"{cuts[row]} to {cuts[row + 1]}",
+            "slowest": device == step.slowest,
+        }
+
+    @cached_property
+    def _steps(self) -> dict[int, SlicedStep]:
+        index = self.problem.graph.operator_index
+        return {index[step.operator]: step for step in self.details.steps}
+
+    def figure(self) -> Figure:
+        """Draw the shares and times of every operator."""
+        text, bound = self.subtitle(), self.result.bound
+        text += "" if bound is None else f"; no plan takes less than {precise_seconds(bound)}"
+        return slicing_figure(self.problem, self.details, headline=self.headline(), subtitle=text)
+
+    def figures(self) -> dict[str, Figure]:
+        """Add a Gantt chart of every device."""
+        return {**super().figures(), "schedule.png": self.gantt_figure()}
 
 
 def slicing_figure(problem: Slicing, details: SlicingDetails, *, headline: str, subtitle: str) -> Figure:
@@ -120,29 +193,3 @@ def _add_legend(figure: Figure, problem: Slicing) -> None:
     handles.append(Patch(facecolor="white", edgecolor=MUTED, hatch="////", label="cut along channels"))
     handles += [Patch(color=RECEIVING, label="receiving"), Patch(color=COMPUTING, label="computing")]
     figure.legend(handles=handles, loc="outside lower center", ncols=min(8, len(handles)), frameon=False, fontsize=9.5)
-
-
-def pareto_figure(front: Sequence[Compromise], *, title: str) -> Figure:
-    """Draw latency against the largest peak memory of a device.
-
-    Parameters
-    ----------
-    front
-        The front that :func:`~opweave.solvers.slicing.pareto.pareto_front` returned.
-    title
-        The headline.
-    """
-    figure, axes = new_figure(9.0, 5.0)
-    peaks = [plan.peak_bytes / 2**20 for plan in front]
-    seconds = [plan.seconds for plan in front]
-    axes.step(peaks, seconds, where="post", color=MUTED, linewidth=1.0)
-    axes.scatter(peaks, seconds, color=BEST, s=22, zorder=3)
-    for plan in (front[0], front[-1]) if front else ():
-        label = f"{precise_seconds(plan.seconds)}, {readable_bytes(plan.peak_bytes)}"
-        spot = (plan.peak_bytes / 2**20, plan.seconds)
-        axes.annotate(label, spot, xytext=(8, 8), textcoords="offset points", fontsize=9.5)
-    axes.set_xlabel("largest peak memory of a device (MiB)", fontsize=11)
-    axes.set_ylabel("latency (s)", fontsize=11)
-    axes.set_title(safe_text(title), fontsize=14, fontweight="bold", loc="left")
-    axes.margins(0.12)
-    return figure

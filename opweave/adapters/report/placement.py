@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from opweave.adapters.report.views import View
+from opweave.adapters.report.view import View
 from opweave.adapters.runtimes.device_map import device_map
 from opweave.formulations.placement.shortage import shortage
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement, PlacementDetails, Schedule
 
 
-class PlacementView(View[Placement, Schedule]):
+class PlacementView(View[Placement, Schedule, PlacementDetails]):
     """The makespan, the gain against one device, and the work of every device."""
 
     word: ClassVar[str] = "placement"

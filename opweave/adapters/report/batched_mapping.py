@@ -7,14 +7,14 @@ from functools import cached_property
 from typing import ClassVar
 
 from opweave.adapters.report.units import precise_seconds, readable_rate
-from opweave.adapters.report.views import Row, View
+from opweave.adapters.report.view import Row, View
 from opweave.formulations.batched_mapping.shortage import shortage
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedDetails, BatchedMapping, BatchedSchedule
 from opweave.problems.measures import throughput
 from opweave.problems.timeline import ActivityKind
 
 
-class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
+class BatchedMappingView(View[BatchedMapping, BatchedSchedule, BatchedDetails]):
     """Which inputs run where and when, and the throughput."""
 
     word: ClassVar[str] = "batched"
@@ -34,10 +34,10 @@ class BatchedMappingView(View[BatchedMapping, BatchedSchedule]):
 
     def opening(self) -> str:
         """Say how long the batch takes, and how many inputs per second that is."""
-        rate, used = throughput(self.timeline), sum(use.runs > 0 for use in self.uses)
+        rate = throughput(self.timeline)
         speed = "" if rate is None else f", {readable_rate(rate)} inputs per second"
         took = precise_seconds(self.timeline.end)
-        return f"{self.problem.batch:,} inputs take {took}{speed}, on {used} of {len(self.uses)} devices."
+        return f"{self.problem.batch:,} inputs take {took}{speed}, on {len(self.used)} of {len(self.uses)} devices."
 
     def sentences(self) -> Iterator[str]:
         """Add how many operators split their batch."""
