@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.slicing.cp import TICKS, CutCounts
 from opweave.formulations.slicing.instance import lower
 from tests.oracles.slicing import best_slicing
