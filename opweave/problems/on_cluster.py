@@ -51,6 +51,26 @@ def check_times_known(known: dict[str, dict[str, float]]) -> None:
             raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
 
 
+def check_order(graph: OpGraph, order: Sequence[str]) -> None:
+    """Refuse an order that does not list every operator once, or lists one before a producer of its inputs.
+
+    Raises
+    ------
+    ValueError
+        Names the first wrong operator.
+    """
+    place = {name: position for position, name in enumerate(order)}
+    if len(place) < len(order) or place.keys() != graph.operator_index.keys():
+        odd = sorted(place.keys() ^ graph.operator_index.keys())
+        named = f": {odd[0]!r} is unknown or missing" if odd else ""
+        raise ValueError(f"order must list every operator of the graph exactly once{named}")
+    for op in graph.operators:
+        for tensor in op.inputs:
+            producer = graph.producer.get(tensor)
+            if producer is not None and place[producer] > place[op.id]:
+                raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
+
+
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
     """Refuse times whose sum exceeds the number of seconds that a schedule may contain.
 

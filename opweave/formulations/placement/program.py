@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import TimedFormulation
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row
+from opweave.formulations.modeling.linear import Linear, Row
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
 from opweave.formulations.placement.model import PlacementModel
 from opweave.formulations.placement.retime import Timetable, timetable

@@ -24,9 +24,9 @@ from opweave.formulations.formulation import (
 from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.problems.constraints import means
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from opweave.formulations.formulation import OutOfTimeError
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row, total
+from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Rows
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.problems.errors import InvalidInputError
 
 NUMBERS = st.integers(-9, 9).map(float)

@@ -14,8 +14,9 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.whole import Arc
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower

@@ -7,8 +7,9 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
-from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
