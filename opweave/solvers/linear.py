@@ -27,15 +27,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
+
+if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
+    from scipy.sparse import csr_matrix
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one floating-point operation."""
@@ -79,6 +81,8 @@ class SparseRows:
 
     def matrix(self, columns: int) -> tuple[csr_matrix, FloatArray]:
         """The rows and their right-hand sides."""
+        from scipy.sparse import csr_matrix
+
         if not self.count:
             return csr_matrix((0, columns)), np.zeros(0)
         if not self._row:
@@ -109,6 +113,8 @@ class LinearProgram:
 
     def rows(self) -> tuple[csr_matrix, FloatArray, FloatArray]:
         """All rows with their lower and upper limits, inequalities first."""
+        from scipy.sparse import vstack
+
         matrix = vstack([self.most, self.equal]).tocsr()
         matrix.sum_duplicates()
         low = np.concatenate([np.full(len(self.most_right), -np.inf), self.equal_right])

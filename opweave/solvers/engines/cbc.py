@@ -13,18 +13,17 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer
+from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.child_engine import MatrixEngine
 from opweave.solvers.engines.mps import write_mps
 
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "infeasible": "infeasible",
     "primalinfeasible": "infeasible",
@@ -37,7 +36,6 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
 }
 """The first words of CBC's solution file, and how CBC ended; any other words mean a failure."""
 
-LARGEST_SEED = 10**8
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
 
@@ -45,21 +43,20 @@ class Cbc(MatrixEngine):
     """CBC: the program in the package cbcbox, otherwise the one on the path."""
 
     name: ClassVar[str] = "cbc"
+    package: ClassVar[str] = "cbcbox"
+    install: ClassVar[str] = "pip install 'opweave[cbc]'"
     function: ClassVar[str] = "opweave.solvers.engines.cbc:solve"
-
-    def solver(self) -> str:
-        """Path of the program."""
-        if importlib.util.find_spec("cbcbox") is None:
-            return shutil.which("cbc") or ""
-        return str(importlib.import_module("cbcbox").cbc_bin_path())
 
     def missing(self) -> str | None:
         """The pip command, unless the program is installed."""
-        return None if self.solver() else "pip install 'opweave[cbc]'"
+        return None if program() else self.install
 
-    def version(self) -> str | None:
-        """Version of cbcbox; None for a program on the path."""
-        return package_version("cbcbox")
+
+def program() -> str | None:
+    """Path of CBC, the program."""
+    if importlib.util.find_spec("cbcbox") is None:
+        return shutil.which("cbc")
+    return str(importlib.import_module("cbcbox").cbc_bin_path())
 
 
 def solve(work: Work, _: Send) -> Answer:
@@ -68,8 +65,8 @@ def solve(work: Work, _: Send) -> Answer:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_mps(work.matrix, folder / "model.mps")
-        command = [work.solver, str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
-        command += ["-randomCbcSeed", str(work.seed % LARGEST_SEED)]
+        command = [program() or "cbc", str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
+        command += ["-randomCbcSeed", str(work.seed)]
         if work.threads > 1:
             command += ["-threads", str(work.threads)]
         if work.start is not None and not np.isnan(work.start).any():
@@ -96,10 +93,8 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
     """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
     status, _, rest = text.partition("\n")
     words = re.sub(r"\(.*\)", "", status).partition(" - ")[0].strip().lower()
-    verdict = STATUS.get(words)
-    if verdict is None:
-        return Answer("failed", reason=status)
-    if verdict == "infeasible":
+    verdict = STATUS.get(words, "failed")
+    if verdict in ("failed", "infeasible"):
         return Answer(verdict, reason=status)
     bounds = BOUND.findall(log)
     known = float(bounds[-1]) + work.matrix.offset if bounds and verdict == "stopped" else None

@@ -7,12 +7,10 @@ from typing import ClassVar
 from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import InvalidInputError
-from opweave.solvers.engines.child_engine import ChildEngine, package_version
+from opweave.solvers.engines.child_engine import SEEDS, ChildEngine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
-
-LARGEST_SEED = 2**31 - 1
 
 WORKERS_OPTION = "workers"
 WORKERS = 6
@@ -30,16 +28,10 @@ class CpSat(ChildEngine):
     """The engine for constraint programs. It runs in a child process because it cannot share one with HiGHS."""
 
     name: ClassVar[str] = "cp-sat"
+    package: ClassVar[str] = "ortools"
+    install: ClassVar[str] = "pip install 'opweave[cp]'"
     takes: ClassVar[type[LinearModel]] = IntervalModel
     function: ClassVar[str] = "opweave.solvers.engines.interval_child:solve"
-
-    def missing(self) -> str | None:
-        """How to install CP-SAT."""
-        return None if self.version() else "pip install 'opweave[cp]'"
-
-    def version(self) -> str | None:
-        """Version of ortools."""
-        return package_version("ortools")
 
     def work(self, task: Task, seconds: float | None) -> IntervalWork:
         """The program with its hint."""
@@ -49,7 +41,7 @@ class CpSat(ChildEngine):
             task.program.hinted(task.start),
             seconds,
             run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
-            run.seed % LARGEST_SEED,
+            run.seed % SEEDS,
             run.threads,
             _workers(run),
         )

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import IntArray
@@ -139,6 +137,9 @@ def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
 
 def _branches(module: Module) -> Iterator[list[IntArray]]:
     """Groups of equal branches between the milestones of a module, as positions in the module."""
+    from scipy.sparse import csr_matrix  # it takes longer to import than most problems to solve
+    from scipy.sparse.csgraph import connected_components
+
     for block, members in zip(module.blocks, module.members, strict=True):
         arrays, count = block.window.arrays, len(members)
         ends = np.zeros(count, dtype=bool)

@@ -21,7 +21,6 @@ from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
-from scipy.sparse import csr_matrix, hstack, vstack
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows
@@ -100,6 +99,8 @@ def _row(rows: SparseRows, right: float, terms: dict[int, float]) -> None:
 
 def _extended(program: WindowProgram, rows: SparseRows, columns: int, whole: IntArray) -> WindowProgram:
     """The program with more rows and columns; the columns in ``whole`` are 0 or 1."""
+    from scipy.sparse import csr_matrix, hstack, vstack
+
     linear, more = program.linear, columns - len(program.whole)
     added, right = rows.matrix(columns)
     arrivals = np.ones(more, dtype=bool)
