@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
@@ -113,17 +113,8 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        return SolverInfo(
-            self.name,
-            self.problem,
-            self.kind,
-            install is None,
-            install,
-            self.proves,
-            self.features,
-            self.about,
-            self.baseline,
-        )
+        same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
+        return SolverInfo(**same, available=install is None, install=install)
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}

@@ -17,11 +17,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
 from opweave.solvers.engines.child import Send
 from opweave.solvers.engines.child_engine import MatrixEngine
-from opweave.solvers.engines.mps import write_mps
 
 STATUS: dict[str, Verdict] = {
     "optimal": "solved",
@@ -106,3 +106,61 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
         if len(fields) >= 3 and fields[1].startswith("x"):
             values[int(fields[1][1:])] = float(fields[2])
     return Answer(verdict, values, known, status)
+
+
+def write_mps(matrix: MatrixModel, path: Path) -> None:
+    """Write a free-format MPS file with columns x0, x1, ... and rows r0, r1, ...; numbers keep all their digits.
+
+    The constant of the objective is left out.
+    """
+    lines = ["NAME model", "ROWS", " N cost"]
+    lines += [f" {kind} r{r}" for r, kind in enumerate(_kinds(matrix))]
+    lines += ["COLUMNS", *_columns(matrix), "RHS"]
+    sides = np.where(np.isfinite(matrix.rows.upper), matrix.rows.upper, matrix.rows.lower)
+    lines += [f" rhs r{r} {side!r}" for r, side in enumerate(sides.tolist()) if side]
+    lines += ["BOUNDS", *_bounds(matrix), "ENDATA", ""]
+    path.write_text("\n".join(lines), encoding="ascii")
+
+
+def _kinds(matrix: MatrixModel) -> list[str]:
+    """E, L or G for each row; compiled models have no rows with two different sides."""
+    lower, upper = matrix.rows.lower, matrix.rows.upper
+    if (np.isfinite(lower) & np.isfinite(upper) & (lower != upper)).any():
+        raise ValueError("a row has two different sides")
+    kinds: list[str] = np.where(lower == upper, "E", np.where(np.isfinite(upper), "L", "G")).tolist()
+    return kinds
+
+
+def _columns(matrix: MatrixModel) -> list[str]:
+    """Entries column by column, with integer columns between markers."""
+    rows = matrix.rows
+    order = np.argsort(rows.index, kind="stable")
+    row = np.repeat(np.arange(len(rows)), np.diff(rows.start))[order].tolist()
+    value = rows.value[order].tolist()
+    start = np.concatenate([[0], np.cumsum(np.bincount(rows.index, minlength=matrix.columns))]).tolist()
+    cost = matrix.cost.tolist()
+
+    def entries(columns: list[int]) -> list[str]:
+        lines: list[str] = []
+        for k in columns:
+            lines.append(f" x{k} cost {cost[k]!r}")
+            lines += [f" x{k} r{row[e]} {value[e]!r}" for e in range(start[k], start[k + 1])]
+        return lines
+
+    return [
+        *entries(np.flatnonzero(~matrix.whole).tolist()),
+        " marker 'MARKER' 'INTORG'",
+        *entries(np.flatnonzero(matrix.whole).tolist()),
+        " marker 'MARKER' 'INTEND'",
+    ]
+
+
+def _bounds(matrix: MatrixModel) -> list[str]:
+    lines = []
+    for k, (low, high) in enumerate(zip(matrix.lower.tolist(), matrix.upper.tolist(), strict=True)):
+        if low == -np.inf and high == np.inf:
+            lines.append(f" FR bnd x{k}")
+            continue
+        lines.append(f" MI bnd x{k}" if low == -np.inf else f" LO bnd x{k} {low!r}")
+        lines.append(f" PL bnd x{k}" if high == np.inf else f" UP bnd x{k} {high!r}")
+    return lines

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError
@@ -34,7 +35,6 @@ from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Verdict
-from opweave.solvers.engines.quiet import quiet_pyomo
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
@@ -306,3 +306,34 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
     view = to_pyomo(model)
     run.extend(view.concrete, problem)
     return Task(engine, problem, formulation, model, view.program(), run, view)
+
+
+_WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)
+
+
+class _Silence(logging.Filter):
+    """Drops log records while this thread writes a model."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to let the record pass."""
+        return not _WRITING.get()
+
+
+_SILENCE = _Silence()
+
+
+@contextmanager
+def quiet_pyomo() -> Iterator[None]:
+    """Keep Pyomo's messages off the terminal; errors are raised all the same.
+
+    The application's own log handlers still receive the messages.
+    """
+    import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
+
+    for handler in logging.getLogger("pyomo").handlers:
+        handler.addFilter(_SILENCE)  # adding it twice has no effect
+    token = _WRITING.set(True)
+    try:
+        yield
+    finally:
+        _WRITING.reset(token)

@@ -19,8 +19,7 @@ import numpy as np
 
 from opweave.formulations.modeling.whole import WholeProgram
 from opweave.solvers.engines.answers import Answer, Deadline, News
-from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.frames import PLACE
+from opweave.solvers.engines.child import PLACE, Send
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

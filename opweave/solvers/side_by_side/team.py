@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.frames import read_frame, send_frame
+from opweave.solvers.engines.child import read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, News, Outbox
 from opweave.solvers.side_by_side.lane import Lane

@@ -19,8 +19,7 @@ from typing import IO, Any
 
 from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.child import command
-from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
+from opweave.solvers.engines.child import command, end_with_parent, own_pipes, read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, Outbox
 from opweave.solvers.side_by_side.lane import Lane
