@@ -37,6 +37,7 @@ from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
+    import highspy
     from scipy.sparse import csr_matrix
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -144,28 +145,36 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
 
 
 def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
-    import highspy
-
-    matrix, low, high = program.rows()
-    engine = highspy.Highs()  # type: ignore[no-untyped-call]
-    engine.setOptionValue("output_flag", False)
-    engine.setOptionValue("time_limit", time_limit)
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = matrix.shape
-    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
-    model.col_lower_, model.col_upper_ = program.lower, program.upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low):
+    engine = engine_of(program, program.upper, time_limit=time_limit)
+    if engine is None:
         return None
     engine.run()
-    if engine.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    if engine.getModelStatus().name != "kOptimal":
         return None
     solution = engine.getSolution()
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
     point = np.asarray(solution.col_value, dtype=np.float64)
     return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])
+
+
+def engine_of(program: LinearProgram, upper: FloatArray, **options: float | str) -> highspy.Highs | None:
+    """HiGHS with a program, other upper bounds of its columns and options; None if not all rows have arrived."""
+    import highspy
+
+    matrix, low, high = program.rows()
+    engine = highspy.Highs()  # type: ignore[no-untyped-call]
+    engine.setOptionValue("output_flag", False)
+    for name, value in options.items():
+        engine.setOptionValue(name, value)
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = matrix.shape
+    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
+    model.col_lower_, model.col_upper_ = program.lower, upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
+    model.a_matrix_.value_ = matrix.data
+    passed = engine.passModel(model) != highspy.HighsStatus.kError and engine.getNumRow() == len(low)
+    return engine if passed else None
 
 
 def _by_scipy(program: LinearProgram, time_limit: float) -> Minimum | None:
