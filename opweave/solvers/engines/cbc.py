@@ -28,13 +28,8 @@ STATUS: dict[str, Verdict] = {
     "infeasible": "infeasible",
     "primalinfeasible": "infeasible",
     "integer infeasible": "infeasible",
-    "stopped on time": "stopped",
-    "stopped on iterations": "stopped",
-    "stopped on solutions": "stopped",
-    "stopped on nodes": "stopped",
-    "stopped on ctrl-c": "stopped",
 }
-"""The first words of CBC's solution file, and how CBC ended; any other words mean a failure."""
+"""The first words of CBC's solution file, and how CBC ended; after "stopped on", any words mean a stop."""
 
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
@@ -93,7 +88,7 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
     """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
     status, _, rest = text.partition("\n")
     words = re.sub(r"\(.*\)", "", status).partition(" - ")[0].strip().lower()
-    verdict = STATUS.get(words, "failed")
+    verdict = STATUS.get(words, "stopped" if words.startswith("stopped on") else "failed")
     if verdict in ("failed", "infeasible"):
         return Answer(verdict, reason=status)
     bounds = BOUND.findall(log)

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from opweave.problems.errors import EngineError
 
@@ -79,24 +79,11 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A message of the child's function, sent while it works."""
+class _Frame:
+    """What the child's function sends or returns, or its exception as text."""
 
+    kind: Literal["sent", "returned", "raised"]
     content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The return value of the child's function."""
-
-    content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The exception of the child's function, as text."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,14 +219,13 @@ def _attend(
             if (deadline is not None and time.monotonic() > deadline) or should_stop():
                 return None
             continue
-        if isinstance(frame, Message):
-            hear(frame.content)
-        elif isinstance(frame, Returned):
-            return frame.content
-        elif isinstance(frame, Raised):
-            raise EngineError(f"{engine} failed: {frame.text}")
-        else:
+        if not isinstance(frame, _Frame):
             raise EngineError(f"{engine} died: {_last_words(child, limits, log)}")
+        if frame.kind == "returned":
+            return frame.content
+        if frame.kind == "raised":
+            raise EngineError(f"{engine} failed: {frame.content}")
+        hear(frame.content)
 
 
 def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:
@@ -325,17 +311,17 @@ def serve() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (task.memory_bytes, task.memory_bytes))
     lock = threading.Lock()
 
-    def send(frame: object) -> None:
+    def send(kind: Literal["sent", "returned", "raised"], content: object) -> None:
         with lock:
-            send_frame(answers, frame)
+            send_frame(answers, _Frame(kind, content))
 
     try:
         module, name = task.function.split(":")
-        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send(Message(content)))
+        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send("sent", content))
     except BaseException as error:  # the parent turns it into an EngineError
-        send(Raised(f"{type(error).__name__}: {error}"))
+        send("raised", f"{type(error).__name__}: {error}")
     else:
-        send(Returned(result))
+        send("returned", result)
     answers.close()
     sys.stderr.flush()
     os._exit(0)  # threads and finalisers of engines can no longer keep the process alive

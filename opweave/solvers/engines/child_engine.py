@@ -7,7 +7,8 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from opweave.problems.errors import EngineError, InvalidInputError
+from opweave.problems.errors import EngineError
+from opweave.solvers.arguments import checked_whole
 from opweave.solvers.engines.answers import Answer, News, Verdict, Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.engine import Engine
@@ -81,10 +82,7 @@ class MatrixEngine(ChildEngine):
 
 def memory_limit(run: Run) -> int | None:
     """Bytes that an engine may use: the option, otherwise the machine's memory."""
-    asked = run.option(MEMORY_OPTION, 0)
-    assert isinstance(asked, int)
-    if asked < 0:
-        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it must be a number of bytes above 0")
+    asked = checked_whole(f"option {MEMORY_OPTION!r}", run.option(MEMORY_OPTION, 0), 0)
     if asked:
         return asked
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None

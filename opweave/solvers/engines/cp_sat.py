@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
 from opweave.formulations.modeling.model import LinearModel
-from opweave.problems.errors import InvalidInputError
+from opweave.solvers.arguments import checked_whole
 from opweave.solvers.engines.child_engine import SEEDS, ChildEngine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.task import Task
@@ -43,24 +43,9 @@ class CpSat(ChildEngine):
             run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
             run.seed % SEEDS,
             run.threads,
-            _workers(run),
+            checked_whole(f"option {WORKERS_OPTION!r}", run.option(WORKERS_OPTION, WORKERS), 1),
         )
 
     def grace(self, run: Run, seconds: float) -> float:
         """Few seconds are enough, because the child reports its findings at once."""
         return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
-
-
-def _workers(run: Run) -> int:
-    """Number of strategies to run side by side.
-
-    Raises
-    ------
-    InvalidInputError
-        If the user asks for fewer than one.
-    """
-    workers = run.option(WORKERS_OPTION, WORKERS)
-    assert isinstance(workers, int)
-    if workers < 1:
-        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it must be a whole number from 1")
-    return workers

@@ -19,18 +19,10 @@ STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "gaplimit": "solved",
     "infeasible": "infeasible",
-    "timelimit": "stopped",
     "userinterrupt": "stopped",
     "terminate": "stopped",
-    "memlimit": "stopped",
-    "nodelimit": "stopped",
-    "totalnodelimit": "stopped",
-    "stallnodelimit": "stopped",
-    "sollimit": "stopped",
-    "bestsollimit": "stopped",
-    "restartlimit": "stopped",
 }
-"""SCIP's status, and how SCIP ended; any other status is a failure."""
+"""SCIP's status, and how SCIP ended; any other limit stops it, and any other status is a failure."""
 
 
 class Scip(MatrixEngine):
@@ -131,7 +123,7 @@ def _values(model: pyscipopt.Model, columns: list[pyscipopt.Variable], solution:
 
 def _answer(model: pyscipopt.Model, columns: list[pyscipopt.Variable]) -> Answer:
     status = model.getStatus()
-    verdict = STATUS.get(status, "failed")
+    verdict = STATUS.get(status, "stopped" if status.endswith("limit") else "failed")
     if verdict == "failed":
         return Answer(verdict, reason=status)
     values = _values(model, columns, model.getBestSol()) if model.getNSols() else None
