@@ -48,7 +48,7 @@ class ChildEngine(Engine):
         EngineError
             If it crashes, fails, or returns something that cannot be true.
         """
-        return judge(self.name, task, self.answer(task, self.work(task, task.remaining())))
+        return judge(self.name, task, self.answer(task, self.work(task, task.run.remaining())))
 
     def answer(self, task: Task, work: Any) -> Answer | None:
         """The answer of the child; None if it was killed."""
@@ -90,7 +90,7 @@ def memory_limit(run: Run) -> int | None:
 
 def _asked_to_stop(task: Task) -> bool:
     """Whether the callback or a closed gap asks to stop; at the time limit, the engine may first end by itself."""
-    return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
+    return task.run.stopped or (task.run.should_stop() and task.run.remaining() != 0.0)
 
 
 def report(task: Task, news: News | Answer) -> None:

@@ -68,11 +68,11 @@ class Highs(MatrixEngine):
             return "solved"
         rows = self.work(task, None).matrix.rows
         while True:
-            work = self.work(task, task.remaining())
+            work = self.work(task, task.run.remaining())
             verdict = judge(self.name, task, self.answer(task, replace(work, matrix=replace(work.matrix, rows=rows))))
             if verdict != "solved" or task.whole or task.run.closed():
                 return verdict
-            if task.should_stop():
+            if task.run.should_stop():
                 return "stopped"
             missing = task.missing_rows()
             if not len(missing):
@@ -86,11 +86,11 @@ class Highs(MatrixEngine):
         try:
             return in_thread(task, work)
         except EngineError as error:
-            if work.start is None or error.__cause__ is None or task.should_stop():
+            if work.start is None or error.__cause__ is None or task.run.should_stop():
                 raise
             logger.info("%s; without the head start once more", error)
             task.start = None
-            return in_thread(task, replace(work, start=None, seconds=task.remaining()))
+            return in_thread(task, replace(work, start=None, seconds=task.run.remaining()))
 
 
 def in_thread(task: Task, work: Work) -> Answer | None:
@@ -117,7 +117,7 @@ def in_thread(task: Task, work: Work) -> Answer | None:
     answer: Answer | None = None
     interrupted: KeyboardInterrupt | None = None
     try:
-        answer = _attend(task, inbox, task.should_stop)
+        answer = _attend(task, inbox, task.run.should_stop)
     except KeyboardInterrupt as error:
         interrupted = error
     finally:

@@ -148,11 +148,3 @@ class Task:
         if self.view is None:
             return waits_in(self.model.added, self.model)
         return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
-
-    def remaining(self) -> float | None:
-        """The remaining seconds; None without a limit."""
-        return self.run.remaining()
-
-    def should_stop(self) -> bool:
-        """Whether to stop now and keep what was found."""
-        return self.run.should_stop()
