@@ -37,7 +37,7 @@ from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
 
 if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
-    import highspy
+    from highspy import Highs
     from scipy.sparse import csr_matrix
 
 UNIT_ROUNDOFF = 2.0**-53
@@ -75,10 +75,10 @@ class SparseRows:
 
     def put(self, row: IntArray, column: IntArray, value: FloatArray | float) -> None:
         """Add coefficients; the arrays are broadcast against each other."""
-        rows, columns, values = np.broadcast_arrays(row, column, value)
-        self._row.append(rows.ravel())
-        self._column.append(columns.ravel())
-        self._value.append(values.ravel().astype(np.float64))
+        shape = np.broadcast(row, column, value).shape
+        self._row.append(np.full(shape, row).ravel())
+        self._column.append(np.full(shape, column).ravel())
+        self._value.append(np.full(shape, value, dtype=np.float64).ravel())
 
     def matrix(self, columns: int) -> tuple[csr_matrix, FloatArray]:
         """The rows and their right-hand sides."""
@@ -144,8 +144,27 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
     return patiently(lambda: (_by_highs if highspy_fits() else _by_scipy)(program, limit))
 
 
+def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
+    """HiGHS with a program and options, ready to run; None if it refuses the program."""
+    import highspy
+
+    matrix, low, high = program.rows()
+    engine = highspy.Highs()  # type: ignore[no-untyped-call]
+    for name, value in {"output_flag": False, **options}.items():
+        engine.setOptionValue(name, value)
+    model = highspy.HighsLp()
+    model.num_row_, model.num_col_ = matrix.shape
+    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
+    model.col_lower_, model.col_upper_ = program.lower, program.upper
+    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
+    model.a_matrix_.value_ = matrix.data
+    refused = engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low)
+    return None if refused else engine
+
+
 def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
-    engine = engine_of(program, program.upper, time_limit=time_limit)
+    engine = highs_with(program, time_limit=time_limit)
     if engine is None:
         return None
     engine.run()
@@ -155,26 +174,6 @@ def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)
     point = np.asarray(solution.col_value, dtype=np.float64)
     return Minimum(point, float(engine.getInfo().objective_function_value), price[most:], price[:most])
-
-
-def engine_of(program: LinearProgram, upper: FloatArray, **options: float | str) -> highspy.Highs | None:
-    """HiGHS with a program, other upper bounds of its columns and options; None if not all rows have arrived."""
-    import highspy
-
-    matrix, low, high = program.rows()
-    engine = highspy.Highs()  # type: ignore[no-untyped-call]
-    engine.setOptionValue("output_flag", False)
-    for name, value in options.items():
-        engine.setOptionValue(name, value)
-    model = highspy.HighsLp()
-    model.num_row_, model.num_col_ = matrix.shape
-    model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
-    model.col_lower_, model.col_upper_ = program.lower, upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-    model.a_matrix_.value_ = matrix.data
-    passed = engine.passModel(model) != highspy.HighsStatus.kError and engine.getNumRow() == len(low)
-    return engine if passed else None
 
 
 def _by_scipy(program: LinearProgram, time_limit: float) -> Minimum | None:

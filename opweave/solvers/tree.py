@@ -19,7 +19,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -27,7 +27,7 @@ import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.linear import Dual, LinearProgram, engine_of
+from opweave.solvers.linear import Dual, LinearProgram, highs_with
 
 if TYPE_CHECKING:
     import highspy
@@ -260,7 +260,7 @@ class Relaxation:
         self.rays = Dual(np.zeros(len(program.cost)), matrix, low, high)
         # a point beyond the box has a bound beyond the ceiling, which is easier to prove than infeasibility
         upper = np.where(endless, np.inf, program.upper)
-        self.engine = engine_of(program, upper, threads=1, presolve="off", solver="simplex")
+        self.engine = highs_with(replace(program, upper=upper), threads=1, presolve="off", solver="simplex")
 
     def solve(self, low: FloatArray, high: FloatArray, known: float) -> Relaxed:
         """A node's bound (inf if the node is proved infeasible), which is at least ``known``."""
