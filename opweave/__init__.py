@@ -79,13 +79,12 @@ from opweave.problems.share import Share
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
-from opweave.solvers.compiling.warmed import Warmed
+from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.registry import Solver, SolverInfo, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
-from opweave.solvers.warming import warm
 
 if TYPE_CHECKING:
     from opweave.solvers.slicing.pareto import pareto_front

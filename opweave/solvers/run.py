@@ -81,14 +81,6 @@ class Outcome:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A solution and the objective that its finder claims."""
-
-    solution: Solution
-    objective: int | float
-
-
 _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
 
 
@@ -115,7 +107,7 @@ class Run:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     began: float = field(default_factory=clock)
     stage: str = ""
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[Found] = field(default_factory=list)
     bound: int | float | None = None
     bound_source: str | None = None
     incumbents: list[Incumbent] = field(default_factory=list)
@@ -218,10 +210,10 @@ class Run:
         """Report a solution; return whether it is the best so far."""
         if self.objective is not None and objective >= self.objective:
             return False
-        self.candidates.append(Candidate(solution, objective))
+        self.candidates.append(Found(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
         if self.exchange is not None:
-            self.exchange.tell(Found(solution, objective))
+            self.exchange.tell(self.candidates[-1])
         self._record(new_best=True)
         if self.on_first is not None and len(self.candidates) == 1:
             self.on_first(solution)
@@ -265,12 +257,10 @@ class Run:
         return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
 
     def _met(self) -> bool:
-        """Whether the bound equals the objective: exactly for bytes, up to rounding for seconds."""
+        """Whether the bound reaches the objective."""
         assert self.objective is not None
         assert self.bound is not None
-        if isinstance(self.objective, int) and isinstance(self.bound, int):
-            return self.objective <= self.bound
-        return self.objective - self.bound <= RELATIVE_TOLERANCE * abs(self.objective)
+        return self.objective <= self.bound or agree(self.objective, self.bound)
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
@@ -340,6 +330,13 @@ class Run:
         except Exception as error:  # the user's own mistake: the run ends like one that was asked to stop
             self.callback_error, self.callback, self.progress = error, None, None
             self.stop()
+
+
+def agree(first: int | float, second: int | float) -> bool:
+    """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first == second
+    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
 
 
 def at_work() -> Run | None:
