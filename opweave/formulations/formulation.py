@@ -216,7 +216,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """Write the model without side constraints. Raises the same errors as :meth:`build`."""
 
     def tick(self) -> float:
-        """The unit of the model's times in seconds, once the model is written."""
+        """The unit of the model's times and objective in seconds or bytes, once the model is written."""
         return 1.0
 
     @abstractmethod

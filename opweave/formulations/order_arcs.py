@@ -25,6 +25,11 @@ def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
             yield from write(problem, constraint)
 
 
+def only_order_arcs(problem: Problem[Any, Any]) -> bool:
+    """Whether all side constraints are precedences, so that ``order_arcs`` says everything about them."""
+    return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
+
+
 def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:
     """Direct predecessors of every operator, including those of constraints with an ``"order_arcs"`` expression.
 
