@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError, InfeasibleError
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 LARGEST = 2**30

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from opweave.formulations.on_cluster import tied
 from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
-from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
+from opweave.problems.constraints import MaxDevices, Separate, means
 from opweave.problems.placement.rules import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
@@ -87,18 +88,9 @@ class _Look:
     @cached_property
     def _together(self) -> list[tuple[str, ...]]:
         """All operators, in groups that must share a device."""
-        names = [op.id for op in self._problem.graph.operators]
-        group_of = {name: [name] for name in names}
-        for constraint in self._problem.constraints:
-            if means(constraint, Colocate):
-                for other in constraint.ops[1:]:
-                    kept, joined = group_of[constraint.ops[0]], group_of[other]
-                    if kept is not joined:
-                        kept.extend(joined)
-                        group_of.update(dict.fromkeys(joined, kept))
-        found: dict[int, list[str]] = {}
-        for name in names:
-            found.setdefault(id(group_of[name]), []).append(name)
+        graph, found = self._problem.graph, dict[int, list[str]]()
+        for op, group in zip(graph.operators, tied(graph, self._problem.constraints).tolist(), strict=True):
+            found.setdefault(group, []).append(op.id)
         return [tuple(group) for group in found.values()]
 
     @cached_property
