@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
@@ -129,9 +129,6 @@ class Result(Played, Generic[SolutionT]):
     def callback_error(self) -> Exception | None:
         """The exception that ``callback`` or ``progress`` raised."""
         return self._callback_error
-
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__pydantic_private__": {"_callback_error": None, "_timeline": None}}
 
     @model_validator(mode="before")
     @classmethod

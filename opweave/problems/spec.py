@@ -150,7 +150,11 @@ class Spec(BaseModel):
         return hash(tuple(self._data().values()))
 
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__dict__": self._data()}
+        state = {**super().__getstate__(), "__dict__": self._data()}
+        if self.__private_attributes__:
+            fresh = {name: attribute.get_default() for name, attribute in self.__private_attributes__.items()}
+            state["__pydantic_private__"] = fresh
+        return state
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with some fields replaced, without validation; see pydantic's method of this name."""
