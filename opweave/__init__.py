@@ -52,6 +52,7 @@ from opweave.problems.constraints import (
     Pin,
     Precede,
     Separate,
+    Share,
 )
 from opweave.problems.costs import Costs, Efficiency
 from opweave.problems.errors import (
@@ -71,7 +72,6 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
-from opweave.problems.share import Share
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline

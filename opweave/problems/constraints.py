@@ -63,6 +63,22 @@ class MeasuresMemory(Protocol):
         ...
 
 
+@runtime_checkable
+class SharesInputs(Protocol):
+    """A solution that says how many inputs of every operator run on every device."""
+
+    def inputs_by_device(self) -> dict[tuple[str, str], int]:
+        """Inputs by operator and device."""
+        ...
+
+
+@runtime_checkable
+class SplitsBatch(Protocol):
+    """A problem that runs a batch of inputs."""
+
+    batch: int
+
+
 class Constraint(Tagged, ABC):
     """A rule that a solution must obey in addition to the rules of its problem.
 
@@ -148,8 +164,8 @@ class _OnDevices(Constraint):
         self._need_devices(problem)
 
 
-class Pin(_OnDevices):
-    """``op`` runs on ``device`` and nowhere else."""
+class _OneOnDevice(_OnDevices):
+    """A rule about one operator and one device."""
 
     op: Name
     device: Name
@@ -157,6 +173,20 @@ class Pin(_OnDevices):
     def check(self, problem: AnyProblemType) -> None:
         self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
+
+
+class _SeveralOnDevices(_OnDevices):
+    """A rule about several operators."""
+
+    ops: Annotated[Many[Name], Field(min_length=2)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_several(problem, self.ops)
+        self._need_devices(problem)
+
+
+class Pin(_OneOnDevice):
+    """``op`` runs on ``device`` and nowhere else."""
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator().get(self.op)
@@ -164,29 +194,16 @@ class Pin(_OnDevices):
             yield self.broken(f"{self.op!r} is pinned to {self.device!r} but runs on {_listed(where)}")
 
 
-class Forbid(_OnDevices):
+class Forbid(_OneOnDevice):
     """``op`` does not run on ``device``."""
-
-    op: Name
-    device: Name
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_operators(problem, self.op)
-        self._need_devices(problem, self.device)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         if self.device in solution.devices_by_operator().get(self.op, frozenset()):
             yield self.broken(f"{self.op!r} is forbidden on {self.device!r} but runs there")
 
 
-class Colocate(_OnDevices):
+class Colocate(_SeveralOnDevices):
     """All ``ops`` run on the same devices."""
-
-    ops: Annotated[Many[Name], Field(min_length=2)]
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
@@ -196,14 +213,8 @@ class Colocate(_OnDevices):
                 yield self.broken(f"{first!r} and {other!r} must share a device but do not")
 
 
-class Separate(_OnDevices):
+class Separate(_SeveralOnDevices):
     """No two of ``ops`` run on a common device."""
-
-    ops: Annotated[Many[Name], Field(min_length=2)]
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
@@ -212,6 +223,30 @@ class Separate(_OnDevices):
                 shared = where.get(first, frozenset()) & where.get(other, frozenset())
                 if shared:
                     yield self.broken(f"{first!r} and {other!r} must be apart but share {_listed(shared)}")
+
+
+class Share(_OneOnDevice):
+    """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
+
+    inputs: Annotated[int, Field(ge=0)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        super().check(problem)
+        if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
+            raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
+        if self.inputs > problem.batch:
+            raise ValueError(
+                f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}, but the batch is "
+                f"{problem.batch:,}"
+            )
+
+    def violations(self, problem: AnyProblemType, solution: SharesInputs) -> Iterable[Violation]:
+        there = solution.inputs_by_device().get((self.op, self.device), 0)
+        if there != self.inputs:
+            yield self.broken(
+                f"{self.op!r} must run {self.inputs} inputs on {self.device!r} but runs {there}",
+                excess=float(abs(there - self.inputs)),
+            )
 
 
 class MaxDevices(_OnDevices):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
 import numpy as np
 from pydantic import BeforeValidator, Field, PrivateAttr, SerializeAsAny, model_validator
 
+from opweave.problems.problem import Problem
+from opweave.problems.shown import Shown
 from opweave.problems.solution import Played, Solution, Violation, _read_solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Number, Seconds, Spec
 
@@ -75,7 +77,7 @@ class Incumbent(Spec):
     bound: Number | None = None
 
 
-class Result(Played, Generic[SolutionT]):
+class Result(Shown, Played, Generic[SolutionT]):
     """What a solve found, judged by the referee.
 
     Attributes
@@ -124,6 +126,18 @@ class Result(Played, Generic[SolutionT]):
     timings: Timings = Timings()
     incumbents: Many[Incumbent] = ()
     _callback_error: Exception | None = PrivateAttr(default=None)
+    _answers: Problem[Any, Any] | None = PrivateAttr(default=None)
+
+    @property
+    def answers(self) -> Problem[Any, Any] | None:
+        """The problem that was solved; None after reading from JSON or a pickle, which do not contain it."""
+        return self._answers
+
+    def of_problem(self, problem: Problem[Any, Any]) -> Self:
+        """Return a copy that knows its problem, for a result that was read from a file."""
+        knowing = self.model_copy()
+        knowing._answers = problem
+        return knowing
 
     @property
     def callback_error(self) -> Exception | None:

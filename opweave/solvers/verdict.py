@@ -139,6 +139,7 @@ def result_of(
     )
     result._callback_error = run.callback_error
     result._timeline = judged.timeline
+    result._answers = problem
     return result
 
 

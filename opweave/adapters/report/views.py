@@ -29,8 +29,7 @@ from opweave.adapters.report.wording import (
     proof_sentence,
     verdict,
 )
-from opweave.problems.critical_path import critical_rows
-from opweave.problems.device_details import Wait
+from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.measures import bytes_over_time
 from opweave.problems.problem import Problem

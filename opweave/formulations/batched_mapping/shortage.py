@@ -9,8 +9,7 @@ from opweave.formulations import shortage as shared
 from opweave.formulations.once import once
 from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
-from opweave.problems.constraints import means
-from opweave.problems.share import Share
+from opweave.problems.constraints import Share, means
 from opweave.problems.words import counted, joined
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opweave.problems.batched_mapping.details import BatchedDetails
-from opweave.problems.critical_path import critical_path
+from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import (
     device_table,
     needless,

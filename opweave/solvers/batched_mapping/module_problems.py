@@ -19,10 +19,9 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, means
+from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, Share, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
-from opweave.problems.share import Share
 from opweave.solvers.batched_mapping.modules import Module
 
 
