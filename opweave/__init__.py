@@ -41,7 +41,6 @@ from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
     Colocate,
@@ -54,7 +53,7 @@ from opweave.problems.constraints import (
     Separate,
     Share,
 )
-from opweave.problems.costs import Costs, Efficiency
+from opweave.problems.costs import Calibration, Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
     InvalidInputError,

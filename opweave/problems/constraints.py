@@ -9,14 +9,13 @@ it has its own meaning (:func:`means`), and solvers no longer apply what they kn
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
-from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -118,14 +117,14 @@ class Constraint(Tagged, ABC):
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        twice = repeated(names)
         if twice is not None:
             raise ValueError(f"{type(self).__name__} names operator {twice!r} twice; name each operator once")
 
     def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
         if not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
-        known = [device.name for device in problem.cluster.devices]
+        known = problem.cluster.device_index
         for name in names:
             if name not in known:
                 raise ValueError(

@@ -7,6 +7,7 @@ that users can extend with their own subclasses (constraints) or that are read b
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import isabstract
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -32,6 +33,11 @@ SCHEMA_VERSION: Literal[1] = 1
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
+
+
+def repeated(names: Iterable[Item]) -> Item | None:
+    """The first of some names that is there more than once; None if they all differ."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _plain_number(value: object) -> object:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import pairwise
 
@@ -16,7 +16,6 @@ def shortage(problem: Pipeline) -> str | None:
     """Say why nothing can fit, if that is easy to see.
 
     The function looks for pieces between two cuts that no device can hold or run, contradictory side constraints, and
-    models that need more stages than are allowed.
     models that need more stages than there can be.
 
     Returns
@@ -124,22 +123,21 @@ class _Look:
         graph, found = self._problem.graph, []
         for piece in self.pieces:
             names = frozenset().union(*(graph.operators[graph.operator_index[name]].parameters for name in piece))
-            found.append((self._problem.memory_of(piece) - sum(self._size[name] for name in names), names))
+            found.append((self._problem.memory_of(piece) - self._size(names), names))
         return found
 
-    @cached_property
-    def _size(self) -> dict[str, int]:
-        return {parameter.id: parameter.bytes for parameter in self._problem.graph.parameters}
+    def _size(self, parameters: Iterable[str]) -> int:
+        return sum(map(self._problem.graph.parameter_bytes.__getitem__, parameters))
 
     def _fewest(self, capacity: int) -> int | None:
         """Number of stages on devices of one size; None if a piece is larger."""
         stages, total = 1, 0
-        held: set[str] = set()
+        held: frozenset[str] = frozenset()
         for other, names in self._weights:
-            grown = total + other + sum(self._size[name] for name in names - held)
+            grown = total + other + self._size(names - held)
             if grown > capacity:
-                held, stages = set(), stages + 1
-                grown = other + sum(self._size[name] for name in names)
+                held, stages = frozenset(), stages + 1
+                grown = other + self._size(names)
                 if grown > capacity:
                     return None
             total, held = grown, held | names
