@@ -74,7 +74,7 @@ def lower_bound_of(problem: ow.BatchedMapping, channels: int) -> float:
 
     instance = lower(problem)
     known = searched(problem, instance, Run()) if instance.granules == 1 else nothing_known
-    return lbound(instance, modules_of(instance, channels, least=8), known, lambda: True)
+    return lbound(instance, modules_of(instance, channels, least=8), known, lambda: False)
 
 
 def value(problem: ow.BatchedMapping, solver: str, seconds: float | None = None, **options: object) -> float | None:
@@ -270,24 +270,26 @@ def sizes(*, smoke: bool) -> None:
 
 def decoder(*, smoke: bool) -> None:
     """Number of plans per second that the decoder evaluates."""
+    from benchmarks.decoding import decode_many
     from opweave.formulations.batched_mapping.instance import lower
-    from opweave.solvers.batched_mapping.arrays import arrays_of, decode_many, natural_order
+    from opweave.solvers.batched_mapping.arrays import arrays_of, nodes_of
 
     problem = stacked(small(Stack(), smoke=smoke), 16)
     instance = lower(problem)
     arrays = arrays_of(instance)
     where = np.random.default_rng(0).integers(0, 3, (instance.operators, instance.granules))
     times = 2_000 if smoke else 300_000
-    decode_many.compiled(arrays, where, natural_order(instance), 10)
+    order = nodes_of(instance, instance.order)
+    decode_many.compiled(arrays, where, order, 10)
     with timed() as clock:
-        decode_many.compiled(arrays, where, natural_order(instance), times)
+        decode_many.compiled(arrays, where, order, times)
     rows = [(f"{instance.operators} tasks x 3, 4 granules", f"{times / clock.seconds:,.0f}")]
     show("Decoder: whole plans a second on one core", ("instance", "plans/s"), rows)
 
 
 def progress(*, smoke: bool) -> None:
     """Figure 7: throughput over time for several solvers, as a picture in the current folder."""
-    from opweave.adapters.report.batched_mapping.figure import throughput_figure
+    from benchmarks.figures import throughput_figure
     from opweave.adapters.report.figures import save_figure
 
     limit = 0.5 if smoke else 60.0

@@ -189,7 +189,7 @@ def baselines(*, smoke: bool) -> None:
 
 def theorem(problem: ow.Pipeline) -> float:
     """Theorem 1: the largest transfer of the paper's partitions over the fastest link."""
-    from opweave.solvers.pipeline.partition_graph import smallest_sum_cuts
+    from opweave.solvers.pipeline.baselines import smallest_sum_cuts
 
     instance = lower(problem)
     cuts = smallest_sum_cuts(instance)

@@ -11,7 +11,6 @@ time of the solve with the referee's check; graphs are built and loops compiled 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from itertools import product
 
 import opweave as ow
@@ -164,13 +163,14 @@ def core_seconds(problem: ow.Placement) -> dict[str, float]:
     """Best of three runs on arrays alone, for each scheduler and for timing a plan with given order and devices."""
     from opweave.formulations.placement.instance import lower
     from opweave.solvers.placement.arrays import arrays_of
+    from opweave.solvers.placement.baselines import NAMED
     from opweave.solvers.placement.plans import plan_of
 
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     seconds: dict[str, float] = {}
     for name in QUICK:
-        rule = getattr(import_module(f"opweave.solvers.placement.{name}"), name)
+        rule = NAMED[name][0]
         plan = rule(instance, arrays)
         seconds[name] = quickest(lambda rule=rule: rule(instance, arrays))
     seconds["timing"] = quickest(lambda: plan_of(arrays, plan.order, plan.device))

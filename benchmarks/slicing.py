@@ -195,8 +195,8 @@ def abstract(*, smoke: bool) -> None:
 
 def pictures(*, smoke: bool) -> None:
     """Draw shares, convergence and Pareto front of ResNet50 into the folder for temporary files."""
+    from benchmarks.figures import pareto_figure
     from opweave.adapters.report.figures import save_figure
-    from opweave.adapters.report.slicing.figure import pareto_figure
     from opweave.adapters.report.views import show as view_of
     from opweave.solvers.slicing.pareto import pareto_front
 

@@ -21,18 +21,22 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters import clusters
 from opweave.adapters.costs.calibrate import calibrate
-from opweave.adapters.graphs.geometry import geometry
-from opweave.adapters.load import load, load_costs, load_problem, load_result
-from opweave.adapters.onnx.in_place import onnx_runtime_problem
-from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.onnx.reorder import reorder_onnx
-from opweave.adapters.onnx.runner import PieceRunner
+from opweave.adapters.load import geometry, load, load_costs, load_problem, load_result
+from opweave.adapters.onnx.nodes import reorder_onnx
+from opweave.adapters.onnx.pieces import Piece, PieceRunner, split_onnx
+from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import onnx_session_options
 from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
-from opweave.adapters.runtimes.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
+from opweave.adapters.runtimes.groups import (
+    Group,
+    layer_counts,
+    schedule_groups,
+    split_points,
+    tensor_split,
+    vllm_partition,
+)
 from opweave.adapters.torch.dispatch import trace_step, trace_training
-from opweave.adapters.torch.points import split_points
 from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify

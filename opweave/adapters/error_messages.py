@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from opweave.problems.errors import InvalidInputError
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 MAX_SENTENCE = 600
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -63,6 +66,20 @@ def complaint(error: ValidationError, where: str, data: object = None) -> Invali
     more = error.error_count() - 1
     count = f" (and {more:,} more {'problem' if more == 1 else 'problems'})" if more else ""
     return InvalidInputError(plain(f"{where}: {f'{path} ' if path else ''}{text}{count}"))
+
+
+def validated(kind: type[ModelT], data: Mapping[str, object], where: str) -> ModelT:
+    """Build an object from outside data.
+
+    Raises
+    ------
+    InvalidInputError
+        For the first error, in one sentence that begins with ``where``.
+    """
+    try:
+        return kind.model_validate(data)
+    except ValidationError as error:
+        raise complaint(error, where, data) from None
 
 
 def _first(error: ValidationError, data: object) -> tuple[str, str]:

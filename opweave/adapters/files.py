@@ -224,17 +224,6 @@ def write_text(path: PathLike, text: str) -> None:
     write_bytes(path, gzip.compress(data, mtime=0) if packed else data)
 
 
-def write_json(path: PathLike, value: object) -> None:
-    """Write a value as JSON, atomically; NaN and infinities are refused.
-
-    Raises
-    ------
-    InvalidInputError
-        When the path cannot be written to.
-    """
-    write_text(path, json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")) + "\n")
-
-
 def check_writable(path: PathLike) -> None:
     """Check in advance that :func:`write_bytes` will be able to write to a path, without leaving a trace.
 

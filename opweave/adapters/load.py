@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import complaint, validated
 from opweave.adapters.files import PathLike, place, read_json, write_text
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
-from opweave.adapters.onnx.profile import profile_costs
+from opweave.adapters.onnx.session import profile_costs
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError, LimitExceededError
@@ -22,6 +22,7 @@ from opweave.problems.limits import DEFAULT_LIMITS, Limits
 from opweave.problems.plugins import load_plugins
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result
+from opweave.problems.slicing.geometry import Geometry
 from opweave.problems.solution import Solution
 
 if TYPE_CHECKING:
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 AnyProblem = Problem[Any, Any]
-ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def load(
@@ -118,8 +118,77 @@ def load(
         return from_node_edge(data, where=name, inplace_kinds=inplace_kinds, limits=limits)
     if "operators" in data:
         _check_counts(data, name, limits)
-        return _validated(OpGraph, data, name)
+        return validated(OpGraph, data, name)
     raise InvalidInputError(f"{name}: {_instead(data)}")
+
+
+def geometry(
+    model: PathLike | ModelProto | torch.nn.Module | ExportedProgram | keras.Model,
+    *,
+    graph: OpGraph | None = None,
+    args: Sequence[object] = (),
+    kwargs: Mapping[str, object] | None = None,
+    dims: Mapping[str, int] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+) -> dict[str, Geometry]:
+    """Read the geometry of a model's operators, for ``Slicing(geometry=...)``.
+
+    It covers two-dimensional convolutions (also grouped and depthwise ones) and pooling, global pooling, dense layers,
+    and concatenation along the channels. Other operators either need no geometry (elementwise operators, which
+    :class:`~opweave.problems.slicing.spec.Slicing` recognises by their kind) or stay whole: transposed and separable
+    convolutions, separate padding and resizing, attention, reshaping. Dense layers on sequences can be cut into rows if
+    the batch is 1.
+
+    Parameters
+    ----------
+    model
+        A model that :func:`~opweave.adapters.load.load` accepts. JSON contains no attributes of operators, so its
+        result is empty.
+    graph
+        The graph that ``load`` made of the model, if available; the result uses its ids.
+    args, kwargs, dims, limits
+        As for ``load``.
+
+    Returns
+    -------
+    dict
+        Geometries by operator id, all of which fit the tensors' shapes. ONNX and PyTorch put channels first. Keras
+        models put them where their layers say, mostly last; then the problem needs ``layout="channels_last"``.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        As ``load``.
+
+    Examples
+    --------
+    >>> import onnx
+    >>> net = onnx.parser.parse_model('''
+    ...     <ir_version: 8, opset_import: ["": 17]>
+    ...     net (float[1, 8, 12, 12] x) => (float[1, 8, 6, 6] y) {
+    ...         y = MaxPool <kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]> (x)
+    ...     }''')
+    >>> geometry(net)
+    {'MaxPool_0': Geometry(kernel=3, stride=2, padding=1, dilation=1, groups=1, channels='own', rows='window')}
+    """
+    family = family_of(model)
+    if graph is None:
+        graph = load(model, args=args, kwargs=kwargs, dims=dims, limits=limits)
+    if family not in ("onnx", "torch", "keras"):
+        return {}
+    if family == "onnx":
+        from opweave.adapters.onnx.geometry import onnx_geometry
+
+        return onnx_geometry(model, graph, limits)
+    if family == "keras":
+        from opweave.adapters.keras.geometry import keras_geometry
+
+        return keras_geometry(model, graph, dims, limits)
+    from opweave.adapters.torch.geometry import torch_geometry
+    from opweave.adapters.torch.program import prepare, read_program
+
+    program = read_program(model, limits) if isinstance(model, str | os.PathLike) else model
+    return torch_geometry(prepare(program, args, kwargs), graph)
 
 
 _SUFFIXES = {".onnx": "onnx", ".pt2": "torch", ".json": "json", ".json.gz": "json"}
@@ -160,7 +229,7 @@ def load_problem(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> AnyProbl
     graph = data.get("graph")
     if isinstance(graph, Mapping):
         _check_counts(graph, name, limits)
-    problem = _validated(found, data, name)
+    problem = validated(found, data, name)
     assert isinstance(problem, Problem)
     return problem
 
@@ -173,7 +242,7 @@ def load_cluster(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Cluster:
     InvalidInputError, LimitExceededError
         One sentence says what is wrong, where, and what to do.
     """
-    return _validated(Cluster, _read_object(path, limits), place(path))
+    return validated(Cluster, _read_object(path, limits), place(path))
 
 
 def load_costs(
@@ -208,7 +277,7 @@ def load_costs(
     if any(isinstance(data.get(word), str | list) for word in ("kind", "nodes", "tensors", "status")):
         raise InvalidInputError(f"{name}: these are not costs; {_instead(data)}")
     if isinstance(data.get("operators"), list):
-        return _validated(Costs, data, name)
+        return validated(Costs, data, name)
     try:
         return Costs.from_table(data)  # type: ignore[arg-type]  # it checks every entry
     except ValidationError as error:
@@ -229,7 +298,7 @@ def load_result(path: PathLike, *, limits: Limits = DEFAULT_LIMITS) -> Result[So
     data = _read_object(path, limits)
     if "status" not in data:
         raise InvalidInputError(f"{name}: this is not a result; {_instead(data)}")
-    return _validated(Result[Solution], data, name)
+    return validated(Result[Solution], data, name)
 
 
 def save(value: BaseModel, path: PathLike) -> None:
@@ -251,13 +320,6 @@ def _object(data: object, name: str) -> dict[str, object]:
     if not isinstance(data, dict):
         raise InvalidInputError(f"{name}: holds no JSON object with named fields; check which file it is")
     return data
-
-
-def _validated(kind: type[ModelT], data: Mapping[str, object], name: str) -> ModelT:
-    try:
-        return kind.model_validate(data)
-    except ValidationError as error:
-        raise complaint(error, name, data) from None
 
 
 def _check_counts(graph: Mapping[str, object], name: str, limits: Limits) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from opweave.formulations.formulation import BuildContext, find_formulation
+from opweave.formulations.formulation import BuildContext, PyomoFormulation, find_formulation
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.formulations.modeling.reading import values_of
@@ -72,10 +72,12 @@ def build_model(problem: Problem[Any, Any], formulation: str | None = None) -> C
     written = find_formulation(type(problem), formulation)
     made = (written.whole or written)(BuildContext(extended=True))
     model = made.build(problem)
-    assert isinstance(model, LinearModel)
-    view = to_pyomo(model)
-    view.concrete.formulation = made
-    return view.concrete
+    if isinstance(model, LinearModel):
+        model = to_pyomo(model).concrete
+    elif isinstance(made, PyomoFormulation):
+        model.objective.set_value(made.tick() * model.objective.expr)
+    model.formulation = made
+    return cast("ConcreteModel", model)
 
 
 def read_solution(model: ConcreteModel) -> Solution:
@@ -94,5 +96,6 @@ def read_solution(model: ConcreteModel) -> Solution:
     values = values_of(view.variables)
     if len(values) and np.isnan(values).all():
         raise InvalidInputError("the model's variables have no values: solve it first")
-    solution: Solution = model.formulation.extract(view.source, np.nan_to_num(values))  # solvers may leave out zeros
+    source = model if isinstance(model.formulation, PyomoFormulation) else view.source
+    solution: Solution = model.formulation.extract(source, np.nan_to_num(values))  # solvers may leave out zeros
     return solution

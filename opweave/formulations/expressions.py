@@ -1,7 +1,7 @@
 """Expressions of side constraints: functions, registered by constraint type, that write a constraint for a target.
 
 A *target* is a way of writing a rule. Searches over operator orders understand ``"order_arcs"`` and ``"step_rule"``;
-the name of every formulation is a target of its own.
+the name of every formulation, and every word of the handles, is a target of its own.
 
 =====================  ==============================================================================================
 target                 what the registered function receives and returns
@@ -11,6 +11,8 @@ target                 what the registered function receives and returns
                        exactly the operators in the frozenset ``done`` have run
 a formulation's name   ``(formulation, model, constraint) -> None``; adds rows to the model: ``model.add(row)``, where
                        the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
+a word of the handles  the same, for every formulation whose model has the handle, such as ``"on"``; it is used where
+                       no other target of the formulation understands the constraint
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
@@ -22,7 +24,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
-from opweave.problems.constraints import Constraint, Precede, shares_meaning
+from opweave.problems.constraints import (
+    Colocate,
+    Constraint,
+    Forbid,
+    MaxDevices,
+    Pin,
+    Precede,
+    Separate,
+    shares_meaning,
+)
 from opweave.problems.problem import Problem
 
 Expression = Callable[..., Any]
@@ -73,3 +84,41 @@ def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:
 @express(Precede, "order_arcs")
 def _precede_as_arc(_problem: Problem[Any, Any], constraint: Precede) -> Iterable[tuple[str, str]]:
     return ((constraint.before, constraint.after),)
+
+
+def _devices(model: Any) -> list[str]:
+    return [device.name for device in model.problem.cluster.devices]
+
+
+@express(Pin, "on")
+def _pin(_formulation: Any, model: Any, constraint: Pin) -> None:
+    """The operator runs on its device and on no other one."""
+    for device in _devices(model):
+        model.add(model.on(constraint.op, device) == int(device == constraint.device))
+
+
+@express(Forbid, "on")
+def _forbid(_formulation: Any, model: Any, constraint: Forbid) -> None:
+    """The operator does not run on the device."""
+    model.add(model.on(constraint.op, constraint.device) == 0)
+
+
+@express(Colocate, "on")
+def colocate(_formulation: Any, model: Any, constraint: Colocate) -> None:
+    """Every device runs all of the operators or none."""
+    for device in _devices(model):
+        for other in constraint.ops[1:]:
+            model.add(model.on(constraint.ops[0], device) == model.on(other, device))
+
+
+@express(Separate, "on")
+def _separate(_formulation: Any, model: Any, constraint: Separate) -> None:
+    """No device runs two of the operators."""
+    for device in _devices(model):
+        model.add(sum(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
+
+
+@express(MaxDevices, "uses")
+def _max_devices(_formulation: Any, model: Any, constraint: MaxDevices) -> None:
+    """The number of devices in use is limited."""
+    model.add(sum(model.uses(device) for device in _devices(model)) <= constraint.count)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from opweave.formulations.expressions import expressible, expression
-from opweave.formulations.modeling.handles import note_model
+from opweave.formulations.expressions import expression
+from opweave.formulations.modeling.handles import WORDS, note_model
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.model import LinearModel
@@ -163,7 +163,7 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         model.add(row)
 
     def add_constraints(self, model: Any, problem: ProblemT) -> None:
-        """Write every side constraint that is registered for this formulation's own name.
+        """Write every side constraint that is registered for this formulation's own name or a handle of its model.
 
         Raises
         ------
@@ -172,14 +172,30 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         """
         model.problem = problem
         for constraint in problem.constraints:
-            if not expressible(type(constraint), self.supports):
+            known = [target for target in self.supports if expression(type(constraint), target) is not None]
+            if not known:
                 raise UnsupportedConstraintError(
                     f"formulation {self.name!r} cannot express {type(constraint).__name__}; "
                     f"register it with express({type(constraint).__name__}, {self.name!r})"
                 )
-            write = expression(type(constraint), self.name)
-            if write is not None:
+            target = self.name if self.name in known else known[0]
+            write = expression(type(constraint), target)
+            if write is not None and (target == self.name or target in WORDS):
                 write(self, model, constraint)
+
+
+class TimedFormulation(Formulation[ProblemT, SolutionT], ABC):
+    """A formulation whose objective is in units of ``_unit`` seconds, which :meth:`build` sets."""
+
+    _unit: float = 1.0
+
+    def resolution(self) -> float:
+        """The tolerances of engines, in seconds."""
+        return TOLERANCE * self._unit
+
+    def objective_bound(self, problem: ProblemT, value: float) -> float:
+        """Convert units of the model to seconds."""
+        return max(0.0, value * self._unit)
 
 
 class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
@@ -200,7 +216,7 @@ class PyomoFormulation(Formulation[ProblemT, SolutionT], ABC):
         """Write the model without side constraints. Raises the same errors as :meth:`build`."""
 
     def tick(self) -> float:
-        """The unit of the model's times in seconds, once the model is written."""
+        """The unit of the model's times and objective in seconds or bytes, once the model is written."""
         return 1.0
 
     @abstractmethod
@@ -238,7 +254,11 @@ FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 
 
 def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
-    """Class decorator that makes a formulation selectable. The first one registered for a problem is its default."""
+    """Class decorator that makes a formulation selectable. The first one registered for a problem is its default.
+
+    Side constraints may be expressed for it with any handle of its model.
+    """
+    formulation.supports = tuple(dict.fromkeys((*formulation.supports, *formulation.model_type.words())))
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
     note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
     return formulation

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.expressions import expression
+from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
 
 
-class ContradictionError(Exception):
+class ContradictionError(InfeasibleError):
     """The problem has no solution. The message says why in the problem's words; ``solve`` reports it as infeasible."""
 
 
@@ -22,6 +23,11 @@ def order_arcs(problem: Problem[Any, Any]) -> Iterator[tuple[str, str]]:
         write = expression(type(constraint), "order_arcs")
         if write is not None:
             yield from write(problem, constraint)
+
+
+def only_order_arcs(problem: Problem[Any, Any]) -> bool:
+    """Whether all side constraints are precedences, so that ``order_arcs`` says everything about them."""
+    return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
 
 
 def with_order_arcs(problem: Problem[Any, Any], before: Adjacency) -> Adjacency:

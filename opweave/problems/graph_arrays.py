@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -50,6 +50,11 @@ class Adjacency:
 
     def __getitem__(self, row: int) -> IntArray:
         return self.items[self.start[row] : self.start[row + 1]]
+
+    def lists(self) -> list[list[int]]:
+        """All rows as lists."""
+        items = self.items.tolist()
+        return [items[first:end] for first, end in pairwise(self.start.tolist())]
 
     def heads(self) -> IntArray:
         """Row of every entry, shape (entries,)."""

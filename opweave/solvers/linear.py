@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix, vstack
@@ -36,6 +36,9 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
+
+if TYPE_CHECKING:
+    from highspy import Highs
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one floating-point operation."""
@@ -72,10 +75,10 @@ class SparseRows:
 
     def put(self, row: IntArray, column: IntArray, value: FloatArray | float) -> None:
         """Add coefficients; the arrays are broadcast against each other."""
-        rows, columns, values = np.broadcast_arrays(row, column, value)
-        self._row.append(rows.ravel())
-        self._column.append(columns.ravel())
-        self._value.append(values.ravel().astype(np.float64))
+        shape = np.broadcast(row, column, value).shape
+        self._row.append(np.full(shape, row).ravel())
+        self._column.append(np.full(shape, column).ravel())
+        self._value.append(np.full(shape, value, dtype=np.float64).ravel())
 
     def matrix(self, columns: int) -> tuple[csr_matrix, FloatArray]:
         """The rows and their right-hand sides."""
@@ -137,13 +140,14 @@ def minimise(program: LinearProgram, time_limit: float | None) -> Minimum | None
     return patiently(lambda: (_by_highs if highspy_fits() else _by_scipy)(program, limit))
 
 
-def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
+def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
+    """HiGHS with a program and options, ready to run; None if it refuses the program."""
     import highspy
 
     matrix, low, high = program.rows()
     engine = highspy.Highs()  # type: ignore[no-untyped-call]
-    engine.setOptionValue("output_flag", False)
-    engine.setOptionValue("time_limit", time_limit)
+    for name, value in {"output_flag": False, **options}.items():
+        engine.setOptionValue(name, value)
     model = highspy.HighsLp()
     model.num_row_, model.num_col_ = matrix.shape
     model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
@@ -151,7 +155,15 @@ def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
     model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
     model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
     model.a_matrix_.value_ = matrix.data
-    if engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low):
+    refused = engine.passModel(model) == highspy.HighsStatus.kError or engine.getNumRow() != len(low)
+    return None if refused else engine
+
+
+def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
+    import highspy
+
+    engine = highs_with(program, time_limit=time_limit)
+    if engine is None:
         return None
     engine.run()
     if engine.getModelStatus() != highspy.HighsModelStatus.kOptimal:

@@ -17,31 +17,28 @@ from opweave.problems.graph_arrays import topological_order
 from opweave.solvers.batched_mapping.anneal import DRAWS as BATCHED_DRAWS
 from opweave.solvers.batched_mapping.anneal import SEARCH_MOVES, climb
 from opweave.solvers.batched_mapping.anneal import anneal as anneal_batched
-from opweave.solvers.batched_mapping.bounds.alone import least_span
+from opweave.solvers.batched_mapping.bounds.one_input import least_span
 from opweave.solvers.batched_mapping.local import begin, new_search
-from opweave.solvers.memory_ordering.arrays import FORWARD
+from opweave.solvers.memory_ordering.arrays import FORWARD, peak
 from opweave.solvers.memory_ordering.arrays import arrays_of as ordering_net
 from opweave.solvers.memory_ordering.closure import FREE, UNBOUNDED, least_live, unavoidable
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.memory_ordering.search import UNDECIDED, decide
-from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import shift
 from opweave.solvers.pipeline.arrays import arrays_of as pipeline_net
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan
 from opweave.solvers.placement.arrays import arrays_of as placement_net
 from opweave.solvers.placement.module_search import search_module
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.anneal import DRAWS as SLICING_DRAWS
 from opweave.solvers.slicing.anneal import Span
 from opweave.solvers.slicing.anneal import anneal as anneal_slices
-from opweave.solvers.slicing.bounds.cut_boxes import cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
-from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.chain import solve_chain
 from opweave.solvers.slicing.local import local_search
 from tests.problems.batched_mapping.test_spec import two
@@ -85,13 +82,11 @@ def test_halted_annealing_keeps_the_plan_that_it_was_given(method) -> None:
     arrays = placement_net(instance, problem)
     order = topological_order(instance.after).astype(np.int64)
     device = np.zeros(len(order), dtype=np.int64)
-    members, kept = members_of(instance.cluster), device.copy()
+    kept = device.copy()
     draws, heat = np.full((1_000, DRAWS), 0.5), np.full(1_000, 1e9)
     best, current = method.plain(
-        arrays, counted_plan(arrays, order, device),
-        members.start, members.items, instance.cluster, draws, heat, raised(),
-        order.copy(), kept,
-    )  # fmt: skip
+        arrays, counted_plan(arrays, order, device, instance.cluster), draws, heat, raised(), order.copy(), kept
+    )
     assert best == current < math.inf
     assert (kept == device).all()
 

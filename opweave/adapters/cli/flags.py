@@ -6,17 +6,19 @@ A further problem adds its word to the flags that it shares and new rows for its
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from opweave.adapters import clusters
+from opweave.adapters.cli.settings import with_options
 from opweave.adapters.files import read_json
 from opweave.adapters.load import load_costs
 from opweave.adapters.report.units import parse_bytes
-from opweave.adapters.report.views import View
+from opweave.adapters.report.view import AnyView
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
 from opweave.problems.errors import InvalidInputError
@@ -28,7 +30,7 @@ def _as_given(value: object) -> object:
     return value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Flag:
     """A flag of ``opweave plan``, and the field that it sets.
 
@@ -129,111 +131,66 @@ def _same(words: str, use: str) -> dict[str, str]:
 ON_DEVICES = "placement batched pipeline slicing"
 
 FLAGS = (
+    Flag("--objective", "objective", {"ordering": "peak or total", "pipeline": "bottleneck, transfers or latency"}),
+    Flag("--in-place", "in_place", {"ordering": "none, first or any"}),
+    Flag("--inputs", "inputs", {"ordering": "freed, kept or excluded", "pipeline": "first or everywhere"}),
+    Flag("--outputs", "outputs", {"ordering": "kept or excluded"}),
+    Flag("--limit", "limit_bytes", {"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
+    Flag("--cluster", "cluster", _same(ON_DEVICES, "a file or a preset's name"), read=_cluster, required=True),
+    Flag("--costs", "costs", _same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
+    Flag("--batch", "batch", {"batched": "number of inputs"}, int),
     Flag(
-        name="--objective",
-        field="objective",
-        uses={"ordering": "peak or total", "pipeline": "bottleneck, transfers or latency"},
-    ),
-    Flag(name="--in-place", field="in_place", uses={"ordering": "none, first or any"}),
-    Flag(
-        name="--inputs",
-        field="inputs",
-        uses={"ordering": "freed, kept or excluded", "pipeline": "first or everywhere"},
-    ),
-    Flag(name="--outputs", field="outputs", uses={"ordering": "kept or excluded"}),
-    Flag(name="--limit", field="limit_bytes", uses={"ordering": "most bytes, for example 6MiB"}, read=parse_bytes),
-    Flag(
-        name="--cluster",
-        field="cluster",
-        uses=_same(ON_DEVICES, "a file or a preset's name"),
-        read=_cluster,
-        required=True,
-    ),
-    Flag(name="--costs", field="costs", uses=_same(ON_DEVICES, "a file, or roofline (the default)"), read=_costs),
-    Flag(name="--batch", field="batch", uses={"batched": "number of inputs"}, takes=int),
-    Flag(
-        name="--transfers",
-        field="transfers",
-        uses={
+        "--transfers",
+        "transfers",
+        {
             "placement": "one_port_tensor, one_port_edge or delay",
             "batched": "delay or delay_per_input",
             "slicing": "refined or paper",
         },
     ),
     Flag(
-        name="--memory-model",
-        field="memory",
-        uses={
-            **_same("placement pipeline", "additive or parameters"),
-            "batched": "buffers, additive or parameters",
-        },
+        "--memory-model",
+        "memory",
+        _same("placement pipeline", "additive or parameters") | {"batched": "buffers, additive or parameters"},
     ),
-    Flag(name="--cuts", field="cuts", uses={"pipeline": "dominators or prefix"}),
-    Flag(name="--max-tensors", field="max_tensors", uses={"pipeline": "most tensors across a prefix cut"}, takes=int),
-    Flag(name="--compression", field="compression", uses={"pipeline": "factor by which transfers shrink"}, takes=float),
+    Flag("--cuts", "cuts", {"pipeline": "dominators or prefix"}),
+    Flag("--max-tensors", "max_tensors", {"pipeline": "most tensors across a prefix cut"}, int),
+    Flag("--compression", "compression", {"pipeline": "factor by which transfers shrink"}, float),
+    Flag("--no-compute", "include_compute", {"pipeline": "computing takes no time"}, bool, operator.not_),
+    Flag("--channel", "channel", _same("pipeline slicing", "dedicated or shared")),
+    Flag("--min-stages", "min_stages", {"pipeline": "fewest stages"}, int),
+    Flag("--max-stages", "max_stages", {"pipeline": "most stages"}, int),
     Flag(
-        name="--no-compute",
-        field="include_compute",
-        uses={"pipeline": "computing takes no time"},
-        takes=bool,
-        read=lambda left_out: not left_out,
-    ),
-    Flag(name="--channel", field="channel", uses=_same("pipeline slicing", "dedicated or shared")),
-    Flag(name="--min-stages", field="min_stages", uses={"pipeline": "fewest stages"}, takes=int),
-    Flag(name="--max-stages", field="max_stages", uses={"pipeline": "most stages"}, takes=int),
-    Flag(
-        name="--device-order",
-        field="device_order",
-        uses={"pipeline": "devices in the order of use, for example A,B,C"},
-        read=_listed,
+        "--device-order", "device_order", {"pipeline": "devices in the order of use, for example A,B,C"}, read=_listed
     ),
     Flag(
-        name="--forbid-device",
-        field="forbidden_devices",
-        uses={"pipeline": "a device that must not be used; may be repeated"},
-        takes=list[str],
+        "--forbid-device",
+        "forbidden_devices",
+        {"pipeline": "a device that must not be used; may be repeated"},
+        list[str],
     ),
-    Flag(name="--dimension", field="dimension", uses={"slicing": "free or rule"}),
-    Flag(name="--weights", field="weights", uses={"slicing": "resident or streamed"}),
-    Flag(name="--layout", field="layout", uses={"slicing": "channels_first or channels_last"}),
-    Flag(name="--input-device", field="input_device", uses={"slicing": "device that has the inputs"}),
-    Flag(name="--output-device", field="output_device", uses={"slicing": "device that gathers the outputs"}),
-    Flag(
-        name="--geometry",
-        field="geometry",
-        uses={"slicing": "a file, instead of the geometry in the model file"},
-        read=_geometry,
-    ),
-    Flag(
-        name="--pin",
-        field="constraints",
-        uses=_same("placement batched pipeline", "OP=DEVICE; may be repeated"),
-        takes=list[str],
-        read=pins,
-    ),
+    Flag("--dimension", "dimension", {"slicing": "free or rule"}),
+    Flag("--weights", "weights", {"slicing": "resident or streamed"}),
+    Flag("--layout", "layout", {"slicing": "channels_first or channels_last"}),
+    Flag("--input-device", "input_device", {"slicing": "device that has the inputs"}),
+    Flag("--output-device", "output_device", {"slicing": "device that gathers the outputs"}),
+    Flag("--geometry", "geometry", {"slicing": "a file, instead of the geometry in the model file"}, read=_geometry),
+    Flag("--pin", "constraints", _same("placement batched pipeline", "OP=DEVICE; may be repeated"), list[str], pins),
 )
 """All flags of problems, in the order in which the help lists them."""
 
 
 def with_flags(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command all of :data:`FLAGS`; it receives the given ones as its argument ``flags``."""
-    own = inspect.signature(command, eval_str=True)
-    added = [flag.parameter for flag in FLAGS]
-    parameters: list[inspect.Parameter] = []
-    for name, parameter in own.parameters.items():
-        parameters += added if name == "flags" else [parameter]
 
-    def run(**given: object) -> int:
+    def flags(given: dict[str, object]) -> dict[str, object]:
         typed = {flag.name: given.pop(_variable(flag.name)) for flag in FLAGS}
-        return command(**given, flags={name: value for name, value in typed.items() if value is not None})
+        return {name: value for name, value in typed.items() if value is not None}
 
-    run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return run
+    return with_options(command, "flags", [flag.parameter for flag in FLAGS], flags)
 
 
-def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[str, object]:
+def fields_of(view: type[AnyView], given: Mapping[str, object]) -> dict[str, object]:
     """Make the fields of a problem from its flags.
 
     Parameters
@@ -264,7 +221,7 @@ def fields_of(view: type[View[Any, Any]], given: Mapping[str, object]) -> dict[s
     return {field: value for field, value in values.items() if value is not None}
 
 
-def _useless(flag: Flag, view: type[View[Any, Any]]) -> str:
+def _useless(flag: Flag, view: type[AnyView]) -> str:
     known = flag.field in view.problem_type.model_fields
     why = "" if known else f": it has no field {flag.field}"
     return f"problem {view.word} does not accept {flag.name}{why}; leave it out, it is for {', '.join(flag.uses)}"

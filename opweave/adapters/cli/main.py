@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ParamSpec
 
 import typer
 from pydantic import ValidationError
 from rich.console import Console
 
 from opweave.adapters.cli.check import judge
-from opweave.adapters.cli.errors import BAD_INPUT, INTERRUPTED, NOTHING_FOUND, VERIFIED, polite
 from opweave.adapters.cli.flags import fields_of, with_flags
 from opweave.adapters.cli.settings import (
     DimOption,
@@ -23,13 +23,12 @@ from opweave.adapters.cli.settings import (
     with_settings,
 )
 from opweave.adapters.costs.default_costs import missing_costs
-from opweave.adapters.error_messages import complaint, one_sentence, plain
+from opweave.adapters.error_messages import one_sentence, plain, validated
 from opweave.adapters.files import check_folder_writable, check_writable
-from opweave.adapters.graphs.geometry import geometry
-from opweave.adapters.load import AnyProblem, load, load_problem, load_result, save
+from opweave.adapters.load import AnyProblem, geometry, load, load_problem, load_result, save
 from opweave.adapters.report.units import readable
 from opweave.adapters.report.views import show, view_for, view_of
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InvalidInputError, OpweaveError
 from opweave.problems.plugins import import_own
 
 app = typer.Typer(
@@ -40,11 +39,36 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+VERIFIED, NOTHING_FOUND, BAD_INPUT, INTERRUPTED = 0, 1, 2, 130
+"""Exit statuses."""
+
+Args = ParamSpec("Args")
+
 PROBLEMS = "ordering, placement, batched, pipeline, slicing"
 """Values of ``--problem``."""
 
 PIPED_WIDTH = 120
 """Columns of a table that is not written to a terminal."""
+
+
+def polite(command: Callable[Args, int]) -> Callable[Args, None]:
+    """Turn a command that returns its exit status into one that exits, and shows expected errors without tracebacks."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Args.args, **kwargs: Args.kwargs) -> None:
+        try:
+            status = command(*args, **kwargs)
+        except BrokenPipeError:
+            raise  # the reader of our output is gone; typer ends quietly
+        except (OpweaveError, ValidationError, OSError) as error:
+            sys.stderr.write(f"opweave: {one_sentence(error)}\n")
+            raise typer.Exit(BAD_INPUT) from None
+        except KeyboardInterrupt:
+            sys.stderr.write("opweave: interrupted\n")
+            raise typer.Exit(INTERRUPTED) from None
+        raise typer.Exit(status)
+
+    return wrapped
 
 
 def _version(wanted: bool) -> None:
@@ -107,10 +131,7 @@ def plan_command(
     fields |= missing_costs(graph, fields)
     if "geometry" in view.problem_type.model_fields and "geometry" not in fields:
         fields["geometry"] = geometry(model, graph=graph)
-    try:
-        built = view.problem_type.model_validate({"graph": graph, **fields})
-    except ValidationError as error:
-        raise complaint(error, f"problem {view.word}", fields) from None
+    built = validated(view.problem_type, {"graph": graph, **fields}, f"problem {view.word}")
     return _solve_and_tell(built, settings)
 
 

@@ -63,25 +63,49 @@ class Settings:
 
 def with_settings(command: Callable[..., int]) -> Callable[..., int]:
     """Give a command all options of :class:`Settings`; it receives them as its argument ``settings``."""
-    types = get_type_hints(Settings, include_extras=True)
+    types, fields = get_type_hints(Settings, include_extras=True), dataclasses.fields(Settings)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    shared = [inspect.Parameter(each.name, kind, default=each.default, annotation=types[each.name]) for each in fields]
+
+    def settings(given: dict[str, object]) -> Settings:
+        found = Settings(**{each.name: given.pop(each.name) for each in fields})  # type: ignore[arg-type]  # typer has checked the types
+        found.check()
+        return found
+
+    return with_options(command, "settings", shared, settings)
+
+
+def with_options(
+    command: Callable[..., int],
+    argument: str,
+    options: Sequence[inspect.Parameter],
+    gather: Callable[[dict[str, object]], object],
+) -> Callable[..., int]:
+    """Give a command several options in place of one of its arguments.
+
+    Parameters
+    ----------
+    command
+        The command.
+    argument
+        The argument that the options replace.
+    options
+        The options as typer parameters.
+    gather
+        Takes the options out of what typer passes, and makes the argument.
+    """
     own = inspect.signature(command, eval_str=True)
-    shared = [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
-        )
-        for field in dataclasses.fields(Settings)
-    ]
-    parameters = [parameter for name, parameter in own.parameters.items() if name != "settings"]
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in own.parameters.items():
+        parameters += options if name == argument else [parameter]
 
     def run(**given: object) -> int:
-        chosen = {field.name: given.pop(field.name) for field in dataclasses.fields(Settings)}
-        settings = Settings(**chosen)  # type: ignore[arg-type]  # typer has checked the types
-        settings.check()
-        return command(**given, settings=settings)
+        made = gather(given)
+        return command(**given, **{argument: made})
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__
-    run.__signature__ = own.replace(parameters=[*parameters, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*parameters, *shared)}
+    run.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opweave.adapters.costs.calibration_cases import case_model, cases
-from opweave.adapters.onnx.profile import read_profile
+from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
 from opweave.problems.cluster import Device
 from opweave.problems.costs import Calibration, Efficiency, moved_bytes
-from opweave.problems.errors import SolverNotAvailableError
+from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.spec import FrozenDict
 
 if TYPE_CHECKING:
@@ -106,32 +106,22 @@ def measure(model: ModelProto, *, threads: int = 1, repeats: int = 8) -> list[Sa
     ]
 
 
-def _profile(model: ModelProto, threads: int, repeats: int) -> dict[str, float]:
+def _profile(model: ModelProto, threads: int, repeats: int) -> Mapping[str, float]:
     try:
-        import onnxruntime as ort
-    except ImportError:
+        runtime = import_runtime()
+    except InvalidInputError:
         raise SolverNotAvailableError(
             "measuring needs ONNX Runtime; to get it: pip install 'opweave[onnx,ort]'"
         ) from None
-    with tempfile.TemporaryDirectory() as folder:
-        options = ort.SessionOptions()
-        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        options.intra_op_num_threads = threads
-        options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        draw = np.random.default_rng(0)
-        feeds = {
-            given.name: draw.random(given.shape, np.float32) + np.float32(0.1)
-            if given.type == "tensor(float)"
-            else draw.integers(0, 2, given.shape)
-            for given in session.get_inputs()
-        }
-        for _ in range(repeats + 1):
-            session.run(None, feeds)
-        return read_profile(session.end_profiling())
+    options = default_options(threads=threads)
+    options.graph_optimization_level = runtime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.inter_op_num_threads = 1
+    random = random_feeds(model, {}, seed=0)  # floats become positive, so that roots and powers are numbers
+    feeds = {name: np.abs(value) + value.dtype.type(0.1) for name, value in random.items()}
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        path = Path(folder) / "measured.onnx"
+        path.write_bytes(model.SerializeToString())
+        return profiled_run(path, options, feeds, runs=repeats + 1).seconds
 
 
 def fit(samples: Sequence[Sample], name: str = "cpu") -> Calibration:

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import ValidationError
 
-from opweave.adapters.error_messages import complaint, plain
+from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
 from opweave.adapters.graphs.node_edge import from_node_edge
 from opweave.problems.errors import InvalidInputError
@@ -141,12 +140,8 @@ def _from_parts(net: nx.DiGraph[tuple[str, str]]) -> OpGraph:
     except (KeyError, TypeError, IndexError, ValueError) as error:
         what = f"{type(error).__name__}: {error}"
         raise InvalidInputError(f"networkx graph: not in the form that to_networkx writes ({what})") from None
-    try:
-        return OpGraph.model_validate(
-            {"name": net.graph.get("name", "graph"), "outputs": net.graph.get("outputs", ()), **content}
-        )
-    except ValidationError as error:
-        raise complaint(error, "networkx graph", content) from None
+    about = {"name": net.graph.get("name", "graph"), "outputs": net.graph.get("outputs", ())}
+    return validated(OpGraph, {**about, **content}, "networkx graph")
 
 
 def _in_order(ends: Iterable[tuple[tuple[str, str], Iterable[int]]], part: str) -> list[str]:

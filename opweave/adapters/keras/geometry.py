@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from opweave.adapters.graphs.geometry_fit import (
-    GLOBAL_POOL,
-    JOINED,
-    OWN,
-    channel_axis,
-    dense_on,
-    fitting,
-    joins_channels,
-    same_padding,
-    shapes_of,
-    window,
-)
+from opweave.adapters.graphs import geometry_fit as fit
 from opweave.adapters.keras.read import called_layers
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import Limits
@@ -25,26 +14,11 @@ from opweave.problems.slicing.geometry import Geometry, Layout
 if TYPE_CHECKING:
     import keras
 
-ELEMENTWISE = frozenset(
-    {
-        "elu",
-        "exponential",
-        "gelu",
-        "hard_sigmoid",
-        "hard_silu",
-        "leaky_relu",
-        "linear",
-        "mish",
-        "relu",
-        "relu6",
-        "selu",
-        "sigmoid",
-        "silu",
-        "softplus",
-        "softsign",
-        "tanh",
-    }
-)
+_ELEMENTWISE = """
+    elu exponential gelu hard_sigmoid hard_silu leaky_relu linear mish relu relu6 selu sigmoid silu softplus softsign
+    tanh
+"""
+ELEMENTWISE = frozenset(_ELEMENTWISE.split())
 """Activations that look at one cell at a time; a softmax, in contrast, needs all channels of its layer."""
 
 
@@ -54,7 +28,7 @@ def keras_geometry(
     """Read the geometry of every operator that has one; layers with another data format than the first are omitted."""
     layers = called_layers(model, dims=dims, limits=limits)
     layout = _layout(layers)
-    shapes = shapes_of(graph)
+    shapes = fit.shapes_of(graph)
     found: dict[str, Geometry | None] = {}
     for op in graph.operators:
         layer = layers.get(op.id)
@@ -62,7 +36,7 @@ def keras_geometry(
             continue
         if getattr(layer, "data_format", layout) in (layout, None):
             found[op.id] = _read(layer, shapes[op.inputs[0]], layout)
-    return fitting(found, graph, layout)
+    return fit.fitting(found, graph, layout)
 
 
 def _layout(layers: Mapping[str, Any]) -> Layout:
@@ -80,19 +54,19 @@ def _read(layer: Any, shape: tuple[int, ...], layout: Layout) -> Geometry | None
         case "Conv2D":
             return _window(layer, shape, layout, layer.kernel_size[0], groups=int(layer.groups))
         case "DepthwiseConv2D":
-            axis = channel_axis(4, layout)
+            axis = fit.channel_axis(4, layout)
             groups = shape[axis] if axis is not None and len(shape) == 4 else 1
             return _window(layer, shape, layout, layer.kernel_size[0], groups=groups)
         case "MaxPooling2D" | "AveragePooling2D":
             return _window(layer, shape, layout, layer.pool_size[0], pooling=True)
         case "GlobalAveragePooling2D" | "GlobalMaxPooling2D":
-            return GLOBAL_POOL
+            return fit.GLOBAL_POOL
         case "Dense":
-            return dense_on(shape, layout)
+            return fit.dense_on(shape, layout)
         case "Concatenate":
-            return JOINED if joins_channels(int(layer.axis), len(shape), layout) else None
+            return fit.JOINED if fit.joins_channels(int(layer.axis), len(shape), layout) else None
         case "Activation" | "Rescaling":
-            return OWN
+            return fit.OWN
     return None
 
 
@@ -108,5 +82,5 @@ def _window(
     rows = shape[2] if layout == "channels_first" else shape[1]
     dilation = int(getattr(layer, "dilation_rate", (1,))[0])
     stride = int(layer.strides[0])
-    above = same_padding(rows, int(kernel), stride, dilation)[0] if layer.padding == "same" else 0
-    return window(int(kernel), stride, above, dilation=dilation, groups=groups, pooling=pooling)
+    above = fit.same_padding(rows, int(kernel), stride, dilation)[0] if layer.padding == "same" else 0
+    return fit.window(int(kernel), stride, above, dilation=dilation, groups=groups, pooling=pooling)

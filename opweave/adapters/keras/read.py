@@ -10,9 +10,7 @@ import math
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING, Any
 
-from pydantic import ValidationError
-
-from opweave.adapters.error_messages import complaint, plain
+from opweave.adapters.error_messages import plain, validated
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, runs_in_place
 from opweave.adapters.graphs.names import UniqueNames
 from opweave.adapters.keras.flops import layer_flops
@@ -23,23 +21,11 @@ from opweave.problems.limits import DEFAULT_LIMITS, Limits
 if TYPE_CHECKING:
     import keras
 
-VIEW_KINDS = frozenset(
-    {
-        "ActivityRegularization",
-        "AlphaDropout",
-        "Dropout",
-        "ExpandDims",
-        "Flatten",
-        "GaussianDropout",
-        "GaussianNoise",
-        "Identity",
-        "Reshape",
-        "SpatialDropout1D",
-        "SpatialDropout2D",
-        "SpatialDropout3D",
-        "Squeeze",
-    }
-)
+_VIEW_KINDS = """
+    ActivityRegularization AlphaDropout Dropout ExpandDims Flatten GaussianDropout GaussianNoise Identity Reshape
+    SpatialDropout1D SpatialDropout2D SpatialDropout3D Squeeze
+"""
+VIEW_KINDS = frozenset(_VIEW_KINDS.split())
 """Layers and operations that pass on the storage of their input in inference."""
 
 _BYTES = {"bfloat16": 2, "bool": 1, "string": 0, "complex64": 8, "complex128": 16}
@@ -168,10 +154,7 @@ class _Builder:
             "parameters": list(self._parameters.values()),
             "outputs": list(dict.fromkeys(self._names[id(tensor)] for tensor in outputs)),
         }
-        try:
-            return OpGraph.model_validate(content)
-        except ValidationError as error:
-            raise complaint(error, self._where, content) from None
+        return validated(OpGraph, content, self._where)
 
     def _call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], path: str) -> list[Any]:
         import keras

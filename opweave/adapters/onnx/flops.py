@@ -135,32 +135,20 @@ def _grouped_attention(call: _Call) -> float:
     return 4.0 * math.prod(call.made) * (call.shapes[0][-2] + past)
 
 
+_PRODUCTS = """
+    DynamicQuantizeMatMul FusedGemm FusedMatMul Gemm GemmFastGelu MatMul MatMulInteger MatMulIntegerToFloat MatMulNBits
+    QGemm QLinearMatMul TransposeMatMul
+"""
+_CONVOLUTIONS = "Conv ConvInteger DeformConv FusedConv NhwcConv NhwcFusedConv"
+
 _FORMULAS: dict[str, Formula] = {
     "Attention": _attention,
-    "Conv": _convolution(1),
-    "ConvInteger": _convolution(1),
     "ConvTranspose": _convolution_transposed,
-    "DeformConv": _convolution(1),
-    "DynamicQuantizeMatMul": _product,
     "Einsum": _einsum,
-    "FusedConv": _convolution(1),
-    "FusedGemm": _product,
-    "FusedMatMul": _product,
-    "GRU": _recurrent,
-    "Gemm": _product,
-    "GemmFastGelu": _product,
     "GroupQueryAttention": _grouped_attention,
-    "LSTM": _recurrent,
-    "MatMul": _product,
-    "MatMulInteger": _product,
-    "MatMulIntegerToFloat": _product,
-    "MatMulNBits": _product,
     "MultiHeadAttention": _attention_alone,
-    "NhwcConv": _convolution(1),
-    "NhwcFusedConv": _convolution(1),
-    "QGemm": _product,
     "QLinearConv": _convolution(3),
-    "QLinearMatMul": _product,
-    "RNN": _recurrent,
-    "TransposeMatMul": _product,
+    **dict.fromkeys(_CONVOLUTIONS.split(), _convolution(1)),
+    **dict.fromkeys(_PRODUCTS.split(), _product),
+    **dict.fromkeys(("GRU", "LSTM", "RNN"), _recurrent),
 }

@@ -7,9 +7,9 @@ computations.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
@@ -18,25 +18,14 @@ if TYPE_CHECKING:
 
 _LAYER_NORMALIZATION_SINCE = 17
 
+_FIRST_ONLY = """
+    BiasAdd BiasGelu BiasSoftmax FastGelu Gelu GroupNorm GroupQueryAttention MultiHeadAttention QLinearLeakyRelu
+    QLinearSigmoid QLinearSoftmax QuickGelu RotaryEmbedding SimplifiedLayerNormalization
+"""
 _SAME_AS_INPUT = {
-    "BiasAdd": (0,),
-    "BiasDropout": (0, 1),
-    "BiasGelu": (0,),
-    "BiasSoftmax": (0,),
-    "FastGelu": (0,),
-    "Gelu": (0,),
-    "GroupNorm": (0,),
-    "GroupQueryAttention": (0,),
-    "MultiHeadAttention": (0,),
-    "QLinearLeakyRelu": (0,),
-    "QLinearSigmoid": (0,),
-    "QLinearSoftmax": (0,),
-    "QuickGelu": (0,),
-    "RotaryEmbedding": (0,),
-    "SimplifiedLayerNormalization": (0,),
-    "SkipGroupNorm": (0, 1),
-    "SkipLayerNormalization": (0, 3),
-    "SkipSimplifiedLayerNormalization": (0, 3),
+    **dict.fromkeys(_FIRST_ONLY.split(), (0,)),
+    **dict.fromkeys(("BiasDropout", "SkipGroupNorm"), (0, 1)),
+    **dict.fromkeys(("SkipLayerNormalization", "SkipSimplifiedLayerNormalization"), (0, 3)),
 }
 """Operators, with the positions of the outputs that have the shape and type of the first input."""
 
@@ -92,16 +81,22 @@ def _rule(node: NodeProto, opset: int) -> Rule | None:
 def _same(fused: _Fused) -> Iterator[NodeProto]:
     for position in _SAME_AS_INPUT.get(fused.node.op_type, (0,)):
         if position < len(fused.node.output) and fused.node.output[position]:
-            yield helper.make_node("Identity", fused.node.input[:1], [fused.node.output[position]])
+            yield _node("Identity", fused.node.input[:1], fused.node.output[position])
+
+
+def _node(kind: str, inputs: Sequence[str], output: str, like: NodeProto | None = None, **given: Any) -> NodeProto:
+    """A node with one output; ``like`` is a node whose attributes it takes, except those of a fused activation."""
+    made = helper.make_node(kind, inputs, [output], **given)
+    if like is not None:
+        made.attribute.extend(attribute for attribute in like.attribute if attribute.name not in _EXTRA)
+    return made
 
 
 def _standard(kind: str, inputs: int) -> Rule:
     """The standard operator of that kind, with the fused operator's attributes except those of the activation."""
 
     def rule(fused: _Fused) -> Iterator[NodeProto]:
-        plain = helper.make_node(kind, fused.node.input[:inputs], fused.node.output[:1])
-        plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name not in _EXTRA)
-        yield plain
+        yield _node(kind, fused.node.input[:inputs], fused.node.output[0], fused.node)
 
     return rule
 
@@ -111,11 +106,9 @@ def _channels_last(kind: str, inputs: int) -> Rule:
 
     def rule(fused: _Fused) -> Iterator[NodeProto]:
         first, last = f"{fused.node.output[0]}/first", f"{fused.node.output[0]}/last"
-        yield helper.make_node("Transpose", fused.node.input[:1], [first], perm=[0, 3, 1, 2])
-        plain = helper.make_node(kind, [first, *fused.node.input[1:inputs]], [last])
-        plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name not in _EXTRA)
-        yield plain
-        yield helper.make_node("Transpose", [last], fused.node.output[:1], perm=[0, 2, 3, 1])
+        yield _node("Transpose", fused.node.input[:1], first, perm=[0, 3, 1, 2])
+        yield _node(kind, [first, *fused.node.input[1:inputs]], last, fused.node)
+        yield _node("Transpose", [last], fused.node.output[0], perm=[0, 2, 3, 1])
 
     return rule
 
@@ -126,39 +119,37 @@ def _reorder_output(fused: _Fused) -> Iterator[NodeProto]:
     weight = fused.weight(f"{fused.node.output[0]}/weight", given["channels"].i, 1, 1, 1)
     last = "channels_last" in given and given["channels_last"].i
     plain = f"{fused.node.output[0]}/plain" if last else fused.node.output[0]
-    yield helper.make_node("Conv", [fused.node.input[0], weight], [plain])
+    yield _node("Conv", [fused.node.input[0], weight], plain)
     if last:
-        yield helper.make_node("Transpose", [plain], fused.node.output[:1], perm=[0, 2, 3, 1])
+        yield _node("Transpose", [plain], fused.node.output[0], perm=[0, 2, 3, 1])
 
 
 def _reorder_input(fused: _Fused) -> Iterator[NodeProto]:
     given = _attributes(fused.node)
     if "channels_last" in given and given["channels_last"].i:
-        yield helper.make_node("Transpose", fused.node.input[:1], fused.node.output[:1], perm=[0, 3, 1, 2])
+        yield _node("Transpose", fused.node.input[:1], fused.node.output[0], perm=[0, 3, 1, 2])
     else:
-        yield helper.make_node("Identity", fused.node.input[:1], fused.node.output[:1])
+        yield _node("Identity", fused.node.input[:1], fused.node.output[0])
 
 
 def _fused_matmul(fused: _Fused) -> Iterator[NodeProto]:
     given = _attributes(fused.node)
     left = "ji" if "transA" in given and given["transA"].i else "ij"
     right = "kj" if "transB" in given and given["transB"].i else "jk"
-    yield helper.make_node(
-        "Einsum", fused.node.input[:2], fused.node.output[:1], equation=f"...{left},...{right}->...ik"
-    )
+    yield _node("Einsum", fused.node.input[:2], fused.node.output[0], equation=f"...{left},...{right}->...ik")
 
 
 def _to_float(fused: _Fused) -> Iterator[NodeProto]:
     """An integer product that is output as floats."""
     product = f"{fused.node.output[0]}/product"
-    yield helper.make_node("MatMul", fused.node.input[:2], [product])
-    yield helper.make_node("Cast", [product], fused.node.output[:1], to=TensorProto.FLOAT)
+    yield _node("MatMul", fused.node.input[:2], product)
+    yield _node("Cast", [product], fused.node.output[0], to=TensorProto.FLOAT)
 
 
 def _packed_matmul(fused: _Fused) -> Iterator[NodeProto]:
     given = _attributes(fused.node)
     weight = fused.weight(f"{fused.node.output[0]}/weight", given["K"].i, given["N"].i)
-    yield helper.make_node("MatMul", [fused.node.input[0], weight], fused.node.output[:1])
+    yield _node("MatMul", [fused.node.input[0], weight], fused.node.output[0])
 
 
 def _attention(fused: _Fused) -> Iterator[NodeProto]:
@@ -167,7 +158,7 @@ def _attention(fused: _Fused) -> Iterator[NodeProto]:
     if dims is not None and len(dims) == 2:
         sizes = list(given["qkv_hidden_sizes"].ints) if "qkv_hidden_sizes" in given else []
         weight = fused.weight(f"{fused.node.output[0]}/weight", dims[0], sizes[2] if sizes else dims[1] // 3)
-        yield helper.make_node("MatMul", [fused.node.input[0], weight], fused.node.output[:1])
+        yield _node("MatMul", [fused.node.input[0], weight], fused.node.output[0])
 
 
 def _embeddings(fused: _Fused) -> Iterator[NodeProto]:
@@ -179,19 +170,18 @@ def _embeddings(fused: _Fused) -> Iterator[NodeProto]:
 
 
 def _quantized_binary(fused: _Fused) -> Iterator[NodeProto]:
-    yield helper.make_node("Add", [fused.node.input[0], fused.node.input[3]], fused.node.output[:1])
+    yield _node("Add", [fused.node.input[0], fused.node.input[3]], fused.node.output[0])
 
 
 def _quantized_gemm(fused: _Fused) -> Iterator[NodeProto]:
-    plain = helper.make_node("Gemm", [fused.node.input[0], fused.node.input[3]], fused.node.output[:1])
-    plain.attribute.extend(attribute for attribute in fused.node.attribute if attribute.name in ("transA", "transB"))
-    yield plain
+    given: dict[str, Any] = {
+        name: value.i for name, value in _attributes(fused.node).items() if name in ("transA", "transB")
+    }
+    yield _node("Gemm", [fused.node.input[0], fused.node.input[3]], fused.node.output[0], **given)
 
 
 def _quantized_concat(fused: _Fused) -> Iterator[NodeProto]:
-    plain = helper.make_node("Concat", fused.node.input[2::3], fused.node.output[:1])
-    plain.attribute.extend(fused.node.attribute)
-    yield plain
+    yield _node("Concat", fused.node.input[2::3], fused.node.output[0], fused.node)
 
 
 def _attributes(node: NodeProto) -> dict[str, AttributeProto]:

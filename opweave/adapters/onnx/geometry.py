@@ -7,17 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.graphs.geometry_fit import (
-    GLOBAL_POOL,
-    JOINED,
-    Shapes,
-    dense_on,
-    fitting,
-    joins_channels,
-    same_padding,
-    shapes_of,
-    window,
-)
+from opweave.adapters.graphs import geometry_fit as fit
 from opweave.adapters.onnx.model import inlined, read_model, sort_nodes
 from opweave.adapters.onnx.read import operator_ids
 from opweave.problems.graph import Operator, OpGraph
@@ -42,13 +32,13 @@ def onnx_geometry(model: PathLike | ModelProto, graph: OpGraph, limits: Limits) 
     sort_nodes(proto.graph, where)
     nodes = GraphProto(node=[node for node in proto.graph.node if node.op_type != "Constant"])
     operators = {op.id: op for op in graph.operators}
-    constants, shapes = _constants(proto.graph), shapes_of(graph)
+    constants, shapes = _constants(proto.graph), fit.shapes_of(graph)
     found: dict[str, Geometry | None] = {}
     for name, node in zip(operator_ids(nodes), nodes.node, strict=True):
         op, read = operators.get(name), _READERS.get(node.op_type)
         if op is not None and op.kind == node.op_type and read is not None:
             found[name] = read(_Node(node, op, shapes, constants))
-    return fitting(found, graph, LAYOUT)
+    return fit.fitting(found, graph, LAYOUT)
 
 
 def _constants(graph: GraphProto) -> dict[str, TensorProto]:
@@ -63,7 +53,7 @@ class _Node:
 
     node: NodeProto
     op: Operator
-    shapes: Shapes
+    shapes: fit.Shapes
     constants: Mapping[str, TensorProto]
 
     def numbers(self, name: str) -> list[int]:
@@ -109,18 +99,18 @@ def _window(node: _Node, kernel: list[int], *, groups: int = 1, pooling: bool = 
     stride, dilation = (node.numbers("strides") or [1])[0], (node.numbers("dilations") or [1])[0]
     match node.word("auto_pad"):
         case "SAME_UPPER":
-            padding = same_padding(node.shape[2], kernel[0], stride, dilation)[0]
+            padding = fit.same_padding(node.shape[2], kernel[0], stride, dilation)[0]
         case "SAME_LOWER":
-            padding = same_padding(node.shape[2], kernel[0], stride, dilation)[1]
+            padding = fit.same_padding(node.shape[2], kernel[0], stride, dilation)[1]
         case "VALID":
             padding = 0
         case _:
             padding = (node.numbers("pads") or [0])[0]
-    return window(kernel[0], stride, padding, dilation=dilation, groups=groups, pooling=pooling)
+    return fit.window(kernel[0], stride, padding, dilation=dilation, groups=groups, pooling=pooling)
 
 
 def _global_pool(node: _Node) -> Geometry | None:
-    return GLOBAL_POOL if len(node.shape) == 4 else None
+    return fit.GLOBAL_POOL if len(node.shape) == 4 else None
 
 
 def _reduction(node: _Node) -> Geometry | None:
@@ -129,7 +119,7 @@ def _reduction(node: _Node) -> Geometry | None:
     if len(node.node.input) > 1:
         given = node.constants.get(node.node.input[1])
         axes = [] if given is None else _integers(given)
-    return GLOBAL_POOL if len(node.shape) == 4 and sorted(axis % 4 for axis in axes) == [2, 3] else None
+    return fit.GLOBAL_POOL if len(node.shape) == 4 and sorted(axis % 4 for axis in axes) == [2, 3] else None
 
 
 def _integers(tensor: TensorProto) -> list[int]:
@@ -141,13 +131,13 @@ def _integers(tensor: TensorProto) -> list[int]:
 
 
 def _dense(node: _Node) -> Geometry | None:
-    return dense_on(node.shape, LAYOUT) if node.reads_only(0) else None
+    return fit.dense_on(node.shape, LAYOUT) if node.reads_only(0) else None
 
 
 def _concat(node: _Node) -> Geometry | None:
     axis = (node.numbers("axis") or [1])[0]
     whole = len(node.op.inputs) == len(node.node.input)
-    return JOINED if whole and joins_channels(axis, len(node.shape), LAYOUT) else None
+    return fit.JOINED if whole and fit.joins_channels(axis, len(node.shape), LAYOUT) else None
 
 
 _READERS: dict[str, Callable[[_Node], Geometry | None]] = {

@@ -1,8 +1,9 @@
-"""An ONNX model with its weights, and its nodes by the operator ids used in planning."""
+"""An ONNX model with its weights, its nodes named as in plans; writing it in another order."""
 
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,9 +12,12 @@ from typing import TYPE_CHECKING
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes
 from opweave.adapters.onnx.model import inlined, read_model, sort_nodes, title
-from opweave.adapters.onnx.read import NOT_FOLDED, VIEW_KINDS, operator_ids
+from opweave.adapters.onnx.read import follows, operator_ids
+from opweave.adapters.onnx.session import onnx_session_options, open_session, run_session
+from opweave.adapters.runtimes.groups import check_covered
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
+from opweave.problems.memory_ordering.spec import Ordering
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -59,32 +63,17 @@ class NamedModel:
         InvalidInputError
             Names the first node that does not fit.
         """
-        seen: set[str] = set()
+        check_covered(order, self.nodes, f"{self.where}: {what}", title)
         made = {name for node in self.nodes.values() for name in node.output if name}
         ready: set[str] = set()
-        for name in order:
-            node = self.nodes.get(name)
-            if node is None:
-                raise InvalidInputError(
-                    f"{self.where}: {what} lists operator {name!r:.80}, which the model does not have; it was planned "
-                    "for another model, or node names have changed since: plan this file again"
-                )
-            if name in seen:
-                raise InvalidInputError(f"{self.where}: {what} lists operator {name!r:.80} twice; check it")
+        for node in map(self.nodes.__getitem__, order):
             late = next((read for read in node.input if read in made and read not in ready), None)
             if late is not None:
                 raise InvalidInputError(
                     f"{self.where}: {what} runs {title(node)} before what makes its input {late!r}; judge it with "
                     "'opweave check'"
                 )
-            seen.add(name)
             ready.update(node.output)
-        left = next((name for name in self.nodes if name not in seen), None)
-        if left is not None:
-            raise InvalidInputError(
-                f"{self.where}: {what} lacks {title(self.nodes[left])}; it was planned for another model: plan this "
-                "file again"
-            )
 
 
 def named_model(model: PathLike | ModelProto, *, limits: Limits = DEFAULT_LIMITS) -> NamedModel:
@@ -118,20 +107,12 @@ def _name(proto: ModelProto, others: Sequence[NodeProto]) -> tuple[dict[str, Nod
     folded: list[NodeProto] = []
     for name, node in zip(ids, others, strict=True):
         node.name = name
-        reads = [read for read in node.input if read]
-        if _follows(node, reads, fixed):
+        if follows(node, fixed):
             fixed.update(node.output)
             folded.append(node)
         else:
             planned[name] = node
     return planned, folded
-
-
-def _follows(node: NodeProto, reads: Sequence[str], fixed: set[str]) -> bool:
-    """Whether a node is not an operator of the plan, by the rule that was used when the model was read."""
-    if node.op_type in VIEW_KINDS and reads and reads[0] in fixed:
-        return True
-    return all(read in fixed for read in reads) and not node.domain and node.op_type not in NOT_FOLDED
 
 
 def _load_weights(proto: ModelProto, folder: Path, where: str) -> None:
@@ -176,3 +157,78 @@ def save_model(proto: ModelProto, out: PathLike) -> Path:
         reason = error.strerror or str(error)
         raise InvalidInputError(f"{plain(str(path))}: cannot be written ({reason}); choose another place") from None
     return path
+
+
+def reorder_onnx(
+    model: PathLike | ModelProto, ordering: Ordering, out: PathLike, *, limits: Limits = DEFAULT_LIMITS
+) -> Path:
+    """Write a model with its nodes in the planned order, each named by its operator id.
+
+    ONNX Runtime does not follow the order of a file by default. Run the file with
+    :func:`~opweave.adapters.onnx.session.onnx_session_options`.
+
+    Parameters
+    ----------
+    model
+        A file, or a model in memory (which is not changed).
+    ordering
+        The order that :func:`opweave.solve` found for the graph that :func:`opweave.load` made of this model.
+    out
+        Path of the new file. It contains the weights; over 2 GiB they go into ``OUT.data`` beside it.
+    limits
+        Caps on file size.
+
+    Returns
+    -------
+    Path
+        ``out``.
+
+    Raises
+    ------
+    InvalidInputError, LimitExceededError
+        When the order does not fit this model (the message names the node), or a file cannot be read or written.
+    """
+    return save_model(reordered(named_model(model, limits=limits), ordering), out)
+
+
+def reordered(named: NamedModel, ordering: Ordering) -> ModelProto:
+    """Put the planned nodes into another order, after the constant nodes.
+
+    Raises
+    ------
+    InvalidInputError
+        When the order does not fit this model.
+    """
+    named.check_covered(ordering.order, "the order")
+    return with_nodes(named.proto, [*named.constant, *(named.nodes[name] for name in ordering.order)])
+
+
+def without_constant_nodes(named: NamedModel) -> NamedModel:
+    """Replace constant nodes by their values, computed by ONNX Runtime.
+
+    Without optimisations, the runtime would compute them in every run, and their results would count as activations.
+
+    Raises
+    ------
+    InvalidInputError, EngineError
+        When onnxruntime is not installed, or when it cannot compute them.
+    """
+    from onnx import helper, numpy_helper
+
+    computed = [node for node in named.constant if node.op_type != "Constant"]
+    read = {name for node in named.nodes.values() for name in node.input}
+    read |= {value.name for value in named.proto.graph.output}
+    wanted = [name for node in computed for name in node.output if name in read]
+    if not wanted:
+        return named
+    part = with_nodes(named.proto, named.constant)
+    del part.graph.input[:], part.graph.output[:], part.graph.value_info[:]
+    part.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in wanted)
+    with tempfile.TemporaryDirectory(prefix="opweave-") as folder:
+        values = run_session(
+            open_session(save_model(part, Path(folder) / "constants.onnx"), onnx_session_options()), {}
+        )
+    constants = [node for node in named.constant if node.op_type == "Constant"]
+    whole = with_nodes(named.proto, [*constants, *named.nodes.values()])
+    whole.graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in values.items())
+    return NamedModel(whole, named.where, named.nodes, constants)

@@ -13,35 +13,17 @@ from opweave.problems.limits import MAX_BYTES
 if TYPE_CHECKING:
     from onnx import AttributeProto, NodeProto, SparseTensorProto, TensorProto
 
-ELEMENT_BITS = {
-    "BFLOAT16": 16,
-    "BOOL": 8,
-    "COMPLEX128": 128,
-    "COMPLEX64": 64,
-    "DOUBLE": 64,
-    "FLOAT": 32,
-    "FLOAT16": 16,
-    "FLOAT4E2M1": 4,
-    "FLOAT6E2M3": 6,
-    "FLOAT6E3M2": 6,
-    "FLOAT8E4M3FN": 8,
-    "FLOAT8E4M3FNUZ": 8,
-    "FLOAT8E5M2": 8,
-    "FLOAT8E5M2FNUZ": 8,
-    "FLOAT8E8M0": 8,
-    "INT16": 16,
-    "INT2": 2,
-    "INT32": 32,
-    "INT4": 4,
-    "INT64": 64,
-    "INT8": 8,
-    "UINT16": 16,
-    "UINT2": 2,
-    "UINT32": 32,
-    "UINT4": 4,
-    "UINT64": 64,
-    "UINT8": 8,
+_NAMES_BY_BITS = {
+    2: "INT2 UINT2",
+    4: "FLOAT4E2M1 INT4 UINT4",
+    6: "FLOAT6E2M3 FLOAT6E3M2",
+    8: "BOOL FLOAT8E4M3FN FLOAT8E4M3FNUZ FLOAT8E5M2 FLOAT8E5M2FNUZ FLOAT8E8M0 INT8 UINT8",
+    16: "BFLOAT16 FLOAT16 INT16 UINT16",
+    32: "FLOAT INT32 UINT32",
+    64: "COMPLEX64 DOUBLE INT64 UINT64",
+    128: "COMPLEX128",
 }
+ELEMENT_BITS = {name: bits for bits, names in _NAMES_BY_BITS.items() for name in names.split()}
 """Bits of one element. Elements smaller than a byte are packed, and the last byte is padded."""
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from opweave.adapters.report.figures import (
 from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.adapters.report.units import precise_seconds, readable_bytes, unit_of
-from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.device_details import critical_rows
 from opweave.problems.measures import utilisation
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
@@ -83,16 +83,6 @@ class Band:
     def colour(self) -> str:
         """Colour of the bars in this row."""
         return BEST if self.device else SENT
-
-
-class Bar(NamedTuple):
-    """A rectangle to fill, in the units of the axes; ``top`` is counted downwards."""
-
-    start: float
-    width: float
-    top: float
-    height: float
-    colour: str
 
 
 def marked_rows(timeline: Timeline) -> BoolArray:
@@ -190,46 +180,46 @@ def draw_gantt(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, until: f
     until = float(acts.end[drawn].max(initial=0.0)) if until is None else until
     scale, unit = unit_of(until, "seconds")
     span = until / scale or 1.0
-    marked = marked_rows(timeline)
-    sizes = sorted(set(acts.count[acts.kind == ActivityKind.RUN].tolist()))
+    marked, sizes = marked_rows(timeline), _sizes(timeline)
     named = int((drawn & (acts.kind == ActivityKind.RUN)).sum()) <= NAMED_RUNS
+    gap = 0.8 if named else 0.4
     for band in rows:
         axes.axhspan(band.top, band.top + band.height, color="#F4F4F4", linewidth=0, zorder=0)
         chosen = np.flatnonzero((acts.resource == band.resource) & drawn)
         chosen = chosen[np.argsort(acts.start[chosen], kind="stable")]
-        shaded = band.device and sizes[-1:] > [1]
-        for critical in (False, True):  # critical ones last, so that they stay visible among thousands
-            bars = _bars(timeline, band, chosen, scale=scale, sizes=sizes if shaded else ())
-            kept = [bar for bar, row in zip(bars, chosen.tolist(), strict=True) if marked[row] == critical or shaded]
-            if shaded and critical:
-                kept = [_stripe(bar, band) for bar, row in zip(bars, chosen.tolist(), strict=True) if marked[row]]
-            elif critical:
-                kept = [bar._replace(colour=CRITICAL) for bar in kept]
-            gap = 0.0 if shaded and critical else 0.8 if named else 0.4
-            draw_bars(axes, kept, span=span, gap=gap, order=3 if critical else 2)
+        shades = sizes if band.device and sizes[-1:] > [1] else []
+        boxes, critical = _boxes(timeline, band, chosen, scale=scale, striped=bool(shades)), marked[chosen]
+        if shades:
+            colours = [_shade(count, shades) for count in acts.count[chosen].tolist()]
+            draw_boxes(axes, boxes, colours, span=span, gap=gap, order=2)
+            boxes[:, 2], boxes[:, 3] = band.top, band.top + 0.7 * STRIPE * band.height
+        else:
+            draw_boxes(axes, boxes[~critical], band.colour, span=span, gap=gap, order=2)
+        # critical ones last, so that they stay visible among thousands
+        draw_boxes(axes, boxes[critical], CRITICAL, span=span, gap=0.0 if shades else gap, order=3)
         if named:
             for row in chosen.tolist() if band.device or timeline.period is not None else ():
-                _name(axes, timeline, band, row, scale=scale, span=span, sizes=sizes if shaded else ())
+                _name(axes, timeline, band, row, scale=scale, span=span, sizes=shades)
     _dress(axes, timeline, rows, scale=scale, unit=unit, span=span)
     return scale
 
 
-def _bars(timeline: Timeline, band: Band, chosen: IntArray, *, scale: float, sizes: Sequence[int]) -> list[Bar]:
-    """One bar per activity; overlapping activities share the height of the row."""
+def _sizes(timeline: Timeline) -> list[int]:
+    """The batch sizes of all runs, ascending."""
     acts = timeline.activities
-    start, end = (each[chosen] / scale for each in (acts.start, acts.end))
-    lane = [0] * len(chosen)
+    return sorted(set(acts.count[acts.kind == ActivityKind.RUN].tolist()))
+
+
+def _boxes(timeline: Timeline, band: Band, chosen: IntArray, *, scale: float, striped: bool) -> FloatArray:
+    """Left, right, top and bottom of each activity; overlapping ones share the row's height. Shape (chosen, 4)."""
+    start, end = timeline.activities.start[chosen] / scale, timeline.activities.end[chosen] / scale
+    lane = np.zeros(len(chosen))
     if not timeline.exclusive[band.resource]:
-        lane = lanes((("", one, other) for one, other in zip(start.tolist(), end.tolist(), strict=True)))
-    height = band.height * (1 - STRIPE if sizes else 1.0) / (max(lane, default=0) + 1)
-    top = band.top + (STRIPE * band.height if sizes else 0.0)
-    colours = [_shade(count, sizes) if sizes else band.colour for count in acts.count[chosen].tolist()]
-    columns = zip(start.tolist(), (end - start).tolist(), lane, colours, strict=True)
-    return [Bar(begin, width, top + place * height, height, colour) for begin, width, place, colour in columns]
-
-
-def _stripe(bar: Bar, band: Band) -> Bar:
-    return Bar(bar.start, bar.width, band.top, 0.7 * STRIPE * band.height, CRITICAL)
+        lane[:] = lanes(("", *ends) for ends in zip(start.tolist(), end.tolist(), strict=True))
+    stripe = STRIPE * band.height if striped else 0.0
+    height = (band.height - stripe) / (lane.max(initial=0.0) + 1.0)
+    top = band.top + stripe + lane * height
+    return np.stack([start, end, top, top + height], axis=1)
 
 
 def _shade(size: int, sizes: Sequence[int]) -> str:
@@ -267,30 +257,24 @@ def _name(
     )
 
 
-def draw_bars(axes: Axes, bars: Sequence[Bar], *, span: float, gap: float, order: float) -> None:
-    """Fill bars on an axis of ``span`` units, thousands of them at once.
+def draw_boxes(
+    axes: Axes, boxes: FloatArray, colours: str | Sequence[str], *, span: float, gap: float, order: float
+) -> None:
+    """Fill boxes on an axis of ``span`` units, thousands of them at once, in one colour or in one for each.
 
-    Wide bars get a white edge of ``gap`` points. Narrow bars get none and are drawn over those edges. So the filled
+    Wide boxes get a white edge of ``gap`` points. Narrow ones get none and are drawn over those edges. So the filled
     share of a row looks as large as it is.
     """
     from matplotlib.collections import PolyCollection
 
-    for wide in (True, False):
-        chosen = [bar for bar in bars if (bar.width > PARTED * span) is wide]
-        axes.add_collection(
-            PolyCollection(
-                [_corners(bar, LEAST * span) for bar in chosen],
-                facecolors=[bar.colour for bar in chosen],
-                edgecolors="white" if wide else "none",
-                linewidths=gap if wide else 0.0,
-                zorder=order,
-            )
-        )
-
-
-def _corners(bar: Bar, least: float) -> list[tuple[float, float]]:
-    end, bottom = bar.start + max(bar.width, least), bar.top + bar.height
-    return [(bar.start, bar.top), (end, bar.top), (end, bottom), (bar.start, bottom)]
+    left, right, top, bottom = boxes.T
+    corners = np.stack([left, top, right, top, right, bottom, left, bottom], axis=1).reshape(-1, 4, 2)
+    corners[:, 1:3, 0] = np.maximum(right, left + LEAST * span)[:, None]
+    wide = right - left > PARTED * span
+    for part, edge, line in ((wide, "white", gap), (~wide, "none", 0.0)):
+        filled = np.broadcast_to(colours, len(boxes))[part].tolist()
+        drawn = PolyCollection(list(corners[part]), facecolors=filled, edgecolors=edge, linewidths=line, zorder=order)
+        axes.add_collection(drawn)
 
 
 def _dress(axes: Axes, timeline: Timeline, rows: Sequence[Band], *, scale: float, unit: str, span: float) -> None:
@@ -345,7 +329,7 @@ def legend_of(timeline: Timeline) -> list[Artist]:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    sizes = sorted(set(timeline.activities.count[timeline.activities.kind == ActivityKind.RUN].tolist()))
+    sizes = _sizes(timeline)
     shown = sizes if len(sizes) <= 5 else [sizes[0], sizes[len(sizes) // 2], sizes[-1]]
     handles: list[Artist] = [Patch(color=BEST, label="computing")]
     if sizes[-1:] > [1]:

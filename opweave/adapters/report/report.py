@@ -7,13 +7,12 @@ import html
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike, make_folder, write_bytes
 from opweave.adapters.report.figures import png
 from opweave.adapters.report.tables import Entry, comparison_cells, summary_rows
-from opweave.adapters.report.views import View
+from opweave.adapters.report.view import AnyView
 
 SHOWN_STEPS = 1000
 """Number of the plan's steps that the page shows; the plan file has all of them."""
@@ -54,7 +53,7 @@ footer {{ color: #666; font-size: 0.85rem; margin-top: 2rem; }}
 """
 
 
-def write_report(view: View[Any, Any], folder: PathLike, *, comparison: Sequence[Entry] = ()) -> list[Path]:
+def write_report(view: AnyView, folder: PathLike, *, comparison: Sequence[Entry] = ()) -> list[Path]:
     """Write a report folder. All files are made before the first is written, and each is written whole or not at all.
 
     Parameters
@@ -95,7 +94,7 @@ def _json(text: str) -> bytes:
     return (text + "\n").encode("utf-8")
 
 
-def _page(view: View[Any, Any], files: dict[str, bytes], comparison: Sequence[Entry]) -> str:
+def _page(view: AnyView, files: dict[str, bytes], comparison: Sequence[Entry]) -> str:
     from opweave import __version__
 
     picture = plan = side_by_side = ""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich import box
 from rich.table import Table
@@ -13,7 +12,8 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import measure_rows
 from opweave.adapters.report.units import readable, readable_seconds, readable_share
-from opweave.adapters.report.views import Row, Section, View, view_for
+from opweave.adapters.report.view import AnyView, Row, Section
+from opweave.adapters.report.views import view_for
 from opweave.problems.result import Result, Status
 from opweave.solvers.registry import SolverInfo
 
@@ -25,8 +25,7 @@ _STYLE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(NamedTuple):
     """One solver's answer in a comparison; if it could not run, ``result`` is None and ``note`` says why."""
 
     solver: str
@@ -34,7 +33,7 @@ class Entry:
     note: str = ""
 
 
-def summary_rows(view: View[Any, Any]) -> list[Row]:
+def summary_rows(view: AnyView) -> list[Row]:
     """List a result as labels and values, the most important first."""
     problem, result = view.problem, view.result
     unit = problem.unit
@@ -63,7 +62,7 @@ def _exact(value: float | None, unit: str) -> str:
     return f"{text} ({value:,} bytes)" if value is not None and unit == "bytes" and value >= 1024 else text
 
 
-def result_table(view: View[Any, Any]) -> Table:
+def result_table(view: AnyView) -> Table:
     """Show one result."""
     table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
@@ -88,26 +87,17 @@ def comparison_cells(entries: Sequence[Entry], unit: str) -> tuple[Sequence[str]
     """Put several answers side by side, as headings and rows. The first entry is the reference for the others."""
     base = entries[0].result.objective if entries and entries[0].result else None
     rows: list[Sequence[str]] = []
-    for entry in entries:
-        result = entry.result
+    for solver, result, note in entries:
         if result is None:
-            rows.append((entry.solver, "-", "-", "-", "-", "-", entry.note))
+            rows.append((solver, *["-"] * 5, note))
             continue
         against = "-"
         if base and result.objective is not None:
             change = result.objective / base - 1
             against = "0 %" if change == 0 else f"{'+' if change > 0 else '-'}{readable_share(abs(change))}"
-        rows.append(
-            (
-                entry.solver,
-                readable(result.objective, unit),
-                against,
-                readable(result.bound, unit),
-                result.status.value,
-                readable_seconds(result.timings.total),
-                entry.note or (result.bound_source or ""),
-            )
-        )
+        objective, bound = (readable(value, unit) for value in (result.objective, result.bound))
+        took = readable_seconds(result.timings.total)
+        rows.append((solver, objective, against, bound, result.status.value, took, note or result.bound_source or ""))
     headings = ("solver", "objective", f"against {entries[0].solver}" if entries else "", "bound", "status", "time", "")
     return headings, rows
 

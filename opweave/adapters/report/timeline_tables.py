@@ -139,15 +139,13 @@ def device_uses(timeline: Timeline, limits: Limits) -> list[DeviceUse]:
 def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
     """Write devices as headings and rows; columns without information are left out."""
     kinds: set[ResourceKind] = {resource.kind for resource in timeline.resources}
+    batches = bool((timeline.activities.count > 1).any())
+    watts = any(use.energy_joules is not None for use in uses)
     columns: list[tuple[str, bool, Callable[[DeviceUse], str]]] = [
         ("device", True, lambda use: use.name),
         ("runs", True, lambda use: f"{use.runs:,}"),
-        ("inputs", bool((timeline.activities.count > 1).any()), lambda use: f"{use.inputs:,}"),
-        (
-            "mean batch",
-            bool((timeline.activities.count > 1).any()),
-            lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-",
-        ),
+        ("inputs", batches, lambda use: f"{use.inputs:,}"),
+        ("mean batch", batches, lambda use: f"{use.inputs / use.runs:.1f}" if use.runs else "-"),
         ("busy", True, lambda use: f"{precise_seconds(use.busy_seconds)} ({readable_share(use.busy_share)})"),
         ("idle", True, lambda use: precise_seconds(use.idle_seconds)),
         ("sends", "send_port" in kinds, lambda use: readable_share(use.send_share)),
@@ -156,11 +154,7 @@ def device_table(timeline: Timeline, uses: Sequence[DeviceUse]) -> Cells:
         ("bytes in", "receive_port" in kinds, lambda use: readable_bytes(use.bytes_in)),
         ("memory", True, lambda use: readable_bytes(use.memory_bytes)),
         ("limit", True, lambda use: "-" if use.memory_limit is None else readable_bytes(use.memory_limit)),
-        (
-            "energy",
-            any(use.energy_joules is not None for use in uses),
-            lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J",
-        ),
+        ("energy", watts, lambda use: "-" if use.energy_joules is None else f"{use.energy_joules:,.4g} J"),
     ]
     shown = [(heading, write) for heading, wanted, write in columns if wanted]
     return tuple(heading for heading, _ in shown), [tuple(write(use) for _, write in shown) for use in uses]

@@ -1,15 +1,17 @@
-"""A Chrome trace of any timeline: tracks for devices and ports, arrows along the data, and counters of the memory."""
+"""A Chrome trace of any timeline: tracks for devices and ports, arrows along the data, and counters of the memory.
+
+Open it in https://ui.perfetto.dev or chrome://tracing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from opweave.adapters.report.trace import Spot, Trace
 from opweave.problems.graph import OpGraph
 from opweave.problems.measures import bytes_after_steps, bytes_over_time
-from opweave.problems.timeline import ActivityKind, Resource, ResourceKind, Timeline
+from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 
 SECOND, STEP = 1e6, 1e3
 """Microseconds of the trace per second, and per step if the problem has no seconds."""
@@ -65,45 +67,49 @@ def timeline_trace(graph: OpGraph, timeline: Timeline, critical: frozenset[int],
     dict
         The Trace Event Format as plain data.
     """
-    return _Drawing(graph, timeline, critical, notes).trace.to_json()
+    return {"traceEvents": _Drawing(graph, timeline, critical, notes).events, "displayTimeUnit": "ms"}
 
 
 class _Drawing:
-    """A trace under construction."""
+    """The events of a trace; their times are in microseconds, as the format requires."""
 
     def __init__(self, graph: OpGraph, timeline: Timeline, critical: frozenset[int], notes: Notes) -> None:
-        self.trace = Trace(f"opweave: {graph.name}")
+        self.events: list[dict[str, object]] = []
         self._graph, self._timeline, self._notes = graph, timeline, notes
-        self._critical = critical
+        self._critical, self._flows = critical, 0
         self._scale = SECOND if timeline.unit == "seconds" else STEP
         self._share = 1.0 if timeline.unit == "seconds" else BUSY
+        self._event("process_name", "M", tid=0, args={"name": f"opweave: {graph.name}"})
         self._track = self._tracks()
         for row in np.lexsort((timeline.activities.rank, timeline.activities.start)).tolist():
             self._block(row)
         self._arrows()
         self._memory()
 
-    def _tracks(self) -> list[str]:
-        """The track of every activity; the tracks of one device stand together."""
-        timeline, acts = self._timeline, self._timeline.activities
-        order = np.lexsort((acts.rank, acts.end, acts.start)).tolist()
-        places = [_word(timeline.resources[acts.resource[row]]) for row in order]
-        spans = zip(places, acts.start[order].tolist(), acts.end[order].tolist(), strict=True)
-        exclusive = [bool(timeline.exclusive[acts.resource[row]]) for row in order]
-        chosen = [0 if alone else lane for alone, lane in zip(exclusive, lanes(spans), strict=True)]
-        track = [""] * len(acts)
-        used: dict[str, int] = {}
-        for row, place, lane in zip(order, places, chosen, strict=True):
-            track[row] = place if lane == 0 else f"{place} ({lane + 1})"
-            used[place] = max(used.get(place, 0), lane)
-        for device in dict.fromkeys(resource.name for resource in timeline.resources):
-            for resource in (each for each in timeline.resources if each.name == device):
-                place = _word(resource)
-                if resource.kind == "device":
-                    self.trace.track(place)
-                for lane in range(used[place] + 1 if place in used else 0):
-                    self.trace.track(place if lane == 0 else f"{place} ({lane + 1})")
-        return track
+    def _event(self, name: str, phase: str, **more: object) -> None:
+        self.events.append({"name": name, "ph": phase, "pid": 1, **more})
+
+    def _tracks(self) -> list[int]:
+        """Number the tracks, those of one device together; return the track of every activity."""
+        resources, acts = self._timeline.resources, self._timeline.activities
+        order = np.lexsort((acts.rank, acts.end, acts.start))
+        place = acts.resource[order].tolist()
+        spans = zip(map(str, place), acts.start[order].tolist(), acts.end[order].tolist(), strict=True)
+        lane = np.where(self._timeline.exclusive[place], 0, lanes(spans)).tolist() if place else []
+        most = {row: 0 for row, resource in enumerate(resources) if resource.kind == "device"}
+        for row, used in zip(place, lane, strict=True):
+            most[row] = max(most.get(row, 0), used)
+        names = list(dict.fromkeys(resource.name for resource in resources))
+        number: dict[tuple[int, int], int] = {}
+        for row in sorted(most, key=lambda row: (names.index(resources[row].name), row)):
+            word = WORDS[resources[row].kind].format(name=resources[row].name)
+            for used in range(most[row] + 1):
+                number[row, used] = len(number) + 1
+                title = word if used == 0 else f"{word} ({used + 1})"
+                self._event("thread_name", "M", tid=number[row, used], args={"name": title})
+        track = np.zeros(len(acts), dtype=np.int64)
+        track[order] = [number[pair] for pair in zip(place, lane, strict=True)]
+        return [int(each) for each in track]
 
     def _block(self, row: int) -> None:
         timeline, acts = self._timeline, self._timeline.activities
@@ -116,12 +122,14 @@ class _Drawing:
                 about["critical"] = row in self._critical
         else:
             about = self._moved(row)
-        self.trace.block(
+        length = max(0.0, end - start) * self._share * self._scale
+        self._event(
             self._name(row),
-            self._track[row],
-            start=start * self._scale,
-            duration=max(0.0, end - start) * self._share * self._scale,
-            details={**about, **self._notes(row)},
+            "X",
+            tid=self._track[row],
+            ts=start * self._scale,
+            dur=length,
+            args={**about, **self._notes(row)},
         )
 
     def _name(self, row: int) -> str:
@@ -144,18 +152,26 @@ class _Drawing:
         timeline, acts = self._timeline, self._timeline.activities
         for row in np.flatnonzero((acts.kind == ActivityKind.SEND) & (acts.twin >= 0)).tolist():
             made = acts.causes[row].tolist()
-            self.trace.flow(self._name(row), [self._spot(each) for each in (*made[:1], row, int(acts.twin[row]))])
+            self._flow(self._name(row), [*made[:1], row, int(acts.twin[row])])
         effect, cause = acts.causes.heads(), acts.causes.items
         brings = (acts.kind[cause] == ActivityKind.RECEIVE) & (acts.kind[effect] == ActivityKind.RUN)
         for entry in np.flatnonzero(brings).tolist():
             brought = int(acts.brought[entry])
             name = self._name(int(cause[entry])) if brought < 0 else timeline.name(brought)
-            self.trace.flow(name, [self._spot(int(cause[entry])), self._spot(int(effect[entry]))])
+            self._flow(name, [int(cause[entry]), int(effect[entry])])
 
-    def _spot(self, row: int) -> Spot:
+    def _flow(self, name: str, rows: Sequence[int]) -> None:
+        """Draw an arrow through the middles of two or more blocks, which follow each other in time."""
         acts = self._timeline.activities
-        start, end = float(acts.start[row]), float(acts.end[row])
-        return Spot(self._track[row], (start + self._share * (end - start) / 2) * self._scale)
+        self._flows += 1
+        for position, row in enumerate(rows):
+            start, end = float(acts.start[row]), float(acts.end[row])
+            more: dict[str, object] = {"tid": self._track[row]}
+            more["ts"] = (start + self._share * (end - start) / 2) * self._scale
+            phase = "s" if position == 0 else "t"
+            if position == len(rows) - 1:
+                phase, more["bp"] = "f", "e"  # ends in the enclosing block, not at the next one
+            self._event(name, phase, cat="data", id=self._flows, **more)
 
     def _memory(self) -> None:
         """Add the bytes held at every change; if time is counted in steps, while each step runs and after it."""
@@ -168,8 +184,4 @@ class _Drawing:
             elif (level == level[:1]).all():
                 continue  # it never changes
             for time, value in zip(times.tolist(), level.tolist(), strict=True):
-                self.trace.counter(name, time * self._scale, {"live": value})
-
-
-def _word(resource: Resource) -> str:
-    return WORDS[resource.kind].format(name=resource.name)
+                self._event(name, "C", ts=time * self._scale, args={"live": value})

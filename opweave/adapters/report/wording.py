@@ -98,18 +98,14 @@ def verdict(seconds: float, used: Sequence[str], alone: Alone | None, devices: i
 def bottleneck(timeline: Timeline) -> str:
     """Name the resource that limits the plan, or say that the critical path does."""
     busy = np.where(timeline.exclusive, utilisation(timeline), 0.0).tolist()
-    devices, ports = (
-        [(share, each) for share, each in zip(busy, timeline.resources, strict=True) if (each.kind == "device") is kind]
-        for kind in (True, False)
-    )
-    share, worst = max(devices + ports, key=lambda pair: pair[0])
+    ranked = sorted(zip(busy, timeline.resources, strict=True), key=lambda pair: (-pair[0], pair[1].kind != "device"))
+    share, worst = ranked[0]
     if share >= BOTTLENECK:
         place = PLACES[worst.kind].format(name=worst.name)
         return f"The bottleneck is {place} for {readable_share(share)} of the time."
-    share, device = max(devices, key=lambda pair: pair[0])
+    share, device = next(pair for pair in ranked if pair[1].kind == "device")
     rest = ""
-    if ports and max(part for part, _ in ports) > 0:
-        part, port = max(ports, key=lambda pair: pair[0])
+    for part, port in [pair for pair in ranked if pair[1].kind != "device" and pair[0] > 0][:1]:
         name = PLACES[port.kind].format(name=port.name).split(",")[0]
         rest = f", and no port busier than {readable_share(part)} ({name})"
     busiest = f"{readable_share(share)} ({device.name!r})"
@@ -151,13 +147,3 @@ def memory_binds(uses: Iterable[DeviceUse]) -> Iterator[str]:
         if limit and used >= FULL * limit:
             share = readable_share(used / limit)
             yield f"Memory binds on {use.name!r}: {readable_bytes(used)} of {readable_bytes(limit)} ({share})."
-
-
-def proof_sentence(result: Result[Any], better: str, noun: str = "plan") -> str:
-    """Say how much ``better`` ("shorter", "faster") a plan could be at most."""
-    if result.status is Status.OPTIMAL:
-        return f"It is proved that no {noun} is {better}."
-    if result.gap is None:
-        return f"Nothing is proved about how much {better} a {noun} could be."
-    source = f" ({result.bound_source})" if result.bound_source else ""
-    return f"No {noun} can be more than {readable_share(result.gap)} {better}{source}."

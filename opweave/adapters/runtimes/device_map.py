@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
 from opweave.problems.graph import OpGraph
 from opweave.problems.placement.spec import Schedule
 
@@ -33,43 +30,21 @@ def device_map(graph: OpGraph, schedule: Schedule) -> dict[str, str]:
     >>> device_map(graph, Schedule(device=where, start=dict.fromkeys(where, 0.0)))
     {'h.0.attn': 'a', 'h.0.mlp': 'b', 'head': 'b'}
     """
-    root = _Module("")
-    for op in graph.operators:
-        root.add(op.id, op.module.split(".") if op.module else (), schedule.device[op.id])
-    return dict(root.entries(frozenset(graph.operator_index)))
-
-
-@dataclass(slots=True)
-class _Module:
-    """A module with its own operators and its submodules."""
-
-    prefix: str
-    devices: set[str] = field(default_factory=set)
-    operators: dict[str, str] = field(default_factory=dict)
-    below: dict[str, _Module] = field(default_factory=dict)
-
-    def add(self, operator: str, path: Sequence[str], device: str) -> None:
-        """Add an operator at its module path, and record its device in every module of the path."""
-        module = self
-        module.devices.add(device)
-        for name in path:
-            if name not in module.below:
-                module.below[name] = _Module(f"{module.prefix}.{name}" if module.prefix else name)
-            module = module.below[name]
-            module.devices.add(device)
-        module.operators[operator] = device
-
-    def entries(self, operator_ids: frozenset[str]) -> Iterator[tuple[str, str]]:
-        """Prefixes and devices, depth first in the model's order.
-
-        A prefix that is also the id of an operator elsewhere is not used, because it would be ambiguous.
-        """
-        waiting = [self]
-        while waiting:
-            module = waiting.pop()
-            clear = module.prefix not in operator_ids or module.prefix in module.operators
-            if len(module.devices) == 1 and clear:
-                yield module.prefix, next(iter(module.devices))
-                continue
-            yield from module.operators.items()
-            waiting += reversed(module.below.values())
+    ids = graph.operator_index
+    rows = [(op.id, op.module.split(".") if op.module else [], schedule.device[op.id]) for op in graph.operators]
+    found: dict[str, str] = {}
+    waiting = [("", rows)]  # modules with their operators: id, path below the module, and device
+    while waiting:
+        prefix, inside = waiting.pop()
+        own = {name: device for name, path, device in inside if not path}
+        devices = {device for _, _, device in inside}
+        if len(devices) == 1 and (prefix not in ids or prefix in own):  # else the prefix would be ambiguous
+            found[prefix] = devices.pop()
+            continue
+        found |= own
+        below: dict[str, list[tuple[str, list[str], str]]] = {}
+        for name, path, device in inside:
+            if path:
+                below.setdefault(path[0], []).append((name, path[1:], device))
+        waiting += [(f"{prefix}.{name}" if prefix else name, part) for name, part in reversed(below.items())]
+    return found

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
 
 from opweave.adapters.error_messages import plain
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Schedule
+
+NodeT = TypeVar("NodeT")
 
 
 class Group(NamedTuple):
@@ -93,6 +95,104 @@ def _check_schedule(graph: OpGraph, schedule: Schedule) -> None:
                 f"the schedule lists operator {plain(name)!r}, which {plain(graph.name)} does not have; it was planned "
                 "for another model, or names have changed since: plan this one again"
             )
+
+
+def check_covered(order: Sequence[str], planned: Mapping[str, NodeT], what: str, title: Callable[[NodeT], str]) -> None:
+    """Check that a plan lists every planned node of a model once.
+
+    Parameters
+    ----------
+    order
+        Operator ids.
+    planned
+        The nodes by operator id.
+    what
+        Name of the plan in errors.
+    title
+        Names a node for people.
+
+    Raises
+    ------
+    InvalidInputError
+        Names the first node that does not fit.
+    """
+    seen: set[str] = set()
+    for name in order:
+        if name not in planned:
+            raise InvalidInputError(
+                f"{what} lists operator {name!r:.80}, which the model does not have; it was planned for another model, "
+                "or names have changed since: plan this one again"
+            )
+        if name in seen:
+            raise InvalidInputError(f"{what} lists operator {name!r:.80} twice; check it")
+        seen.add(name)
+    left = next((node for name, node in planned.items() if name not in seen), None)
+    if left is not None:
+        raise InvalidInputError(f"{what} lacks {title(left)}; it was planned for another model: plan this one again")
+
+
+def split_points(graph: OpGraph, groups: Sequence[Group]) -> tuple[str, ...]:
+    """Name the modules at which new stages begin, for ``pipeline(module, ..., split_spec=...)``.
+
+    Write ``{name: SplitPoint.BEGINNING for name in split_points(graph, groups)}``. PyTorch cuts where the model enters
+    a module, in the order in which the model runs. Every group must therefore be a consecutive part of that order that
+    begins with a module.
+
+    Parameters
+    ----------
+    graph
+        The model, with the modules of its operators.
+    groups
+        In pipeline order.
+
+    Raises
+    ------
+    InvalidInputError
+        When a group is not such a part; the message names the operator that prevents it.
+
+    Examples
+    --------
+    >>> from opweave.problems.graph import Operator
+    >>> operators = [Operator(id="q", module="h.0.attn"), Operator(id="up", module="h.0.mlp"),
+    ...              Operator(id="q1", module="h.1.attn"), Operator(id="up1", module="h.1.mlp")]
+    >>> graph = OpGraph(tensors=[], operators=operators)
+    >>> split_points(graph, [Group("a", ("q", "up")), Group("b", ("q1", "up1"))])
+    ('h.1',)
+    """
+    where = {name: index for index, group in enumerate(groups) for name in group.operators}
+    stage = []
+    for op in graph.operators:
+        if op.id not in where:
+            raise InvalidInputError(f"no group has operator {op.id!r}; plan this model again")
+        stage.append(where[op.id])
+    points = []
+    for position in range(1, len(stage)):
+        if stage[position] == stage[position - 1]:
+            continue
+        op = graph.operators[position]
+        if stage[position] != stage[position - 1] + 1:
+            raise InvalidInputError(
+                f"operator {op.id!r} runs in stage {stage[position]}, right after one of stage {stage[position - 1]}: "
+                "the stages are not consecutive parts of the model's own order, so pipelining cannot split it there"
+            )
+        points.append(_beginning(graph, position))
+    return tuple(points)
+
+
+def _beginning(graph: OpGraph, position: int) -> str:
+    """The outermost module whose first operator is at this position."""
+    op = graph.operators[position]
+    parts = op.module.split(".") if op.module else []
+    for depth in range(1, len(parts) + 1):
+        prefix = ".".join(parts[:depth])
+        before = graph.operators[:position]
+        if not any(other.module == prefix or other.module.startswith(f"{prefix}.") for other in before):
+            return prefix
+    place = f"in the middle of module {op.module!r}" if op.module else "in no known module"
+    raise InvalidInputError(
+        f"a stage begins with operator {op.id!r}, {place}; pipelining splits where a module begins: plan with coarser "
+        "operators, or move that part into a module of its own"
+    )
 
 
 def layer_counts(groups: Sequence[Group], layer_of: Mapping[str, int | None], layers: int) -> tuple[int, ...]:

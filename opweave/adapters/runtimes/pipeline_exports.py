@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from opweave.adapters.runtimes.groups import Group, layer_counts, tensor_split, vllm_partition
-from opweave.adapters.torch.points import split_points
+from opweave.adapters.runtimes.groups import Group, layer_counts, split_points, tensor_split, vllm_partition
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.pipeline.spec import Pipeline, PipelineDetails, Stages

@@ -11,12 +11,13 @@ from __future__ import annotations
 import copy
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.graphs.in_place import INPLACE_KINDS, short_kind
-from opweave.adapters.torch.ledger import Call, Ledger, tensors_in
-from opweave.adapters.torch.program import advice, reason
+from opweave.adapters.torch.ledger import Call, Ledger
+from opweave.adapters.torch.program import advice, reason, tensors_in
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -199,26 +200,23 @@ def _what_to_do(error: BaseException) -> str:
     return advice(error)
 
 
-class _paths:  # noqa: N801  # a context manager, used as one word
-    """Tracks which module's forward is running."""
+@contextmanager
+def _paths(modules: Sequence[torch.nn.Module]) -> Iterator[Callable[[], str]]:
+    """Follow which module's forward is running; the context is a function that returns its path."""
+    stack: list[str] = []
+    hooks = []
 
-    def __init__(self, modules: Sequence[torch.nn.Module]) -> None:
-        self._names = {part: path for module in modules for path, part in module.named_modules()}
-        self._stack: list[str] = []
-        self._hooks: list[Any] = []
+    def leave(*_: object) -> None:
+        if stack:
+            stack.pop()
 
-    def __enter__(self) -> Callable[[], str]:
-        for part, path in self._names.items():
-            self._hooks.append(part.register_forward_pre_hook(lambda *_, path=path: self._stack.append(path)))
-            self._hooks.append(part.register_forward_hook(lambda *_: self._leave(), always_call=True))
-        return lambda: self._stack[-1] if self._stack else ""
-
-    def _leave(self) -> None:
-        if self._stack:
-            self._stack.pop()
-
-    def __exit__(self, *_: object) -> None:
-        for hook in self._hooks:
+    for part, path in {part: path for module in modules for path, part in module.named_modules()}.items():
+        hooks.append(part.register_forward_pre_hook(lambda *_, path=path: stack.append(path)))
+        hooks.append(part.register_forward_hook(leave, always_call=True))
+    try:
+        yield lambda: stack[-1] if stack else ""
+    finally:
+        for hook in hooks:
             hook.remove()
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from opweave.adapters.graphs.element_flops import element_flops
 from opweave.adapters.graphs.in_place import short_kind
+from opweave.adapters.torch.program import tensors_in
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 _WHOLE_NAMES = """
     addbmm addmv bilinear chain_matmul conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d dot
@@ -69,8 +70,8 @@ def _count(
         with FlopCounterMode(display=False) as counter:
             func(*args, **kwargs)
         return float(counter.get_total_flops())
-    firsts = [tensor for tensor in _tensors(args) if tensor is not None]
-    made = _tensors([result]) or firsts
+    firsts = tensors_in(args)
+    made = tensors_in(result) or firsts
     return element_flops(
         kind,
         firsts[0].numel() if firsts else 0.0,
@@ -78,22 +79,10 @@ def _count(
     )
 
 
-def _tensors(values: Sequence[object]) -> list[torch.Tensor]:
-    import torch
-
-    found: list[torch.Tensor] = []
-    for value in values:
-        if isinstance(value, torch.Tensor):
-            found.append(value)
-        elif isinstance(value, list | tuple):
-            found.extend(_tensors(value))
-    return found
-
-
 def _attention(args: Sequence[object]) -> float:
     from torch.utils.flop_counter import sdpa_flop_count
 
-    query, key, value = _tensors(args)[:3]
+    query, key, value = tensors_in(args)[:3]
     groups = query.shape[1] // key.shape[1] if query.dim() == 4 and key.shape[1] else 1
     if query.dim() != 4:  # batch and heads in any number of dimensions
         query, key, value = (tensor.reshape(-1, 1, *tensor.shape[-2:]) for tensor in (query, key, value))
@@ -104,15 +93,15 @@ def _attention(args: Sequence[object]) -> float:
 def _attention_backward(args: Sequence[object]) -> float:
     from torch.utils.flop_counter import sdpa_backward_flop_count
 
-    gradient, query, key, value = (tensor.shape for tensor in _tensors(args)[:4])
+    gradient, query, key, value = (tensor.shape for tensor in tensors_in(args)[:4])
     return float(sdpa_backward_flop_count(gradient, query, key, value))
 
 
 def _recurrent(args: Sequence[object]) -> float:
     """Every weight matrix, once for each step and sequence, which are the two outer dimensions of the input."""
-    tensors = _tensors(args)
+    tensors = tensors_in(args)
     steps = int(math.prod(tensors[0].shape[:2]))
-    return 2.0 * steps * sum(int(tensor.numel()) for tensor in _tensors(args[2:3]) if tensor.dim() == 2)
+    return 2.0 * steps * sum(int(tensor.numel()) for tensor in tensors_in(args[2:3]) if tensor.dim() == 2)
 
 
 _OWN: dict[str, Callable[[Sequence[object]], float]] = {

@@ -6,16 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from opweave.adapters.graphs.geometry_fit import (
-    GLOBAL_POOL,
-    JOINED,
-    dense_on,
-    fitting,
-    joins_channels,
-    same_padding,
-    shapes_of,
-    window,
-)
+from opweave.adapters.graphs import geometry_fit as fit
 from opweave.problems.graph import Operator, OpGraph
 from opweave.problems.slicing.geometry import Geometry, Layout
 
@@ -29,13 +20,13 @@ LAYOUT: Layout = "channels_first"
 def torch_geometry(program: ExportedProgram, graph: OpGraph) -> dict[str, Geometry]:
     """Read the geometry of every operator that has one; ``graph`` is that of the same program."""
     operators = {op.id: op for op in graph.operators}
-    shapes = shapes_of(graph)
+    shapes = fit.shapes_of(graph)
     found: dict[str, Geometry | None] = {}
     for node in program.graph.nodes:
         op, read = operators.get(node.name), _READERS.get(str(node.target))
         if op is not None and op.inputs and op.kind == str(node.target) and read is not None:
             found[op.id] = read(_Call(op, _arguments(node), shapes[op.inputs[0]]))
-    return fitting(found, graph, LAYOUT)
+    return fit.fitting(found, graph, LAYOUT)
 
 
 def _arguments(node: Node) -> dict[str, object]:
@@ -74,10 +65,10 @@ def _conv(call: _Call) -> Geometry | None:
     stride, dilation = call.tall("stride") or 1, call.tall("dilation") or 1
     word = call.arguments.get("padding")
     if isinstance(word, str):
-        padding = same_padding(call.shape[-2], weights[2], stride, dilation)[0] if word == "same" else 0
+        padding = fit.same_padding(call.shape[-2], weights[2], stride, dilation)[0] if word == "same" else 0
     else:
         padding = call.tall("padding") or 0
-    return window(weights[2], stride, padding, dilation=dilation, groups=call.tall("groups") or 1)
+    return fit.window(weights[2], stride, padding, dilation=dilation, groups=call.tall("groups") or 1)
 
 
 def _pool(call: _Call) -> Geometry | None:
@@ -85,33 +76,33 @@ def _pool(call: _Call) -> Geometry | None:
     if kernel is None:
         return None
     stride, dilation = call.tall("stride") or kernel, call.tall("dilation") or 1
-    return window(kernel, stride, call.tall("padding") or 0, dilation=dilation, pooling=True)
+    return fit.window(kernel, stride, call.tall("padding") or 0, dilation=dilation, pooling=True)
 
 
 def _adaptive_pool(call: _Call) -> Geometry | None:
     """Pooling to one row is global; if the rows divide evenly, each output row is the mean of its own window."""
     rows = call.tall("output_size")
     if rows == 1:
-        return GLOBAL_POOL
+        return fit.GLOBAL_POOL
     if rows is None or rows < 1 or call.shape[-2] % rows:
         return None
-    return window(call.shape[-2] // rows, call.shape[-2] // rows, 0, pooling=True)
+    return fit.window(call.shape[-2] // rows, call.shape[-2] // rows, 0, pooling=True)
 
 
 def _reduction(call: _Call) -> Geometry | None:
     axes = call.arguments.get("dim")
     if len(call.shape) != 4 or not isinstance(axes, Sequence):
         return None
-    return GLOBAL_POOL if sorted(int(axis) % 4 for axis in axes) == [2, 3] else None
+    return fit.GLOBAL_POOL if sorted(int(axis) % 4 for axis in axes) == [2, 3] else None
 
 
 def _dense(call: _Call) -> Geometry | None:
-    return dense_on(call.shape, LAYOUT) if len(call.op.inputs) == 1 else None
+    return fit.dense_on(call.shape, LAYOUT) if len(call.op.inputs) == 1 else None
 
 
 def _concat(call: _Call) -> Geometry | None:
     axis = call.arguments["dim"]
-    return JOINED if isinstance(axis, int) and joins_channels(axis, len(call.shape), LAYOUT) else None
+    return fit.JOINED if isinstance(axis, int) and fit.joins_channels(axis, len(call.shape), LAYOUT) else None
 
 
 _READERS: dict[str, Callable[[_Call], Geometry | None]] = {

@@ -12,16 +12,15 @@ which the in-place call reads. Thus any order that respects the graph computes t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
-from opweave.adapters.error_messages import complaint
+from opweave.adapters.error_messages import validated
 from opweave.adapters.graphs.in_place import runs_in_place
 from opweave.adapters.torch.flops import FlopCount
+from opweave.adapters.torch.program import tensors_in
 from opweave.problems.errors import InvalidInputError, LimitExceededError
-from opweave.problems.graph import Operator, OpGraph, Parameter, Tensor
+from opweave.problems.graph import OpGraph, Parameter, Tensor
 from opweave.problems.limits import Limits
 
 if TYPE_CHECKING:
@@ -80,14 +79,6 @@ class _Row:
     flops: float
     inplace_ok: bool
     module: str
-
-
-def tensors_in(value: object) -> list[torch.Tensor]:
-    """All tensors in nested arguments, in order."""
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
 
 
 class Ledger:
@@ -196,27 +187,12 @@ class Ledger:
         used = {parameter for row in self._rows for parameter in row.parameters}
         content: dict[str, object] = {
             "name": name,
-            "operators": [
-                Operator(
-                    id=row.id,
-                    kind=row.kind,
-                    inputs=tuple(row.inputs),
-                    outputs=tuple(row.outputs),
-                    parameters=tuple(row.parameters),
-                    flops=row.flops,
-                    inplace_ok=row.inplace_ok,
-                    module=row.module,
-                )
-                for row in self._rows
-            ],
+            "operators": [asdict(row) for row in self._rows],
             "tensors": tuple(self._tensors.values()),
             "parameters": tuple(parameter for key, parameter in self._parameters.items() if key in used),
             "outputs": tuple(dict.fromkeys(outputs)),
         }
-        try:
-            return OpGraph.model_validate(content)
-        except ValidationError as error:
-            raise complaint(error, self._where, content) from None
+        return validated(OpGraph, content, self._where)
 
     def _read(self, read: Sequence[torch.Tensor], ids: Sequence[str | None] | None) -> tuple[list[str], list[str]]:
         inputs: dict[str, None] = {}

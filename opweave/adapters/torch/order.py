@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opweave.adapters.torch.program_out import Runnable, check_covered
+from opweave.adapters.torch.program_out import Runnable
 from opweave.problems.errors import EngineError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
     """
     import torch
 
-    check_covered(run, order, "the order")
+    run.check_covered(order, "the order")
     memory = _Memory(run)
     live: list[int] = []
     seconds: dict[str, float] = {}
@@ -81,14 +81,13 @@ def run_in_order(run: Runnable, order: Sequence[str], inputs: list[object]) -> T
             del result
             live.append(memory.bytes)
             memory.drop_after(node)
-        return TorchRun(memory.outputs(), tuple(live), seconds)
+        return TorchRun(run.outputs(memory.value), tuple(live), seconds)
 
 
 def allocator_peak(run: Callable[[], object]) -> int:
     """Largest number of bytes that PyTorch's CPU allocator handed out during a run, beyond the bytes held before.
 
     The profiler provides the figures: every allocation and release, including scratch memory of kernels if it comes
-    from this allocator.
     from this allocator.
     """
     from torch.profiler import ProfilerActivity, profile
@@ -126,21 +125,13 @@ class _Memory:
     def keep(self, node: Node, value: object) -> None:
         """Hold a value. A list is split at once, so that its parts can be freed one by one."""
         parts = self._run.parts_of(node)
-        if parts:
-            self._take(node, value)
-        elif node.op != "placeholder" or self._left[node]:
-            self._hold(node, value)
-
-    def _take(self, node: Node, value: object) -> None:
+        if not parts and node.op == "placeholder" and not self._left[node]:
+            return
         self._count(value, 1)  # parts that no node takes also live in this step
         self._values[node] = value
         for user in node.users:
             if user.target is operator.getitem:
                 self.keep(user, value[user.args[1]])  # type: ignore[index]
-
-    def _hold(self, node: Node, value: object) -> None:
-        self._values[node] = value
-        self._count(value, 1)
 
     def _count(self, value: object, change: int) -> None:
         import torch
@@ -165,29 +156,13 @@ class _Memory:
 
     def drop_after(self, node: Node) -> None:
         """Free the values whose last reader was this operator."""
-        for source in self._read_by(node):
+        for source in self._run.sources(node):
             self._left[source] -= 1
             if not self._left[source]:
                 self._drop(source)
         for made in (node, *self._run.parts_of(node)):
             if not self._left[made]:
                 self._drop(made)
-
-    def _read_by(self, node: Node) -> set[Node]:
-        """Values that a planned node reads, directly or through unplanned nodes."""
-        found: set[Node] = set()
-        waiting = [node]
-        while waiting:
-            for source in waiting.pop().all_input_nodes:
-                if source in found:
-                    continue
-                found.add(source)
-                if self._unplanned(source):
-                    waiting.append(source)
-        return found
-
-    def _unplanned(self, node: Node) -> bool:
-        return node.op == "call_function" and node.name not in self._run.planned and node.target is not operator.getitem
 
     def given(self, node: Node) -> tuple[tuple[object, ...], dict[str, object]]:
         """A node's arguments, with nodes replaced by their values."""
@@ -206,25 +181,16 @@ class _Memory:
         if node in self._free:
             return self._free[node]
         if node.op == "get_attr":
-            found: object = self._run.module
-            for part in str(node.target).split("."):
-                found = getattr(found, part)
+            found = self._run.held(node)
             if isinstance(found, torch.Tensor):  # a constant that is neither parameter nor buffer
                 self._weights.add(found.untyped_storage()._cdata)
-        elif self._unplanned(node) or (node.target is operator.getitem and node.name not in self._run.planned):
+        elif self._run.unplanned(node) or (node.target is operator.getitem and node.name not in self._run.planned):
             args, kwargs = self.given(node)
             found = _callee(node)(*args, **kwargs)
         else:
             raise EngineError(f"the order needs {node.name!r} before it is made; judge it with 'opweave check'")
         self._free[node] = found
         return found
-
-    def outputs(self) -> list[object]:
-        """The flat outputs."""
-        from torch.fx.node import map_arg
-        from torch.utils._pytree import tree_leaves
-
-        return list(tree_leaves(map_arg(self._run.output.args[0], self.value)))
 
 
 def _callee(node: Node) -> Callable[..., object]:

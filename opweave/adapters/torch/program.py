@@ -118,6 +118,14 @@ def advice(error: BaseException) -> str:
     return _FALLBACK
 
 
+def tensors_in(value: object) -> list[torch.Tensor]:
+    """All tensors in nested arguments, in order."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
+
+
 def title(node: Node) -> str:
     """Name a node for people, with its module if known."""
     module = module_path(node)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opweave.adapters.error_messages import plain
+from opweave.adapters.runtimes.groups import check_covered
 from opweave.adapters.torch.program import title
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
@@ -90,6 +91,43 @@ class Runnable:
                 else:
                     waiting.append(user)
 
+    def unplanned(self, node: Node) -> bool:
+        """Whether a node is a call that is computed when its first reader needs it."""
+        return node.op == "call_function" and node.name not in self.planned and node.target is not operator.getitem
+
+    def sources(self, node: Node) -> list[Node]:
+        """Nodes whose values a planned node reads, directly or through unplanned nodes."""
+        found: dict[Node, None] = {}
+        waiting = [node]
+        while waiting:
+            for source in waiting.pop().all_input_nodes:
+                if source not in found:
+                    found[source] = None
+                    if self.unplanned(source):
+                        waiting.append(source)
+        return list(found)
+
+    def held(self, node: Node) -> object:
+        """The weight or constant that a ``get_attr`` node names."""
+        return operator.attrgetter(str(node.target))(self.module)
+
+    def outputs(self, value: Callable[[Node], object]) -> list[object]:
+        """The flat outputs, given the values of the nodes."""
+        from torch.fx.node import map_arg
+        from torch.utils._pytree import tree_leaves
+
+        return list(tree_leaves(map_arg(self.output.args[0], value)))
+
+    def check_covered(self, order: Sequence[str], what: str) -> None:
+        """Check that a plan, named ``what`` in errors, lists every planned node once.
+
+        Raises
+        ------
+        InvalidInputError
+            Names the first node that does not fit.
+        """
+        check_covered(order, self.planned, what, title)
+
 
 def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
     """Make a program runnable.
@@ -124,26 +162,3 @@ def runnable(program: ExportedProgram, graph: OpGraph) -> Runnable:
             )
     inputs = [node for node in nodes if node.op == "placeholder"]
     return Runnable(program, module, planned, inputs, nodes[-1])
-
-
-def check_covered(run: Runnable, order: Sequence[str], what: str) -> None:
-    """Check that a plan lists every planned node once.
-
-    Raises
-    ------
-    InvalidInputError
-        Names the first node that does not fit.
-    """
-    seen: set[str] = set()
-    for name in order:
-        if name not in run.planned:
-            raise InvalidInputError(
-                f"{what} lists operator {name!r:.80}, which the program does not have; it was planned for another "
-                "model or for another version of torch: plan this one again"
-            )
-        if name in seen:
-            raise InvalidInputError(f"{what} lists operator {name!r:.80} twice; check it")
-        seen.add(name)
-    left = next((node for name, node in run.planned.items() if name not in seen), None)
-    if left is not None:
-        raise InvalidInputError(f"{what} lacks {title(left)}; it was planned for another model: plan this one again")

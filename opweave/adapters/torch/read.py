@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.graphs.in_place import INPLACE_KINDS
-from opweave.adapters.torch.ledger import Call, Ledger, tensors_in
-from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, title
+from opweave.adapters.torch.ledger import Call, Ledger
+from opweave.adapters.torch.program import advice, module_path, prepare, read_program, reason, tensors_in, title
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import DEFAULT_LIMITS, Limits
@@ -164,9 +164,7 @@ class _Replay:
     def _constant(self, node: Node) -> None:
         import torch
 
-        value = self._program.graph_module
-        for part in str(node.target).split("."):
-            value = getattr(value, part)
+        value = operator.attrgetter(str(node.target))(self._program.graph_module)
         if not isinstance(value, torch.Tensor):
             raise InvalidInputError(
                 f"{self._where}: {title(node)} is a part of control flow, so there is no fixed order to plan; replace "

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import operator
+import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from opweave.adapters.files import PathLike
 from opweave.adapters.runtimes.groups import Group
-from opweave.adapters.torch.program import prepare
-from opweave.adapters.torch.program_out import Runnable, check_covered, runnable
+from opweave.adapters.torch.program import prepare, read_program
+from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
 from opweave.problems.errors import InvalidInputError
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from torch.fx import Graph, GraphModule, Node
 
 
+@dataclass(frozen=True, slots=True)
 class Stage:
     """One part of a split program.
 
@@ -32,11 +34,10 @@ class Stage:
         Node names: the program's own inputs, and values that cross a cut.
     """
 
-    def __init__(self, device: str, module: GraphModule, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
-        self.device = device
-        self.module = module
-        self.inputs = inputs
-        self.outputs = outputs
+    device: str
+    module: GraphModule
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
 
 class StagedProgram:
@@ -77,7 +78,8 @@ class StagedProgram:
                 for name in stage.inputs:
                     if last[name] == index and name not in wanted:
                         values.pop(name, None)
-        return _flat_outputs(self._run, values)
+        run = self._run  # an output may be a weight
+        return run.outputs(lambda node: values[node.name] if node.name in values else run.held(node))
 
 
 def split_torch(
@@ -108,10 +110,6 @@ def split_torch(
     InvalidInputError
         When the groups do not fit the program; the message names the node.
     """
-    import os
-
-    from opweave.adapters.torch.program import read_program
-
     held = read_program(model) if isinstance(model, str | os.PathLike) else model
     program = prepare(held, args, kwargs)
     return staged(runnable(program, from_torch(program)), groups)
@@ -125,7 +123,7 @@ def staged(run: Runnable, groups: Sequence[Group]) -> StagedProgram:
     InvalidInputError
         When the groups do not fit the program; the message names the node.
     """
-    check_covered(run, [name for group in groups for name in group.operators], "the plan")
+    run.check_covered([name for group in groups for name in group.operators], "the plan")
     home: dict[Node, int] = {}
     for index, group in enumerate(groups):
         for name in group.operators:
@@ -153,7 +151,7 @@ class _Writer:
 
         body = [self._run.planned[name] for name in self._group.operators]
         for node in body:
-            for source in _needs(self._run, node):
+            for source in self._run.sources(node):
                 if self._home.get(source, self._index) != self._index or source.op == "placeholder":
                     self._enter(source)
         for node in body:
@@ -196,32 +194,3 @@ class _Writer:
         return any(
             reader is self._run.output or self._home[reader] != self._index for reader in self._run.readers(node)
         )
-
-
-def _needs(run: Runnable, node: Node) -> list[Node]:
-    """Inputs and planned values that a node reads, directly or through unplanned nodes."""
-    found: dict[Node, None] = {}
-    waiting = [node]
-    while waiting:
-        for source in waiting.pop().all_input_nodes:
-            if source not in found:
-                found[source] = None
-                taken_apart = source.target is operator.getitem
-                if source.op == "call_function" and source.name not in run.planned and not taken_apart:
-                    waiting.append(source)
-    return [source for source in found if source.op != "get_attr"]
-
-
-def _flat_outputs(run: Runnable, values: Mapping[str, object]) -> list[object]:
-    from torch.fx.node import map_arg
-    from torch.utils._pytree import tree_leaves
-
-    def value(node: Node) -> object:
-        if node.name in values:
-            return values[node.name]
-        found: object = run.module  # an output that is a weight
-        for part in str(node.target).split("."):
-            found = getattr(found, part)
-        return found
-
-    return list(tree_leaves(map_arg(run.output.args[0], value)))

@@ -12,11 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.adapters.files import PathLike
-from opweave.adapters.onnx.constants import without_constant_nodes
-from opweave.adapters.onnx.in_place import onnx_runtime_problem
-from opweave.adapters.onnx.nodes import NamedModel, named_model, save_model, with_nodes
+from opweave.adapters.onnx.nodes import (
+    NamedModel,
+    named_model,
+    reordered,
+    save_model,
+    with_nodes,
+    without_constant_nodes,
+)
 from opweave.adapters.onnx.pieces import Piece, split_onnx
-from opweave.adapters.onnx.reorder import reordered
+from opweave.adapters.onnx.read import onnx_runtime_problem
 from opweave.adapters.onnx.session import (
     Arrays,
     RuntimeRun,
@@ -27,9 +32,8 @@ from opweave.adapters.onnx.session import (
     random_feeds,
 )
 from opweave.adapters.report.units import readable_bytes
-from opweave.adapters.verify.parts import parts_of
+from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import CLOSE, ONE_MACHINE, MemoryCheck, Verification
-from opweave.adapters.verify.times import operator_times
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages

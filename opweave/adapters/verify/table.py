@@ -11,7 +11,7 @@ from rich.text import Text
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.tables import section_table
 from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_share
-from opweave.adapters.report.views import Row, Section
+from opweave.adapters.report.view import Row, Section
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, Verification
 
 SHOWN_OPERATORS = 10
@@ -70,25 +70,14 @@ def _exact(size: int) -> str:
 
 def _slowest(times: Sequence[OperatorTime]) -> Section:
     total = sum(time.measured for time in times)
-    rows: list[Sequence[str]] = [
-        (
-            time.operator,
-            precise_seconds(time.measured),
-            readable_share(time.measured / total if total else None),
-            "-" if time.predicted is None else precise_seconds(time.predicted),
-            f"{time.measured / time.predicted:.2f}" if time.predicted else "-",
-        )
-        for time in sorted(times, key=lambda time: -time.measured)[:SHOWN_OPERATORS]
-    ]
     promised = [time.predicted for time in times if time.predicted is not None]
-    whole = sum(promised) if len(promised) == len(times) else None
-    rows.append(
-        (
-            f"all {len(times):,} operators",
-            precise_seconds(total),
-            "100 %",
-            "-" if whole is None else precise_seconds(whole),
-            f"{total / whole:.2f}" if whole else "-",
-        )
-    )
+
+    def row(name: str, measured: float, predicted: float | None) -> Sequence[str]:
+        share = readable_share(measured / total if total else None)
+        foretold = "-" if predicted is None else precise_seconds(predicted)
+        return name, precise_seconds(measured), share, foretold, f"{measured / predicted:.2f}" if predicted else "-"
+
+    slowest = sorted(times, key=lambda time: -time.measured)[:SHOWN_OPERATORS]
+    rows = [row(time.operator, time.measured, time.predicted) for time in slowest]
+    rows.append(row(f"all {len(times):,} operators", total, sum(promised) if len(promised) == len(times) else None))
     return Section("Slowest operators", ("operator", "measured", "share", "predicted", "measured / predicted"), rows)

@@ -11,12 +11,11 @@ from opweave.adapters.files import PathLike
 from opweave.adapters.report.units import readable_bytes
 from opweave.adapters.torch.order import TorchRun, allocator_peak, run_in_order
 from opweave.adapters.torch.program import prepare, read_program
-from opweave.adapters.torch.program_out import Runnable, check_covered, runnable
+from opweave.adapters.torch.program_out import Runnable, runnable
 from opweave.adapters.torch.read import from_torch
 from opweave.adapters.torch.stages import staged
-from opweave.adapters.verify.parts import parts_of
+from opweave.adapters.verify.parts import operator_times, parts_of
 from opweave.adapters.verify.report import ONE_MACHINE, MemoryCheck, Verification
-from opweave.adapters.verify.times import operator_times
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import OpGraph
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering, given_order
@@ -55,7 +54,7 @@ def verify_torch(
 def _verify_order(
     run: Runnable, graph: OpGraph, ordering: Ordering, problem: Problem[Any, Any] | None, flat: Sequence[object]
 ) -> Verification:
-    check_covered(run, ordering.order, "the order")
+    run.check_covered(ordering.order, "the order")
     counted = MemoryOrdering(graph=graph)
     evaluation = counted.evaluate(ordering)
     if evaluation.violations or evaluation.details is None:

@@ -9,20 +9,18 @@ problem's, and its bounds prove nothing.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.formulations.batched_mapping.printed_sets import add_sets
-from opweave.formulations.batched_mapping.program import instance_of
+from opweave.formulations.batched_mapping.program import BatchedProgram
 from opweave.formulations.batched_mapping.retime import retimed
-from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
-from opweave.formulations.expressions import express
-from opweave.formulations.formulation import TOLERANCE, PyomoFormulation, register_formulation
+from opweave.formulations.formulation import PyomoFormulation, register_formulation
 from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Colocate, MaxDevices, Separate
+from opweave.problems.constraints import Constraint
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
@@ -32,7 +30,7 @@ Row = Any
 
 
 @register_formulation
-class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
+class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram):
     """The paper's program.
 
     ``x[i, u, n]``: input n of task i runs on u. ``b[i, u, c]``: the batch of i on u has c inputs. ``s[i, u]``: start of
@@ -40,18 +38,17 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
     """
 
     name: ClassVar[str] = "printed"
-    problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
+    built_in: ClassVar[tuple[type[Constraint], ...]] = ()
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed", "on", "uses")
     timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
-    _unit = 1.0
 
     def write(self, problem: BatchedMapping) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Objective, Var
 
         m = ConcreteModel()
-        add_sets(m, instance_of(problem), self.context, self.name)
+        add_sets(m, lower_unless_short(problem), self.context, self.name)
         self._unit = m.unit
         m.x, m.b = Var(m.TASKS, m.DEVICES, m.INPUTS, domain=Binary), Var(list(m.t), domain=Binary)
         m.s, m.C = Var(m.TASKS, m.DEVICES, bounds=(0, m.M)), Var(bounds=(0, m.M))
@@ -62,6 +59,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         m.on = lambda op, device: self._over_sizes(m, op, device, dict.fromkeys(m.t, 1.0))
         m.start = m.starts = lambda op, device: m.unit * m.s[op, device]
         m.end = m.ends = lambda op, device: m.unit * (m.s[op, device] + m.lasts[op, device])
+        m.uses = lambda device: 1 * m.used[device]
         m.inputs = m.batch = lambda op, device: sum(m.x[op, device, n] for n in m.INPUTS)
         m.one_device = Constraint(m.TASKS, m.INPUTS, rule=self.one_device)
         m.completion = Constraint(m.TASKS, m.DEVICES, rule=self.completion)
@@ -73,7 +71,10 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
         m.memory = Constraint(m.DEVICES, rule=self.memory)
         m.first = Constraint(m.PAIRS, m.DEVICES, rule=self.first)
         m.second = Constraint(m.PAIRS, m.DEVICES, rule=self.second)
-        m.uses = Constraint(m.TASKS, m.DEVICES, m.INPUTS, rule=lambda m, i, u, n: m.x[i, u, n] <= m.used[u])
+        m.using = Constraint(m.TASKS, m.DEVICES, m.INPUTS, rule=lambda m, i, u, n: m.x[i, u, n] <= m.used[u])
+        m.unused = Constraint(
+            m.DEVICES, rule=lambda m, u: m.used[u] <= sum(m.x[i, u, n] for i, n in m.TASKS * m.INPUTS)
+        )
         return m
 
     def _over_sizes(self, m: ConcreteModel, i: str, u: str, weights: dict[tuple[str, str, int], float]) -> Row:
@@ -153,37 +154,3 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule]):
     def tick(self) -> float:
         """The unit of starts in seconds."""
         return self._unit
-
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
-
-    def objective_bound(self, problem: BatchedMapping, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
-
-    def why_infeasible(self, problem: BatchedMapping) -> str:
-        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
-        rules = rules_in_the_way(problem, rows_added=self.context.extended)
-        return shortage(problem) or f"no schedule respects {rules}"
-
-
-@express(Colocate, Printed.name)
-def _colocate(formulation: Printed, model: ConcreteModel, constraint: Colocate) -> None:
-    """Either all of the operators have a batch on a device, or none has."""
-    for u in model.DEVICES:
-        for i, j in pairwise(constraint.ops):
-            formulation.add_row(model, model.on(i, u) == model.on(j, u))
-
-
-@express(Separate, Printed.name)
-def _separate(formulation: Printed, model: ConcreteModel, constraint: Separate) -> None:
-    """At most one of the operators has a batch on a device."""
-    for u in model.DEVICES:
-        formulation.add_row(model, sum(model.on(i, u) for i in dict.fromkeys(constraint.ops)) <= 1)
-
-
-@express(MaxDevices, Printed.name)
-def _max_devices(formulation: Printed, model: ConcreteModel, constraint: MaxDevices) -> None:
-    """The number of devices in use is limited."""
-    formulation.add_row(model, sum(model.used.values()) <= constraint.count)

@@ -12,9 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.milp import Identities
-from opweave.formulations.batched_mapping.program import BatchedModel, understand
+from opweave.formulations.batched_mapping.milp import Identities, OrderedModel
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import FloatArray, IntArray
@@ -24,16 +22,16 @@ from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedul
 class Twins(Identities):
     """Identical devices in the order of some measure of their use, the most used first."""
 
-    def measure(self, model: BatchedModel, u: int) -> Linear:
+    def measure(self, model: OrderedModel, u: int) -> Linear:
         """The measure by which devices are ordered; constant if the rows are of another kind."""
         return Linear()
 
-    def _more_rows(self, model: BatchedModel) -> None:
+    def _more_rows(self, model: OrderedModel) -> None:
         for group in twins_of(model):
             for first, second in pairwise(group):
                 model.rows("twins").add(self.measure(model, second) <= self.measure(model, first))
 
-    def settled(self, model: BatchedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
+    def settled(self, model: OrderedModel, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
         """The same schedule with identical devices renamed so that the rows hold."""
         where, start = super().settled(model, solution)
         for group in twins_of(model):
@@ -45,16 +43,10 @@ class Twins(Identities):
         order = np.argsort(where[model.instance.order[0]], kind="stable") if len(where) else np.arange(where.shape[1])
         return where[:, order], start
 
-    def _turn(self, model: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
-        count = (where == u).sum(axis=1)
-        total = 0.0
-        for i in np.flatnonzero(count).tolist():
-            total += self._part(model.instance, i, u, int(count[i]))
-        return (-total,)
-
-    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        """The contribution of a batch to the measure."""
-        return 0.0
+    def _turn(self, model: OrderedModel, where: IntArray, u: int) -> float:
+        count = (where == u).sum(axis=1) // model.instance.granule
+        taken = {model.b[i, u, int(count[i])] for i in np.flatnonzero(count).tolist()}
+        return -self.measure(model, u).at(np.isin(np.arange(len(model)), list(taken)).astype(float))
 
 
 @register_formulation
@@ -64,11 +56,8 @@ class ByTasks(Twins):
     name: ClassVar[str] = "tasks"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "tasks")
 
-    def measure(self, model: BatchedModel, u: int) -> Linear:
-        return Linear.over(model.x[:, u].ravel().tolist())
-
-    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        return float(inputs)
+    def measure(self, model: OrderedModel, u: int) -> Linear:
+        return total(model.taken(i, u) for i in range(model.instance.operators))
 
 
 @register_formulation
@@ -78,11 +67,8 @@ class ByBatches(Twins):
     name: ClassVar[str] = "batches"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "batches")
 
-    def measure(self, model: BatchedModel, u: int) -> Linear:
+    def measure(self, model: OrderedModel, u: int) -> Linear:
         return total(model.present(i, u) for i in range(model.instance.operators))
-
-    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        return 1.0
 
 
 @register_formulation
@@ -92,11 +78,8 @@ class ByBusyTime(Twins):
     name: ClassVar[str] = "busy"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "busy")
 
-    def measure(self, model: BatchedModel, u: int) -> Linear:
+    def measure(self, model: OrderedModel, u: int) -> Linear:
         return total(model.length(i, u) for i in range(model.instance.operators))
-
-    def _part(self, instance: BatchedInstance, i: int, u: int, inputs: int) -> float:
-        return float(instance.seconds[i, u, inputs // instance.granule])
 
 
 @register_formulation
@@ -106,7 +89,7 @@ class FirstUse(Twins):
     name: ClassVar[str] = "first_use"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "first_use")
 
-    def _more_rows(self, model: BatchedModel) -> None:
+    def _more_rows(self, model: OrderedModel) -> None:
         for group in twins_of(model):
             for first, second in pairwise(group):
                 before = Linear()
@@ -114,12 +97,12 @@ class FirstUse(Twins):
                     before += model.present(i, first)
                     model.rows("twins").add(model.present(i, second) <= before)
 
-    def _turn(self, model: BatchedModel, where: IntArray, u: int) -> tuple[float, ...]:
+    def _turn(self, model: OrderedModel, where: IntArray, u: int) -> float:
         used = (where == u).any(axis=1)[model.instance.order]
-        return (float(used.argmax()) if used.any() else math.inf,)
+        return float(used.argmax()) if used.any() else math.inf
 
 
-def twins_of(model: BatchedModel) -> list[list[int]]:
+def twins_of(model: OrderedModel) -> list[list[int]]:
     """Groups of devices that can be swapped: alike in the cluster, in their costs, and in all side constraints."""
     problem = model.problem
     assert isinstance(problem, BatchedMapping)
@@ -138,7 +121,3 @@ def twins_of(model: BatchedModel) -> list[list[int]]:
                 group.append([u])
         groups += [alike for alike in group if len(alike) > 1]
     return groups
-
-
-for _kind in (ByTasks, ByBatches, ByBusyTime, FirstUse):
-    understand(_kind.name)

@@ -1,47 +1,82 @@
-"""The common parts of the programs of batched mapping: columns, handles for users' rows, side constraints."""
+"""The common parts of the programs of batched mapping: columns, handles for users' rows, units and reasons."""
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import BatchedInstance, lower
-from opweave.formulations.expressions import express
-from opweave.formulations.formulation import Formulation
-from opweave.formulations.modeling.handles import Handles
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
+from opweave.formulations.batched_mapping.instance import TAKEN_IN, BatchedInstance
+from opweave.formulations.batched_mapping.shortage import rules_in_the_way, shortage
+from opweave.formulations.formulation import TimedFormulation
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Colocate, MaxDevices, Separate
+from opweave.problems.constraints import Colocate, Constraint, MaxDevices, Precede, Separate
 from opweave.problems.errors import InvalidInputError
 
-BatchedProgram = Formulation[BatchedMapping, BatchedSchedule]
+Arc = tuple[int, int, int]
+"""An edge, its source device and its target device."""
 
 
-class BatchedHandles(Handles):
-    """Handles by operator and device; an operator may have a batch on each device."""
+@dataclass(eq=False)
+class BatchedModel(LinearModel):
+    """The data from which a program was written, and its columns; times are in units of ``tick`` seconds.
+
+    An operator may have a batch on each device.
+
+    Attributes
+    ----------
+    x
+        Column of "input l of operator i runs on device u".
+    b
+        Column of "the batch of i on u has c granules"; absent if it cannot run there.
+    starts_at
+        Column of the start of i's batch on u.
+    p, y
+        Columns of "any input passes along this arc" and "input l does".
+    makespan
+        Column of the end of the schedule.
+    """
 
     instance: BatchedInstance
-    tick: float
-    used: dict[int, int]
+    x: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    b: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    starts_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    p: dict[Arc, int] = field(default_factory=dict)
+    y: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
+    makespan: int = -1
 
     more_words: ClassVar[tuple[str, ...]] = ("inputs",)
+    rounds: ClassVar[bool] = False
+    """Whether times are whole units, rounded down."""
 
-    def present(self, i: int, u: int) -> Linear:
-        """1 if a batch of operator i runs on device u."""
-        raise NotImplementedError
+    def units(self, seconds: float) -> float:
+        """Convert seconds to units."""
+        return seconds / self.tick
 
     def granules(self, i: int, u: int) -> dict[int, int]:
         """Granules in the batch of operator i on device u, by column."""
-        raise NotImplementedError
+        return {self.b[i, u, c]: c for c in self.instance.sizes(i, u)}
+
+    def taken(self, i: int, u: int) -> Linear:
+        """Inputs of operator i on device u."""
+        return Linear(0, {column: c * self.instance.granule for column, c in self.granules(i, u).items()})
+
+    def present(self, i: int, u: int) -> Linear:
+        """1 if a batch of operator i runs on device u: the sum of b[i, u, c]."""
+        return Linear.over(self.granules(i, u))
 
     def begins(self, i: int, u: int) -> Linear:
         """Start of operator i's batch on device u, in units."""
-        raise NotImplementedError
+        return Linear.of(self.starts_at[i, u])
+
+    def length(self, i: int, u: int) -> Linear:
+        """Run time of operator i's batch on device u, in units; 0 without one."""
+        seconds = self.instance.seconds[i, u]
+        return Linear(0, {column: self.units(float(seconds[c])) for column, c in self.granules(i, u).items()})
 
     def place(self, op: str, device: str | None) -> tuple[int, int]:
         """Positions of an operator and a device.
@@ -61,8 +96,7 @@ class BatchedHandles(Handles):
 
     def batch(self, op: str, device: str) -> Linear:
         """The number of inputs of operator ``op`` that run on ``device``."""
-        i, u = self.place(op, device)
-        return Linear(0, {column: c * self.instance.granule for column, c in self.granules(i, u).items()})
+        return self.taken(*self.place(op, device))
 
     def inputs(self, op: str, device: str) -> Linear:
         """The older name of :meth:`batch`."""
@@ -79,74 +113,34 @@ class BatchedHandles(Handles):
         lasts = {column: float(seconds[c]) for column, c in self.granules(i, u).items()}
         return self.start(op, device) + Linear(0, lasts)
 
+    def uses(self, device: str) -> Linear:
+        """1 if any batch runs on ``device``, otherwise 0."""
+        places = (self.on(op, device) for op in self.instance.names)
+        return Linear.of(self.any_column("used", device, places))
 
-@dataclass(eq=False)
-class BatchedModel(BatchedHandles, LinearModel):
-    """The program, and the data from which it was written; times are in units of ``tick`` seconds.
-
-    Attributes
-    ----------
-    horizon
-        No schedule of interest is longer, in units.
-    extended
-        Whether unknown rows will be added later.
-    x
-        Column of "input l of operator i runs on device u". Shape (operators, devices, batch).
-    b
-        Column of "the batch of i on u has c granules"; absent if it cannot run there.
-    starts_at
-        Column of the start of i's batch on u. Shape (operators, devices).
-    y, p
-        Columns of "input l passes along edge e from u to v" and "any input does".
-    d
-        Column of "i's batch runs before j's on u", for i < j.
-    used, stored
-        Columns of "device u is in use" and "parameter p is on device u".
-    """
-
-    instance: BatchedInstance
-    horizon: float
-    extended: bool
-    x: IntArray = field(default_factory=lambda: np.zeros((0, 0, 0), dtype=np.int64))
-    starts_at: IntArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
-    b: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    y: dict[tuple[int, int, int, int], int] = field(default_factory=dict)
-    p: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    d: dict[tuple[int, int, int], int] = field(default_factory=dict)
-    used: dict[int, int] = field(default_factory=dict)
-    stored: dict[tuple[int, int], int] = field(default_factory=dict)
-    makespan: int = -1
-
-    def granules(self, i: int, u: int) -> dict[int, int]:
-        """Granules in the batch of operator i on device u, by column."""
-        return {self.b[i, u, c]: c for c in self.instance.sizes(i, u)}
-
-    def present(self, i: int, u: int) -> Linear:
-        """1 if a batch of operator i runs on device u: the sum of b[i, u, s]."""
-        return Linear.over(self.granules(i, u))
-
-    def begins(self, i: int, u: int) -> Linear:
-        """Start of operator i's batch on device u, in units."""
-        return Linear.of(int(self.starts_at[i, u]))
-
-    def length(self, i: int, u: int) -> Linear:
-        """Run time of operator i's batch on device u, in units; 0 without one."""
-        seconds = self.instance.seconds[i, u]
-        return Linear(0, {column: float(seconds[c]) / self.tick for column, c in self.granules(i, u).items()})
+    def held(self, device: str) -> Linear:
+        """Bytes on ``device``: those of all inputs there, and the parameters of the operators there, each once."""
+        instance, u = self.instance, self.instance.devices.index(device)
+        held = [self.taken(i, u) * size for i, size in enumerate(instance.memory.tolist()) if size]
+        users = instance.parameters.reversed(len(instance.parameter_bytes))
+        for p, size in enumerate(instance.parameter_bytes.tolist()):
+            places = [self.present(i, u) for i in users[p].tolist()]
+            if size and any(place.terms for place in places):
+                key = (self.problem.graph.parameters[p].id, device)
+                held.append(Linear.of(self.any_column("stored", key, places, self.rounds), size))
+        return total(held)
 
 
-def instance_of(problem: BatchedMapping) -> BatchedInstance:
-    """Write the problem as arrays.
+class BatchedProgram(TimedFormulation[BatchedMapping, BatchedSchedule], ABC):
+    """A batched mapping as a program."""
 
-    Raises
-    ------
-    InfeasibleError
-        If its side constraints contradict each other.
-    """
-    try:
-        return lower(problem)
-    except ContradictionError as error:
-        raise InfeasibleError(str(error)) from error
+    problem_type: ClassVar[type[BatchedMapping]] = BatchedMapping
+    built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Colocate, Separate, MaxDevices)
+
+    def why_infeasible(self, problem: BatchedMapping) -> str:
+        """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
+        rules = rules_in_the_way(problem, rows_added=self.context.extended)
+        return shortage(problem) or f"no schedule respects {rules}"
 
 
 def serial_length(instance: BatchedInstance) -> float:
@@ -158,39 +152,3 @@ def serial_length(instance: BatchedInstance) -> float:
         instance.seconds_per_byte.max(initial=0)
     )
     return float(finite.max(axis=2).sum()) + way
-
-
-def _colocate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Colocate) -> None:
-    """Either all of the operators have a batch on a device, or none has."""
-    for device in model.instance.devices:
-        for other in constraint.ops[1:]:
-            _linear(model).add(model.on(constraint.ops[0], device) == model.on(other, device))
-
-
-def _separate(_formulation: BatchedProgram, model: BatchedHandles, constraint: Separate) -> None:
-    """At most one of the operators has a batch on a device."""
-    for device in model.instance.devices:
-        _linear(model).add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
-
-
-def _max_devices(_formulation: BatchedProgram, model: BatchedHandles, constraint: MaxDevices) -> None:
-    """A device with a batch is in use; the number of devices in use is limited."""
-    written, devices = _linear(model), model.instance.devices
-    if not model.used:
-        model.used = dict(enumerate(written.binaries("used", devices).tolist()))
-        for u, column in model.used.items():
-            for i in range(model.instance.operators):
-                written.add(model.present(i, u) <= Linear.of(column))
-    written.add(Linear.over(model.used.values()) <= constraint.count)
-
-
-def _linear(model: BatchedHandles) -> LinearModel:
-    assert isinstance(model, LinearModel)
-    return model
-
-
-def understand(name: str) -> None:
-    """Register the side constraints of this module for a formulation's name."""
-    express(Colocate, name)(_colocate)
-    express(Separate, name)(_separate)
-    express(MaxDevices, name)(_max_devices)

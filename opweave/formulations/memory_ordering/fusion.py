@@ -11,12 +11,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from itertools import takewhile
 
-from opweave.formulations.expressions import expression
-from opweave.formulations.memory_ordering.fused_problem import fused_problem
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.nodes import MOST_REACHABILITY_NODES, Node, NodeGraph, single_nodes
+from opweave.formulations.memory_ordering.nodes import (
+    MOST_REACHABILITY_NODES,
+    Node,
+    NodeGraph,
+    problem_of,
+    single_nodes,
+)
 from opweave.formulations.memory_ordering.subgraphs import fuse_group
-from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.order_arcs import ContradictionError, only_order_arcs, order_arcs
 from opweave.formulations.reduction import Reduction, identity
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
@@ -24,7 +28,7 @@ MOST_GROUP_NODES = 40
 """Largest sub-graph that is tried (M in Algorithm 1 of the paper), in nodes, which may themselves be fused."""
 
 MOST_INNER_STATES = 500
-"""Most states of a sub-graph that are searched; beyond, its valley condition is proved by minimum cuts, if at all."""
+"""Most states of a sub-graph that are searched; one with more is not fused."""
 
 MOST_HOPS = 8
 """Number of post-dominators of an operator that are tried as the end of a sub-graph."""
@@ -36,8 +40,8 @@ def fuse(
     """Fuse operators that may run back to back without changing the least peak.
 
     Every fused operator of the smaller problem is an ordinary one. Its ``workspace_bytes`` hold the inner peak of the
-    best inner order, and ``lift`` replaces it by that order. The reduction is exact: both problems have the same
-    optimum, also under ``limit_bytes``.
+    best inner order, and ``lift`` replaces it by that order. A tensor of the smaller problem is a storage, with the
+    bytes that count. The reduction is exact: both problems have the same optimum, also under ``limit_bytes``.
 
     Handled exactly: several outputs, aliases, kept outputs, workspaces, graph inputs and all in-place rules. Not
     fused: operators that side constraints name, and groups that :func:`~.subgraphs.fuse_group` cannot prove or express.
@@ -69,31 +73,24 @@ def fuse(
     >>> reduction.lift(Ordering(order=[op.id for op in reduction.problem.graph.operators])).order
     ('conv', 'relu', 'pool')
     """
-    if problem.objective != "peak":
-        return identity(problem)
-    arcs = _order_arcs(problem)
-    if arcs is None:
+    if problem.objective != "peak" or not only_order_arcs(problem):
         return identity(problem)
     try:
         instance = lower(problem)
     except ContradictionError:
         return identity(problem)
     index = problem.graph.operator_index
-    nodes = _fused(problem, instance, {index[name] for arc in arcs for name in arc}, should_stop)
+    nodes = _fused(problem, instance, {index[name] for arc in order_arcs(problem) for name in arc}, should_stop)
     if len(nodes) == instance.operators:
         return identity(problem)
-    return fused_problem(problem, nodes, arcs)
+    nodes = sorted(nodes, key=lambda node: min(node.members))
+    small = problem_of(problem, instance, nodes, instance.kept)
+    inner = {op.id: node.members for op, node in zip(small.graph.operators, nodes, strict=True)}
 
+    def lift(solution: Ordering) -> Ordering:
+        return Ordering(order=tuple(instance.names[v] for name in solution.order for v in inner[name]))
 
-def _order_arcs(problem: MemoryOrdering) -> list[tuple[str, str]] | None:
-    """Pairs (before, after) that the side constraints require; None if one of them may require something else."""
-    arcs: list[tuple[str, str]] = []
-    for constraint in problem.constraints:
-        write = expression(type(constraint), "order_arcs")
-        if write is None:
-            return None
-        arcs.extend(write(problem, constraint))
-    return arcs
+    return Reduction(problem=small, lift=lift, exact=True)
 
 
 def _fused(

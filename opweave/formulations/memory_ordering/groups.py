@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, summed
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 
@@ -104,50 +104,16 @@ class _Steps:
 
     @classmethod
     def of(cls, instance: OrderingInstance) -> _Steps:
-        count = instance.operators
-        size, unread = instance.size, instance.unread()
         readers = np.diff(instance.readers.start)
-        free = ~instance.kept
-        read_by, read = instance.reads.heads(), instance.reads.items
-        made_by, made = instance.writes.heads(), instance.writes.items
-        need = instance.workspace + _sum(made_by, size[made], count)
-        stay = _sum(made_by, np.where(unread, 0, size)[made], count)
-        could_die = _sum(read_by, (size * free)[read], count)
-        must_die = _sum(read_by, (size * (free & (readers == 1)))[read], count)
-        most, least = _overwritten(instance, readers)
-        return cls(need - most, need - least, stay - could_die, stay - must_die)
-
-
-def _sum(index: IntArray, bytes_: IntArray, count: int) -> IntArray:
-    """Exact sums of bytes by index."""
-    total = np.zeros(count, dtype=np.int64)
-    np.add.at(total, index, bytes_)
-    return total
-
-
-def _overwritten(instance: OrderingInstance, readers: IntArray) -> tuple[IntArray, IntArray]:
-    """Largest and smallest number of bytes that every operator writes over dying inputs."""
-    most = np.zeros(instance.operators, dtype=np.int64)
-    least = np.zeros(instance.operators, dtype=np.int64)
-    start = instance.overwrite.start.tolist()
-    for v in range(instance.operators):
-        for size, slots, candidates in overwrite_groups(instance, start[v], start[v + 1]):
-            most[v] += size * min(slots, len(candidates))
-            least[v] += size * min(slots, sum(readers[s] == 1 for s in candidates))
-    return most, least
-
-
-def overwrite_groups(instance: OrderingInstance, begin: int, end: int) -> list[tuple[int, int, list[int]]]:
-    """Entries ``begin`` to ``end`` of ``instance.overwrite`` as (bytes, outputs of that size, candidate storages)."""
-    groups: list[tuple[int, int, list[int]]] = []
-    for entry in range(begin, end):
-        storage = int(instance.overwrite.items[entry])
-        size = int(instance.size[storage])
-        if groups and groups[-1][0] == size:
-            groups[-1][2].append(storage)
-        else:
-            groups.append((size, int(instance.slots[entry]), [storage]))
-    return groups
+        mortal = instance.size * ~instance.kept
+        most, least = np.zeros((2, instance.operators), dtype=np.int64)  # written over dying inputs
+        for v in range(instance.operators):
+            for size, slots, candidates in instance.overwriting(v):
+                most[v] += size * min(slots, len(candidates))
+                least[v] += size * min(slots, sum(readers[s] == 1 for s in candidates))
+        need, made = instance.stay(), instance.made()
+        could_die, must_die = summed(instance.reads, mortal), summed(instance.reads, mortal * (readers == 1))
+        return cls(need - most, need - least, made - could_die, made - must_die)
 
 
 def _immediate(direct: IntArray, closed: BoolArray) -> int:

@@ -92,24 +92,7 @@ class InnerStates:
         return self.step(self.all & ~(1 << v), live_before, v)[0]
 
     def holds_at_least(self, least: int) -> bool:
-        """Whether every state other than the first and the last is known to hold ``least`` bytes or more."""
-        if not self._one_order_holds(least):
-            return False
-        answer = self._all_states_hold(least)
-        return self._cuts_hold(least) if answer is None else answer
-
-    def _one_order_holds(self, least: int) -> bool:
-        """A quick way to say no."""
-        state, live = 0, 0
-        for v in range(len(self.before) - 1):
-            live = self.step(state, live, v)[1]
-            state |= 1 << v
-            if live < least:
-                return False
-        return True
-
-    def _all_states_hold(self, least: int) -> bool | None:
-        """Visit all states; None when there are too many."""
+        """Whether every state other than the first and the last holds ``least`` bytes or more; no if too many."""
         seen = {0}
         work = [(0, 0)]
         while work:
@@ -118,49 +101,12 @@ class InnerStates:
                 child = state | 1 << v
                 if child in seen or child == self.all:
                     continue
-                if len(seen) >= self.most_states:
-                    return None
                 after = self.step(state, live, v)[1]
-                if after < least:
+                if after < least or len(seen) >= self.most_states:
                     return False
                 seen.add(child)
                 work.append((child, after))
         return True
-
-    def _cuts_hold(self, least: int) -> bool:
-        """Find the emptiest state that has run a source and not a sink, for all pairs of them, by minimum cuts."""
-        fed = 0
-        for before in self.before:
-            fed |= before
-        sources = [v for v, before in enumerate(self.before) if before == 0]
-        sinks = [v for v in range(len(self.before)) if not fed >> v & 1]
-        return all(self.least_live(v, w) >= least for v in sources for w in sinks if v != w)
-
-    def least_live(self, has_run: int, has_not_run: int) -> int:
-        """Fewest live bytes of any state after ``has_run`` and before ``has_not_run``, as a minimum closure.
-
-        A storage costs its size if its maker has run and one of its readers has not. All else that an operator makes
-        costs its size if the operator has run. Sizes are exact integers of any size.
-        """
-        import networkx as nx
-
-        network: nx.DiGraph[object] = nx.DiGraph()
-        network.add_edge("start", has_run)  # no capacity means unbounded
-        network.add_edge(has_not_run, "end")
-        lasting = list(self.made)
-        storages = {id(storage): storage for row in self.reads for storage in row}
-        for key, storage in storages.items():
-            if storage.maker >= 0:
-                lasting[storage.maker] -= storage.size
-            network.add_edge(storage.maker if storage.maker >= 0 else "start", ("storage", key), capacity=storage.size)
-            for v in range(len(self.before)):
-                if storage.readers >> v & 1:
-                    network.add_edge(("storage", key), v)
-        for v, before in enumerate(self.before):
-            network.add_edge(v, "end", **({} if v == has_not_run else {"capacity": lasting[v]}))
-            network.add_edges_from((v, u) for u in range(v) if before >> u & 1)
-        live_before = sum(storage.size for storage in storages.values() if storage.maker < 0)
-        return int(nx.maximum_flow_value(network, "start", "end")) - live_before
 
     def best_order(self) -> tuple[list[int], int] | None:
         """An order with the least peak, and that peak; None if too many states had to be visited.

@@ -76,6 +76,23 @@ class OrderingInstance:
         nobody_reads: BoolArray = np.diff(self.readers.start) == 0
         return ~self.kept & nobody_reads
 
+    def overwriting(self, v: int) -> list[tuple[int, int, list[int]]]:
+        """What v may overwrite, by size: bytes, number of its outputs of that size, storages of that size."""
+        groups: dict[int, tuple[int, int, list[int]]] = {}
+        for entry in range(int(self.overwrite.start[v]), int(self.overwrite.start[v + 1])):
+            storage = int(self.overwrite.items[entry])
+            size = int(self.size[storage])
+            groups.setdefault(size, (size, int(self.slots[entry]), []))[2].append(storage)
+        return list(groups.values())
+
+    def made(self) -> IntArray:
+        """Bytes that every operator adds to the live bytes. Shape (operators,)."""
+        return summed(self.writes, self.size * ~self.unread())
+
+    def stay(self) -> IntArray:
+        """Bytes that every operator adds while it runs: results, read or not, and workspace. Shape (operators,)."""
+        return summed(self.writes, self.size) + self.workspace
+
     def start_bytes(self) -> int:
         """Bytes live before the first step."""
         return int(self.size[(self.producer < 0) & ~self.unread()].sum())
@@ -92,6 +109,13 @@ class OrderingInstance:
         """Convert a solution to operator positions."""
         index = {name: v for v, name in enumerate(self.names)}
         return np.asarray([index[name] for name in solution.order], dtype=np.int64)
+
+
+def summed(rows: Adjacency, size: IntArray) -> IntArray:
+    """Exact sums of bytes over the storages in every row. Shape (rows,)."""
+    sums = np.zeros(len(rows), dtype=np.int64)
+    np.add.at(sums, rows.heads(), size[rows.items])
+    return sums
 
 
 @once
@@ -126,9 +150,10 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
     if problem.outputs == "excluded":
         size[outputs] = 0
 
-    reads = _storages(arrays.reads, storage_of)
-    owns = arrays.storage[arrays.writes.items] == arrays.writes.items
-    writes = _filtered(arrays.writes, owns, storage_of)
+    storages = storage_of.tolist()
+    reads = Adjacency.from_lists([list(dict.fromkeys(storages[t] for t in row)) for row in arrays.reads.lists()])
+    owned = (arrays.storage == np.arange(tensors)).tolist()
+    writes = Adjacency.from_lists([[storages[t] for t in row if owned[t]] for row in arrays.writes.lists()])
     before = with_order_arcs(problem, arrays.predecessors)
     overwrite, slots = _overwrites(problem, reads, writes, size, kept)
     return OrderingInstance(
@@ -145,19 +170,6 @@ def lower(problem: MemoryOrdering) -> OrderingInstance:
         overwrite=overwrite,
         slots=slots,
     )
-
-
-def _storages(tensors: Adjacency, storage_of: IntArray) -> Adjacency:
-    """The storages of every operator's tensors, each once, in the order of their first occurrence."""
-    rows = storage_of[tensors.items].tolist()
-    start = tensors.start.tolist()
-    return Adjacency.from_lists([list(dict.fromkeys(rows[start[v] : start[v + 1]])) for v in range(len(tensors))])
-
-
-def _filtered(tensors: Adjacency, keep: BoolArray, storage_of: IntArray) -> Adjacency:
-    start = np.zeros(len(tensors) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(tensors.heads()[keep], minlength=len(tensors)), out=start[1:])
-    return Adjacency(start, storage_of[tensors.items[keep]])
 
 
 def _overwrites(

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.groups import overwrite_groups
 from opweave.formulations.memory_ordering.instance import OrderingInstance
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.problems.arrays import BoolArray, IntArray
@@ -48,16 +47,14 @@ class Footprints:
         lower = np.zeros(instance.operators, dtype=np.int64)
         upper = np.zeros(instance.operators, dtype=np.int64)
         view = cls(instance, closed, lower, upper)
-        start = instance.overwrite.start.tolist()
         for v in range(instance.operators):
             live, open_ = view.live(v)
             own = int(instance.size[instance.writes[v]].sum() + instance.workspace[v])
             lower[v] = upper[v] = own + int(instance.size[live].sum())
             upper[v] += int(instance.size[open_].sum())
-            if start[v] < start[v + 1]:
-                most, least = view.savings(v)
-                lower[v] -= most
-                upper[v] -= least
+            most, least = view.savings(v)
+            lower[v] -= most
+            upper[v] -= least
         return view
 
     def live(self, v: int) -> tuple[BoolArray, BoolArray]:
@@ -77,8 +74,7 @@ class Footprints:
     def savings(self, v: int) -> tuple[int, int]:
         """Most and fewest bytes that v can write over inputs that die in its step."""
         most = least = 0
-        begin, end = int(self.instance.overwrite.start[v]), int(self.instance.overwrite.start[v + 1])
-        for size, slots, candidates in overwrite_groups(self.instance, begin, end):
+        for size, slots, candidates in self.instance.overwriting(v):
             states = [self.dying(s, v) for s in candidates]
             most += size * min(slots, sum(state is not False for state in states))
             least += size * min(slots, sum(state is True for state in states))
@@ -133,8 +129,7 @@ class Loads:
         own = int(instance.size[sure].sum() + instance.size[instance.writes[v]].sum() + instance.workspace[v])
         parts = [Linear(own)]
         parts += [self._alive(s, v) * int(instance.size[s]) for s in np.flatnonzero(open_).tolist() if instance.size[s]]
-        begin, end = int(instance.overwrite.start[v]), int(instance.overwrite.start[v + 1])
-        for size, slots, candidates in overwrite_groups(instance, begin, end):
+        for size, slots, candidates in instance.overwriting(v):
             parts.append(self._overwritten(slots, candidates, v) * -size)
         return total(parts)
 

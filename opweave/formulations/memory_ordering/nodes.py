@@ -6,8 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.problems.arrays import BoolArray
+from opweave.problems.constraints import Precede
+from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import Adjacency, topological_order
+from opweave.problems.limits import DEFAULT_LIMITS
 from opweave.problems.memory_ordering.spec import InPlace, MemoryOrdering
 
 MOST_REACHABILITY_NODES = 20_000
@@ -86,23 +92,16 @@ class NodeGraph:
                 self.producer[s] = k
             for s in node.reads:
                 self.readers[s].append(k)
-        self.before, self.after = self._adjacent(instance.before, home)
-        self.order = topological_order(Adjacency.from_lists(self.after)).tolist()
+        where = np.asarray(home, dtype=np.int64)
+        late, early = where[instance.before.heads()], where[instance.before.items]
+        before = Adjacency.from_pairs(len(nodes), late[late != early], early[late != early])
+        after = before.reversed(len(nodes))
+        self.before, self.after = before.lists(), after.lists()
+        self.order = topological_order(after).tolist()
         self.position = [0] * len(self.order)
         for index, k in enumerate(self.order):
             self.position[k] = index
         self._ancestors = self._reach()
-
-    def _adjacent(self, before: Adjacency, home: Sequence[int]) -> tuple[list[list[int]], list[list[int]]]:
-        into: list[list[int]] = [[] for _ in self.nodes]
-        out: list[list[int]] = [[] for _ in self.nodes]
-        start, items = before.start.tolist(), before.items.tolist()
-        for k, node in enumerate(self.nodes):
-            found = {home[u] for v in node.members for u in items[start[v] : start[v + 1]]}
-            into[k] = sorted(found - {k})
-            for j in into[k]:
-                out[j].append(k)
-        return into, out
 
     def _reach(self) -> list[int] | None:
         """Ancestors of every node as bitsets; None if there are too many nodes."""
@@ -146,3 +145,73 @@ class NodeGraph:
         """Bytes of ``writes`` that replace ``dying`` storages of the same size."""
         shared = Counter(self.size[s] for s in dying) & Counter(self.size[s] for s in writes)
         return sum(size * count for size, count in shared.items())
+
+
+def problem_of(
+    problem: MemoryOrdering, instance: OrderingInstance, nodes: Sequence[Node], kept: BoolArray
+) -> MemoryOrdering:
+    """Some nodes as an ordering problem of their own; an operator stands for each of them, in this order.
+
+    Every storage is one tensor. One that other nodes make is a graph input. Nodes that follow each other without data
+    (views, order constraints) do so by a constraint.
+
+    Parameters
+    ----------
+    problem, instance
+        The whole problem and its arrays.
+    nodes
+        Disjoint groups of operators.
+    kept
+        Storages that stay to the end. Shape (storages,).
+    """
+    graph = problem.graph
+    owners = [tensor.id for tensor in graph.tensors if tensor.alias_of is None]
+    names = _names(graph, nodes)
+    home = {v: k for k, node in enumerate(nodes) for v in node.members}
+    maker = {s: k for k, node in enumerate(nodes) for s in node.writes}
+    arcs = []
+    for k, node in enumerate(nodes):
+        waits = {home[u] for v in node.members for u in instance.before[v].tolist() if u in home}
+        arcs += [(j, k) for j in sorted(waits - {k} - {maker.get(s) for s in node.reads})]
+    ends = np.flatnonzero(kept).tolist()
+    touched = sorted({*ends, *(s for node in nodes for s in (*node.reads, *node.writes))})
+    operators = tuple(
+        Operator(
+            id=name,
+            kind="fused" if len(node.members) > 1 else graph.operators[node.members[0]].kind,
+            inputs=tuple(owners[s] for s in node.reads),
+            outputs=tuple(owners[s] for s in node.writes),
+            workspace_bytes=node.workspace,
+            inplace_ok=node.inplace_ok,
+        )
+        for name, node in zip(names, nodes, strict=True)
+    )
+    return MemoryOrdering(
+        graph=OpGraph(
+            name=graph.name,
+            operators=operators,
+            tensors=tuple(Tensor(id=owners[s], bytes=int(instance.size[s])) for s in touched),
+            outputs=tuple(owners[s] for s in ends),
+        ),
+        constraints=tuple(Precede(before=names[j], after=names[k]) for j, k in arcs),
+        in_place=problem.in_place,
+        limit_bytes=problem.limit_bytes,
+    )
+
+
+def _names(graph: OpGraph, nodes: Sequence[Node]) -> list[str]:
+    """The operator's name for a single one, otherwise a new one."""
+    taken = {op.id for op in graph.operators}
+    names: list[str] = []
+    for node in nodes:
+        first, last = (graph.operators[v].id for v in (node.members[0], node.members[-1]))
+        name = first
+        if len(node.members) > 1:
+            name = f"{first}..{last}"
+            if len(name) > DEFAULT_LIMITS.id_characters:
+                name = f"fused {len(names)}"
+            while name in taken:
+                name = f"{name}'"
+            taken.add(name)
+        names.append(name)
+    return names

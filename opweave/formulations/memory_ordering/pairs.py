@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,7 +132,7 @@ class Pairs:
     def cycles(self, values: NDArray[np.float64]) -> list[list[Arc]]:
         """A shortest cycle for every group on one, as its arcs (g, h) chosen by columns; empty without cycles."""
         from scipy.sparse import csr_array
-        from scipy.sparse.csgraph import connected_components
+        from scipy.sparse.csgraph import connected_components, shortest_path
 
         digraph = self.chosen(values)
         count, label = connected_components(csr_array(digraph), directed=True, connection="strong")
@@ -142,28 +142,12 @@ class Pairs:
         for component in np.flatnonzero(np.bincount(label) > 1).tolist():
             inside = np.flatnonzero(label == component)
             part = digraph[np.ix_(inside, inside)]
-            follow = [np.flatnonzero(row).tolist() for row in part]
+            steps, parent = shortest_path(csr_array(part), unweighted=True, return_predecessors=True)
             for source in range(len(inside)):
-                walk = inside[_shortest_cycle(follow, source)].tolist()
-                steps = zip(walk, walk[1:] + walk[:1], strict=True)
-                arcs = [(g, h) for g, h in steps if not self.closed[h, g]]
+                walk = [int(np.argmin(np.where(part[:, source], steps[source], np.inf)))]  # the last before the source
+                while walk[-1] != source:
+                    walk.append(int(parent[source, walk[-1]]))
+                cycle = inside[walk[::-1]].tolist()
+                arcs = [(g, h) for g, h in pairwise([*cycle, cycle[0]]) if not self.closed[h, g]]
                 found.setdefault(frozenset(arcs), arcs)
         return list(found.values())
-
-
-def _shortest_cycle(follow: list[list[int]], source: int) -> list[int]:
-    """Nodes of a shortest cycle through ``source`` in a strongly connected digraph, by breadth-first search."""
-    parent = {source: source}
-    queue = deque([source])
-    while queue:
-        node = queue.popleft()
-        for after in follow[node]:
-            if after == source:
-                walk = [node]
-                while walk[-1] != source:
-                    walk.append(parent[walk[-1]])
-                return walk[::-1]
-            if after not in parent:
-                parent[after] = node
-                queue.append(after)
-    raise AssertionError("a strongly connected component without a cycle")

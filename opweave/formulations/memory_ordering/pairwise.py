@@ -38,12 +38,12 @@ from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
+    Scale,
     instance_of,
     least_peak,
-    peak_column,
+    peak_range,
     scale_of,
 )
-from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.modeling.handles import Handles
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
@@ -224,7 +224,8 @@ class Pairwise(OrderingProgram):
         model.add_pairs(range(facts.counted))
         model.reals("excess", range(len(facts.excesses)), high=[excess.upper for excess in facts.excesses])
         if problem.objective == "peak":
-            peak_column(model, facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
+            low, high = peak_range(facts.scale, facts.lower_bound, (problem.limit_bytes, self.context.ceiling))
+            model.columns("peak", (None,), low, high, facts.scale.whole)
 
     def _memory_rows(self, model: PairModel, problem: MemoryOrdering) -> None:
         """(M) The footprint of every critical operator, in units, is at most the peak, or at most the limit."""
@@ -321,29 +322,20 @@ class PairwisePositions(Pairwise):
         """(C') begin[g], the step in which group g begins, lies after the end of every group that runs before g."""
         facts, rows = model.facts, model.rows("positions")
         lengths = facts.groups.lengths().astype(np.float64)
-        earliest, latest = self._window(facts)
+        closed = facts.pairs.closed
+        earliest, latest = closed @ lengths, lengths.sum() - closed.T @ lengths - lengths
         begin = model.reals("begin", range(len(lengths)), earliest, latest)
-        heads, tails = reduced_arcs(facts.groups.before, facts.pairs.closed)
+        heads, tails = reduced_arcs(facts.groups.before, closed)
         rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -lengths[heads])
         first, second = (np.asarray(ends, dtype=np.int64) for ends in (facts.pairs.first, facts.pairs.second))
         pair = np.arange(len(first))
-        # first before second, if x = 1: begin[first] + length - begin[second] <= big (1 - x)
-        big = np.maximum(0.0, latest[first] + lengths[first] - earliest[second])
-        columns, coefficients = np.stack([begin[first], begin[second], pair], axis=1), np.ones((len(pair), 3))
-        coefficients[:, 1], coefficients[:, 2] = -1.0, big
-        rows.at_most_each(columns, coefficients, big - lengths[first])
-        # second before first, if x = 0
-        big = np.maximum(0.0, latest[second] + lengths[second] - earliest[first])
-        columns, coefficients = np.stack([begin[second], begin[first], pair], axis=1), np.ones((len(pair), 3))
-        coefficients[:, 1], coefficients[:, 2] = -1.0, -big
-        rows.at_most_each(columns, coefficients, -lengths[second])
-
-    def _window(self, facts: PairFacts) -> tuple[FloatArray, FloatArray]:
-        """Earliest and latest step in which every group can begin."""
-        lengths, closed = facts.groups.lengths(), facts.pairs.closed
-        earliest = closed @ lengths
-        latest = lengths.sum() - closed.T @ lengths - lengths
-        return earliest.astype(np.float64), latest.astype(np.float64)
+        # early before late if x has the value 1 (sign 1) or 0 (sign -1): begin[early] + length - begin[late] <= 0 then,
+        # and at most big otherwise
+        for early, late, sign in ((first, second, 1.0), (second, first, -1.0)):
+            big = np.maximum(0.0, latest[early] + lengths[early] - earliest[late])
+            columns, coefficients = np.stack([begin[early], begin[late], pair], axis=1), np.ones((len(pair), 3))
+            coefficients[:, 1], coefficients[:, 2] = -1.0, sign * big
+            rows.at_most_each(columns, coefficients, np.maximum(0.0, sign) * big - lengths[early])
 
     def link(self, model: PairModel, number: int) -> None:
         """Add the two position rows of a pair that a handle asked for."""

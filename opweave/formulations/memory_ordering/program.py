@@ -2,19 +2,62 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import ClassVar
-
-import numpy as np
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.memory_ordering.scale import Scale
 from opweave.formulations.modeling.linear import InfeasibleError
-from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
+
+LARGEST = 2**30
+"""Largest coefficient; beyond it, the absolute tolerances of an engine would be coarser than one unit."""
+
+SLACK = 0.01
+RELATIVE_SLACK = 1e-10
+"""Largest error of an engine's bound, in units and relative to the bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """A scale in which one unit is ``unit`` bytes; every footprint is a multiple of ``step`` bytes.
+
+    Examples
+    --------
+    >>> scale = Scale.of(step=1024, largest=1024 * 6368)
+    >>> scale.units(2048), scale.bound(6367.3)
+    (2.0, 6520832)
+    """
+
+    step: int
+    unit: int
+
+    @classmethod
+    def of(cls, step: int, largest: int) -> Scale:
+        """Make units of ``step`` bytes, or larger ones if ``largest`` bytes would be too many units."""
+        return cls(step, step * max(1, math.ceil(largest / (step * LARGEST))))
+
+    @property
+    def whole(self) -> bool:
+        """Whether every footprint is an integer number of units."""
+        return self.unit == self.step
+
+    def units(self, count: int | float) -> float:
+        """Convert bytes to units."""
+        return count / self.unit
+
+    def room(self, limit: int) -> int:
+        """The largest footprint in bytes that a limit allows, a multiple of ``step``."""
+        return limit // self.step * self.step
+
+    def bound(self, value: float) -> int:
+        """Convert an engine's lower bound to bytes: subtract its possible error, round up to a multiple of ``step``."""
+        safe = value - SLACK - RELATIVE_SLACK * abs(value)
+        return math.ceil(safe * (self.unit / self.step)) * self.step
 
 
 class OrderingProgram(Formulation[MemoryOrdering, Ordering], ABC):
@@ -75,8 +118,7 @@ def least_peak(problem: MemoryOrdering, lower_bound: int, when: str = "") -> int
     return lower_bound
 
 
-def peak_column(model: LinearModel, scale: Scale, lower_bound: int, caps: Iterable[int | float | None]) -> None:
-    """The peak in units, from ``lower_bound`` bytes to the least of the caps, each a number of bytes or None."""
+def peak_range(scale: Scale, lower_bound: int, caps: Iterable[int | float | None]) -> tuple[float, float]:
+    """Bounds of the peak in units: from ``lower_bound`` bytes to the least of the caps, in bytes; None is no cap."""
     most = min((int(cap) for cap in caps if cap is not None), default=None)
-    high = np.inf if most is None else scale.units(scale.room(most))
-    model.columns("peak", (None,), scale.units(lower_bound), high, scale.whole)
+    return scale.units(lower_bound), math.inf if most is None else scale.units(scale.room(most))

@@ -87,30 +87,26 @@ def fuse_group(graph: NodeGraph, nodes: Sequence[int], most_states: int) -> Node
     if uncertain and _may_overwrite(graph, group, uncertain):
         return None
     inner = _inner_states(graph, group, deaths, most_states)
-    best = None
-    if group.isolated and not uncertain:
-        best = _isolated(inner)
-    if best is None and group.falling:
-        best = _falling(inner)
-    if best is None and group.rising and all(s in graph.nodes[group.sinks[0]].reads for s in uncertain):
-        best = _rising(inner)
+    best = _best_order(graph, group, inner, uncertain)
     return None if best is None else _as_node(graph, group, deaths, *best)
 
 
-def _isolated(inner: InnerStates) -> tuple[list[int], int] | None:
-    return inner.best_order() if inner.holds_at_least(max(0, inner.end)) else None
-
-
-def _falling(inner: InnerStates) -> tuple[list[int], int] | None:
-    """Uncertain storages count as staying, which is the worst case: if they die, later operators need less."""
-    best = inner.best_order() if inner.holds_at_least(inner.end) else None
-    return best if best is not None and best[1] == inner.first_cost(best[0][0]) else None
-
-
-def _rising(inner: InnerStates) -> tuple[list[int], int] | None:
-    """Uncertain storages are read by the sink, so none of them can die before it."""
-    best = inner.best_order() if inner.holds_at_least(0) else None
-    return best if best is not None and best[1] == inner.last_cost(best[0][-1]) else None
+def _best_order(
+    graph: NodeGraph, group: _Group, inner: InnerStates, uncertain: set[int]
+) -> tuple[list[int], int] | None:
+    """The best inner order and its peak, if one of the three conditions holds."""
+    isolated = group.isolated and not uncertain and inner.holds_at_least(max(0, inner.end))
+    # Uncertain storages count as staying, which is the worst case: if they die, later operators need less.
+    falling = not isolated and group.falling and inner.holds_at_least(inner.end)
+    # Uncertain storages are read by the sink, so none of them can die before it.
+    rising = group.rising and uncertain.issubset(graph.nodes[group.sinks[0]].reads)
+    rising = rising and not isolated and inner.holds_at_least(0)
+    best = inner.best_order() if isolated or falling or rising else None
+    if best is None or isolated:
+        return best
+    order, peak = best
+    fits = (falling and peak == inner.first_cost(order[0])) or (rising and peak == inner.last_cost(order[-1]))
+    return best if fits else None
 
 
 def _surroundings(graph: NodeGraph, nodes: Sequence[int]) -> _Group:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.modeling.linear import CONSTANT_TOLERANCE, Linear, Row
-from opweave.formulations.modeling.model import ColumnNames, LinearModel, RowNames
+from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import (
     FEASIBILITY,
     INFINITE,
     LARGEST_COEFFICIENT,
     Block,
+    LazyNames,
     Rows,
     join_blocks,
     refuse,
+    row_names,
 )
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
@@ -158,7 +160,7 @@ class Program:
                     shift += value * float(self.fixed[column])
             collected.add(Row(terms, row.low - shift, row.high - shift))
         found = collected.block()
-        block = join_blocks([found], RowNames({"late": len(found)}))
+        block = join_blocks([found], row_names({"late": len(found)}))
         block.check()
         return block
 
@@ -176,7 +178,7 @@ def to_arrays(model: LinearModel) -> Program:
     count = len(model)
     low, high = np.asarray(model.low, dtype=np.float64), np.asarray(model.high, dtype=np.float64)
     whole = np.asarray(model.integral, dtype=bool)
-    names: Any = ColumnNames(model)
+    names = LazyNames(count, model.name_of)
     lower, upper = whole_bounds(low, high, whole)
     if (lower > upper).any():
         raise TriviallyInfeasibleError(f"variable {names[int(np.argmax(lower > upper))]} has no value left")
@@ -211,7 +213,7 @@ def rows_of(model: LinearModel) -> Block:
         If a row without variables can never hold.
     """
     blocks = {name: rows.block() for name, rows in model.row_families.items()}
-    names = RowNames({name: len(block) for name, block in blocks.items()})
+    names = row_names({name: len(block) for name, block in blocks.items()})
     return without_zeros(join_blocks(list(blocks.values()), names))
 
 
@@ -238,24 +240,9 @@ def without_zeros(block: Block) -> Block:
     kept &= stays[owner]
     start = np.zeros(int(stays.sum()) + 1, dtype=np.int32)
     np.cumsum(left[stays], out=start[1:])
-    names = _Chosen(block.names, np.flatnonzero(stays))
+    chosen, known = np.flatnonzero(stays), block.names
+    names = LazyNames(len(chosen), lambda index: known[int(chosen[index])])
     return Block(start, block.index[kept], block.value[kept], block.lower[stays], block.upper[stays], names)
-
-
-class _Chosen(Sequence[str]):
-    """Some of a sequence of names."""
-
-    def __init__(self, names: Sequence[str], chosen: IntArray) -> None:
-        self._names, self._chosen = names, chosen
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
-        return self._names[int(self._chosen[index])]
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())
 
 
 def cost_of(cost: Linear, count: int) -> FloatArray:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NoReturn
 from opweave.formulations.modeling.linear import Linear
 from opweave.problems.errors import UnsupportedFeatureError
 
-WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", "held")
+WORDS = ("on", "start", "end", "before", "position", "batch", "stage", "share", "uses", "held")
 """The handles that are functions; ``objective`` is an attribute."""
 
 OLDER_WORDS = ("starts", "ends")
@@ -57,6 +57,10 @@ class Handles:
     def share(self, op: str, device: str) -> Linear:
         """The share of operator ``op`` that ``device`` computes, from 0 to 1."""
         self._lack("share")
+
+    def uses(self, device: str) -> Linear:
+        """1 if anything runs on ``device``, otherwise 0."""
+        self._lack("uses")
 
     def held(self, device: str) -> Linear:
         """Bytes that ``device`` holds."""

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from opweave.formulations.modeling.linear import Row
+from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import ADDED, Key, LinearModel
+from opweave.formulations.modeling.rows import Rows
 from opweave.formulations.modeling.whole import Arc, Interval, WholeProgram, WholeRow
+from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import UnsupportedFeatureError
 
 FINEST = 1_000_000
 """Fractions in rows are rounded to multiples of 1 over this number, to the side that keeps every solution."""
+
+LARGEST_SIZE = 2**53
+"""Largest coefficient of bytes."""
 
 LARGEST_FACTOR = 1e9
 """Largest factor by which the numbers of a row are multiplied to make them integers."""
@@ -58,6 +60,35 @@ class IntervalModel(LinearModel):
         """Add a 0/1 column."""
         return self.whole(0, 1, name, key)
 
+    def rows(self, name: str) -> Rows:
+        """A family of rows with integer coefficients, in the model's own units."""
+        return _WholeRows(self)
+
+    def require(self, row: Row, only_if: Collection[int] = ()) -> None:
+        """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
+        if only_if or not row.decided():
+            low, high = (None if math.isinf(side) else int(side) for side in (row.low, row.high))
+            self.row({column: int(value) for column, value in row.terms.items()}, low, high, only_if)
+
+    def within(self, name: str, held: Linear, capacity: int) -> None:
+        """Add the row that ``held`` bytes are at most ``capacity``; larger terms count as one byte too many."""
+        sizes = {column: min(int(size), capacity + 1, LARGEST_SIZE) for column, size in held.terms.items()}
+        self.require(Linear(0, sizes) <= capacity)
+
+    def where(self, name: str, row: Row, only_if: Sequence[Linear], big: float) -> None:
+        """Add a row that must hold if all 0/1 expressions of ``only_if`` are 1."""
+        if all(condition.terms for condition in only_if):
+            self.require(row, [self._literal(condition) for condition in only_if])
+
+    def _literal(self, condition: Linear) -> int:
+        """The column of a 0/1 expression."""
+        (column, *others) = condition.terms
+        return self.any_column("any", tuple(condition.terms), (condition,)) if others else column
+
+    def ticks(self, seconds: float) -> int:
+        """Whole ticks in a duration, rounded down; a duration slightly below a whole tick counts as the whole tick."""
+        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
+
     def row(self, terms: Mapping[int, int], low: int | None, high: int | None, only_if: Iterable[int] = ()) -> None:
         """Add a row with integer coefficients. It must hold if all columns of ``only_if`` are 1."""
         self.whole_rows.append(WholeRow.of(terms, low, high, only_if))
@@ -96,7 +127,7 @@ class IntervalModel(LinearModel):
         low, high = [int(value) for value in self.low], [int(value) for value in self.high]
         return WholeProgram(low, high, self.whole_rows, self.apart, self.goal, self.circuits)
 
-    def broken(self, values: Sequence[int]) -> str | None:
+    def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the model; None if they are a solution."""
         return self.program().broken(values)
 
@@ -121,47 +152,13 @@ class IntervalModel(LinearModel):
         return WholeRow(tuple(terms), tuple(round(value * factor) for value in terms.values()), sides[0], sides[1])
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ExactProgram:
-    """The program that a constraint-programming engine receives; its columns are the model's.
+class _WholeRows(Rows):
+    """Rows of a constraint program, which keeps no families."""
 
-    Attributes
-    ----------
-    data
-        The program.
-    own_objective
-        Whether the objective is the formulation's own and not one that a user put in its place.
-    """
+    def __init__(self, model: IntervalModel) -> None:
+        super().__init__(model.check_time)
+        self._model = model
 
-    data: WholeProgram
-    own_objective: bool = True
-
-    exact: ClassVar[bool] = True
-
-    def hinted(self, start: FloatArray | None) -> WholeProgram:
-        """The data with the known values to start from."""
-        known = {} if start is None else {c: round(v) for c, v in enumerate(start.tolist()) if not math.isnan(v)}
-        return replace(self.data, hint=known)
-
-    @property
-    def size(self) -> str:
-        """The size in words."""
-        return f"{len(self.data.low):,} variables, {len(self.data.rows):,} rows"
-
-    def broken(self, values: FloatArray) -> str | None:
-        """How an engine's values violate the program; None if they do not."""
-        if not (np.isfinite(values).all() and (values == np.round(values)).all()):
-            return "values that are not whole numbers"
-        return self.data.broken([int(value) for value in values])
-
-    def objective(self, values: FloatArray) -> float:
-        """The cost of an engine's values, in the model's units."""
-        return float(values[self.data.goal])
-
-    def model_values(self, values: FloatArray) -> FloatArray:
-        """The values themselves."""
-        return values
-
-    def engine_values(self, values: FloatArray) -> FloatArray:
-        """The values themselves."""
-        return values
+    def add(self, row: Row) -> None:
+        """Add one row; its numbers are integers."""
+        self._model.require(row)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,13 +11,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from opweave.formulations.modeling.handles import Handles
-from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.modeling.rows import Rows
+from opweave.formulations.modeling.linear import Linear, Row, total
+from opweave.formulations.modeling.rows import SMALLEST_COEFFICIENT, Rows
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.problem import Problem
 
 Key = str | int | tuple[str | int, ...] | None
 """Distinguishes the columns of a family by names of operators and devices; None if there is only one column."""
+
+WHOLE_BYTES = 1e7
+"""Largest side of a memory row, in its unit; below it, the tolerances of engines leave integers exact."""
 
 ADDED = "added"
 """Family of the rows that side constraints and users add."""
@@ -52,6 +56,8 @@ class LinearModel(Handles):
         Columns that hold times, in units of ``tick`` seconds.
     check_time
         Called now and then while rows are added; may raise an exception.
+    any_of
+        Columns of :meth:`any_column` by family and key, and the expressions on which each depends.
 
     Examples
     --------
@@ -75,6 +81,7 @@ class LinearModel(Handles):
     timed: set[int] = field(init=False, default_factory=set)
     tick: float = field(init=False, default=1.0)
     check_time: Callable[[], None] = field(init=False, default_factory=lambda: _never)
+    any_of: dict[tuple[str, Key], tuple[int, Sequence[Linear]]] = field(init=False, default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.low)
@@ -106,6 +113,39 @@ class LinearModel(Handles):
         self.integral.extend(np.broadcast_to(np.asarray(whole, np.bool_), (count,)).tolist())
         family.columns.extend(range(first, first + count))
         return np.arange(first, first + count, dtype=np.int64)
+
+    def any_column(self, name: str, key: Key, parts: Iterable[Linear], whole: bool = True) -> int:
+        """The column that is 1 if any of the 0/1 expressions ``parts`` is, otherwise 0; it is made on first use."""
+        if (name, key) not in self.any_of:
+            column = int(self.columns(name, (key,), 0, 1, whole)[0])
+            different = list({frozenset(part.terms.items()): part for part in parts if part.terms}.values())
+            self.any_of[name, key] = column, different
+            for part in different:
+                self.rows(f"{name}_if").add(part <= Linear.of(column))
+            self.rows(f"{name}_only_if").add(Linear.of(column) <= total(different))
+        return self.any_of[name, key][0]
+
+    def within(self, name: str, held: Linear, capacity: int) -> None:
+        """Add the row that ``held`` bytes are at most ``capacity``, in a unit that engines can resolve."""
+        unit, most = byte_unit([int(size) for size in held.terms.values()], capacity)
+        sizes = {column: size / unit for column, size in held.terms.items() if size / unit > SMALLEST_COEFFICIENT}
+        self.rows(name).add(Linear(0, sizes) <= most)
+
+    def where(self, name: str, row: Row, only_if: Sequence[Linear], big: float) -> None:
+        """Add a row ``sum <= high`` that must hold if all 0/1 expressions of ``only_if`` are 1.
+
+        Parameters
+        ----------
+        big
+            The most by which the sum can exceed its upper side otherwise.
+        """
+        self.rows(name).add(Linear(0, row.terms) - row.high <= big * (len(only_if) - total(only_if)))
+
+    def completed(self, values: FloatArray) -> FloatArray:
+        """The values, with those of all columns of :meth:`any_column` set as the other columns require."""
+        for column, parts in self.any_of.values():
+            values[column] = any(part.at(values) > 0.5 for part in parts)
+        return values
 
     def column(self, name: str, key: Key) -> int:
         """The column of a family that has a given key."""
@@ -146,6 +186,18 @@ class LinearModel(Handles):
         return f"column {column}"
 
 
+def byte_unit(sizes: Iterable[int], capacity: int) -> tuple[float, float]:
+    """Bytes of one unit of a memory row, and the capacity in that unit.
+
+    The unit is the greatest common divisor of all sizes, and the capacity is an integer. If engines would drop small
+    sizes, the unit is coarser; then the row may be off by less than engines can resolve.
+    """
+    unit = math.gcd(*sizes) or 1
+    if capacity // unit <= WHOLE_BYTES:
+        return float(unit), float(capacity // unit)
+    return capacity / WHOLE_BYTES, WHOLE_BYTES
+
+
 def _never() -> None:
     """Do not check any time limit."""
 
@@ -161,42 +213,3 @@ def component_name(family: str, key: Key) -> str:
     if key is None:
         return family
     return f"{family}[{','.join(map(str, key)) if isinstance(key, tuple) else key}]"
-
-
-class ColumnNames(Sequence[str]):
-    """Names of a model's columns, made on demand because making all of them takes longer than solving."""
-
-    def __init__(self, model: LinearModel | None) -> None:
-        self._model = model
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
-        assert self._model is not None
-        if not -len(self) <= index < len(self):
-            raise IndexError(index)
-        return self._model.name_of(index % len(self))
-
-    def __len__(self) -> int:
-        return 0 if self._model is None else len(self._model)
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())  # do not pickle the model: other processes need no names
-
-
-class RowNames(Sequence[str]):
-    """Names of the rows of consecutive families, made on demand."""
-
-    def __init__(self, sizes: Mapping[str, int]) -> None:
-        self._sizes = sizes
-
-    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
-        for name, size in self._sizes.items():
-            if 0 <= index < size:
-                return f"{name}[{index}]"
-            index -= size
-        raise IndexError(index)
-
-    def __len__(self) -> int:
-        return sum(self._sizes.values())
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())

@@ -17,7 +17,7 @@ from opweave.formulations.modeling.arrays import MatrixModel, Program, cost_of, 
 from opweave.formulations.modeling.handles import OLDER_WORDS, WORDS
 from opweave.formulations.modeling.linear import Linear, Row
 from opweave.formulations.modeling.model import Key, LinearModel
-from opweave.formulations.modeling.reading import Names, bounds_of, program_of, read_arrays, row_of, variables_of
+from opweave.formulations.modeling.reading import bounds_of, names_of, program_of, read_arrays, row_of, variables_of
 from opweave.formulations.modeling.rows import Block, Rows
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class PyomoView:
         for row, says in self.added():
             rows.add(says)
             names += [row] * (len(rows) - len(names))
-        block = without_zeros(replace(rows.block(), names=Names(names)))
+        block = without_zeros(replace(rows.block(), names=names_of(names)))
         variables = [*self.variables, *others]
         matrix = MatrixModel(
             cost=np.concatenate([ours.matrix.cost, np.zeros(len(others))]),
@@ -223,7 +223,7 @@ class PyomoView:
             upper=upper,
             whole=whole,
             rows=ours.matrix.rows.joined(block),
-            names=Names(variables),
+            names=names_of(variables),
         )
         matrix.check()
         return program_of(matrix, variables, self.variables, own_objective=True)

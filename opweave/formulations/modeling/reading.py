@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel, Program, TriviallyInfeasibleError, whole_bounds
 from opweave.formulations.modeling.linear import Row
-from opweave.formulations.modeling.rows import Block
+from opweave.formulations.modeling.rows import Block, LazyNames
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 
@@ -96,7 +96,7 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
         value=sparse.data.astype(np.float64),
         lower=np.where(side <= 0, rhs, -np.inf),
         upper=np.where(side >= 0, rhs, np.inf),
-        names=Names([entry.constraint for entry in form.rows]),
+        names=names_of([entry.constraint for entry in form.rows]),
     )
     whole = np.asarray([not variable.is_continuous() for variable in variables], dtype=bool)
     lower, upper = _bounds(variables, whole)
@@ -109,7 +109,7 @@ def read_arrays(model: ConcreteModel) -> tuple[MatrixModel, list[Any]]:
         upper=upper,
         whole=whole,
         rows=rows,
-        names=Names(variables),
+        names=names_of(variables),
     )
     matrix.check()
     return matrix, variables
@@ -160,23 +160,6 @@ def row_of(row: Any, column: Callable[[Any], int]) -> Row:
     )
 
 
-class Names(Sequence[str]):
-    """Names of Pyomo components, made on demand because making all of them takes longer than solving."""
-
-    def __init__(self, components: Sequence[Any] = ()) -> None:
-        self._components = components
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[str]: ...
-    def __getitem__(self, index: int | slice) -> str | Sequence[str]:
-        if isinstance(index, slice):
-            return [component.name for component in self._components[index]]
-        return str(self._components[index].name)
-
-    def __len__(self) -> int:
-        return len(self._components)
-
-    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
-        return (tuple, ())  # do not pickle the components: other processes need no names
+def names_of(components: Sequence[Any]) -> LazyNames:
+    """Names of Pyomo components."""
+    return LazyNames(len(components), lambda index: str(components[index].name))

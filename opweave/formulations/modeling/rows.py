@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -54,14 +54,7 @@ class Block:
 
     def joined(self, other: Block) -> Block:
         """These rows, followed by those of another block of the same model."""
-        return Block(
-            start=np.concatenate([self.start, self.start[-1] + other.start[1:]]).astype(np.int32),
-            index=np.concatenate([self.index, other.index]),
-            value=np.concatenate([self.value, other.value]),
-            lower=np.concatenate([self.lower, other.lower]),
-            upper=np.concatenate([self.upper, other.upper]),
-            names=[*self.names, *other.names],
-        )
+        return join_blocks((self, other), [*self.names, *other.names])
 
     def check(self) -> None:
         """Refuse numbers that engines would drop or misread.
@@ -95,6 +88,45 @@ class Block:
         slack = FEASIBILITY * np.maximum(1.0, largest)
         bad = (activity < self.lower - slack) | (activity > self.upper + slack)
         return self.names[int(np.argmax(bad))] if bad.any() else None
+
+
+class LazyNames(Sequence[str]):
+    """Names made on demand, because making all of them takes longer than solving; other processes get none.
+
+    Parameters
+    ----------
+    count
+        How many there are.
+    name_of
+        Makes the name of a number.
+    """
+
+    def __init__(self, count: int, name_of: Callable[[int], str]) -> None:
+        self._count, self._name_of = count, name_of
+
+    def __getitem__(self, index: int) -> str:  # type: ignore[override]  # one at a time, for messages
+        if not -self._count <= index < self._count:
+            raise IndexError(index)
+        return self._name_of(index % self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __reduce__(self) -> tuple[type[tuple[str, ...]], tuple[()]]:
+        return (tuple, ())
+
+
+def row_names(sizes: Mapping[str, int]) -> LazyNames:
+    """Names of the rows of consecutive families, given their numbers of rows."""
+
+    def name_of(index: int) -> str:
+        for name, size in sizes.items():
+            if index < size:
+                return f"{name}[{index}]"
+            index -= size
+        raise IndexError(index)
+
+    return LazyNames(sum(sizes.values()), name_of)
 
 
 def refuse(bad: BoolArray, names: Sequence[str], owner: IntArray, what: str) -> None:

@@ -6,9 +6,13 @@ interval has a start column, a fixed size and, optionally, a 0/1 column that say
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from typing import ClassVar
+
+from opweave.problems.arrays import FloatArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,8 @@ class WholeProgram:
         Lists of arcs. The arcs taken from a list form one round through all nodes except those whose loop is taken.
     hint
         Values to start from, by column.
+    own_objective
+        Whether the objective is the formulation's own and not one that a user put in its place.
     """
 
     low: Sequence[int]
@@ -71,9 +77,35 @@ class WholeProgram:
     goal: int
     circuits: Sequence[Sequence[Arc]] = ()
     hint: Mapping[int, int] = field(default_factory=dict)
+    own_objective: bool = True
 
-    def broken(self, values: Sequence[int]) -> str | None:
+    exact: ClassVar[bool] = True
+
+    def hinted(self, start: FloatArray | None) -> WholeProgram:
+        """The program with the known values to start from."""
+        known = {} if start is None else {c: round(v) for c, v in enumerate(start.tolist()) if not math.isnan(v)}
+        return replace(self, hint=known)
+
+    @property
+    def size(self) -> str:
+        """The size in words."""
+        return f"{len(self.low):,} variables, {len(self.rows):,} rows"
+
+    def objective(self, values: FloatArray) -> float:
+        """The cost of an engine's values, in the model's units."""
+        return float(values[self.goal])
+
+    def model_values(self, values: FloatArray) -> FloatArray:
+        """The values themselves: the program's columns are the model's."""
+        return values
+
+    engine_values = model_values
+
+    def broken(self, values: Sequence[float] | FloatArray) -> str | None:
         """How ``values`` violate the program; None if they are a solution."""
+        if not all(float(value).is_integer() for value in values):
+            return "values that are not whole numbers"
+        values = [int(value) for value in values]
         if len(values) != len(self.low):
             return f"{len(values)} values for {len(self.low)} columns"
         for column, (value, low, high) in enumerate(zip(values, self.low, self.high, strict=True)):
@@ -97,7 +129,7 @@ class WholeProgram:
         return None
 
 
-def _is_round(arcs: Sequence[Arc], values: Sequence[int]) -> bool:
+def _is_round(arcs: Sequence[Arc], values: Sequence[float] | FloatArray) -> bool:
     """Whether the arcs taken enter and leave every node once and, apart from loops, form a single round."""
     taken = [(arc.tail, arc.head) for arc in arcs if values[arc.taken]]
     onward = dict(taken)

@@ -16,21 +16,19 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.formulation import Formulation, register_formulation
+from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import InfeasibleError, Linear
+from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.modeling.whole import Arc
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.pipeline.instance import TAKEN_IN, PipelineInstance, lower_unless_short
-from opweave.formulations.shortage import rules_in_the_way
+from opweave.formulations.pipeline.flow import StageFormulation
+from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.arrays import FloatArray
-from opweave.problems.constraints import Constraint
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 TICKS = 2**28
@@ -83,36 +81,26 @@ class CircuitModel(IntervalModel):
 
 
 @register_formulation
-class Circuit(Formulation[Pipeline, Stages]):
+class Circuit(StageFormulation):
     """A pipeline as a circuit."""
 
     name: ClassVar[str] = "circuit"
-    problem_type: ClassVar[type[Pipeline]] = Pipeline
     model_type: ClassVar[type[LinearModel]] = CircuitModel
     supports: ClassVar[tuple[str, ...]] = ("stages", "circuit")
-    built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
-
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._tick = 1.0
-        self._devices = 0
+    _devices: int = 0
 
     def build(self, problem: Pipeline) -> CircuitModel:
         """Write the model."""
-        try:
-            instance = lower_unless_short(problem, self.context.ceiling)
-        except ContradictionError as error:
-            raise InfeasibleError(str(error)) from error
+        instance = lower_unless_short(problem, self.context.ceiling)
         devices, points = instance.reach.shape
-        self._devices = devices
+        self._devices = len(instance.devices)
         links = int((instance.rate > 0).sum())
         windows = int((instance.reach - np.arange(points)).sum())
         check_rows(2 * links * points + 4 * devices * points + windows, self.name, self.context.limits)
-        self._tick = self._tick_of(instance)
         model = CircuitModel(instance)
-        model.tick = self._tick
+        model.tick = self._unit_of(instance, TICKS)
         model.slowest = model.whole(0, 2 * TICKS, "slowest")
-        model.minimise(Linear.of(model.slowest), self._tick)
+        model.minimise(Linear.of(model.slowest), model.tick)
         if instance.last:
             self._windows(model)
             self._circuit(model)
@@ -120,17 +108,6 @@ class Circuit(Formulation[Pipeline, Stages]):
             self._times(model)
         self.add_constraints(model, problem)
         return model
-
-    def _tick_of(self, instance: PipelineInstance) -> float:
-        ceiling = self.context.ceiling
-        if ceiling is not None and ceiling > 0:
-            return float(ceiling) / TICKS
-        horizon = float(instance.elapsed.max(initial=0.0)) * max(1, instance.most)
-        linked = instance.rate > 0
-        if linked.any():
-            longest = float(instance.sent.max(initial=0.0)) / float(instance.rate[linked].min())
-            horizon += (longest + float(instance.latency.max())) * instance.most
-        return horizon / TICKS if horizon > 0 else 1.0
 
     def _windows(self, model: CircuitModel) -> None:
         """A stage begins once, ends once, and ends within reach of its beginning."""
@@ -220,9 +197,7 @@ class Circuit(Formulation[Pipeline, Stages]):
         """The columns of the solution's stages and arcs are 1; times are in ticks."""
         instance = model.instance
         values = np.zeros(len(model))
-        place = {position: point for point, position in enumerate(instance.position.tolist())}
-        devices = [instance.devices.index(stage.device) for stage in solution.stages]
-        points = [0, *(place[int(p)] for p in np.cumsum([len(stage.operators) for stage in solution.stages]))]
+        points, devices = instance.plan(solution)
         nodes = [0, *(v + 1 for v in devices), 0] if devices else []
         for number, v in enumerate(devices):
             values[[model.begins_at[v, points[number]], model.ends_at[v, points[number + 1]]]] = 1
@@ -255,12 +230,4 @@ class Circuit(Formulation[Pipeline, Stages]):
 
     def resolution(self) -> float:
         """One tick per stage and transfer, in seconds."""
-        return self._tick * 2 * self._devices
-
-    def objective_bound(self, problem: Pipeline, value: float) -> float:
-        """Convert ticks to seconds."""
-        return max(0.0, value * self._tick)
-
-    def why_infeasible(self, problem: Pipeline) -> str:
-        """Name the rules that may exclude every solution."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
+        return self._unit * 2 * self._devices

@@ -29,10 +29,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInstance, lower_unless_short
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
@@ -87,28 +86,48 @@ class FlowModel(LinearModel):
         return Linear.over(self.stages_at.values())
 
 
-@register_formulation
-class Flow(Formulation[Pipeline, Stages]):
-    """A pipeline as one unit of flow."""
+class StageFormulation(Formulation[Pipeline, Stages]):
+    """What the formulations of pipelines share: a unit of time, and bounds in it."""
 
-    name: ClassVar[str] = "flow"
     problem_type: ClassVar[type[Pipeline]] = Pipeline
-    model_type: ClassVar[type[LinearModel]] = FlowModel
-    supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
     built_in: ClassVar[tuple[type[Constraint], ...]] = TAKEN_IN
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self._unit = 1.0
 
+    def _unit_of(self, instance: PipelineInstance, parts: float) -> float:
+        """One of so many parts of the best known solution or, without one, of the longest sum of times."""
+        horizon = self.context.ceiling
+        if horizon is None or horizon <= 0.0:
+            rate = instance.rate.min(initial=np.inf, where=instance.rate > 0)
+            sending = float(instance.sent.max(initial=0.0)) / float(rate) + float(instance.latency.max(initial=0.0))
+            horizon = (float(instance.elapsed.max(initial=0.0)) + sending) * max(1, instance.most)
+        self._unit = float(horizon) / parts if horizon > 0 else 1.0
+        return self._unit
+
+    def objective_bound(self, problem: Pipeline, value: float) -> float:
+        """Convert units of the model to seconds."""
+        return max(0.0, value * self._unit)
+
+    def why_infeasible(self, problem: Pipeline) -> str:
+        """Name the rules that may exclude every solution."""
+        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
+
+
+@register_formulation
+class Flow(StageFormulation):
+    """A pipeline as one unit of flow."""
+
+    name: ClassVar[str] = "flow"
+    model_type: ClassVar[type[LinearModel]] = FlowModel
+    supports: ClassVar[tuple[str, ...]] = ("stages", "flow")
+
     def build(self, problem: Pipeline) -> FlowModel:
         """Write the model."""
-        try:
-            instance = lower_unless_short(problem, self.context.ceiling)
-        except ContradictionError as error:
-            raise InfeasibleError(str(error)) from error
+        instance = lower_unless_short(problem, self.context.ceiling)
         model = FlowModel(instance)
-        model.unit, model.check_time = self._unit_of(instance), self.check_time
+        model.unit, model.check_time = self._unit_of(instance, UNITS), self.check_time
         self._columns(model)
         if instance.last:
             self._flow(model)
@@ -117,18 +136,6 @@ class Flow(Formulation[Pipeline, Stages]):
         self._objective(model)
         self.add_constraints(model, problem)
         return model
-
-    def _unit_of(self, instance: PipelineInstance) -> float:
-        ceiling = self.context.ceiling
-        if ceiling is None or ceiling <= 0.0:
-            slowest = [float(instance.elapsed.max(initial=0.0))]
-            linked = instance.rate > 0
-            if linked.any():
-                most = float(instance.sent.max(initial=0.0)) / float(instance.rate[linked].min())
-                slowest.append((most + float(instance.latency.max())) * instance.most)
-            ceiling = max(slowest)
-        self._unit = float(ceiling) / UNITS if ceiling > 0 else 1.0
-        return self._unit
 
     def _columns(self, model: FlowModel) -> None:
         """z[v, a, b] if device v can hold the stage, l[b, v, w] if a link exists; none slower than a known solution."""
@@ -226,11 +233,9 @@ class Flow(Formulation[Pipeline, Stages]):
     def start(self, model: FlowModel, solution: Stages) -> FloatArray:
         """The columns of the solution's stages and links are 1; beta is the solution's bottleneck."""
         instance = model.instance
-        place = {position: point for point, position in enumerate(instance.position.tolist())}
-        devices = [instance.devices.index(stage.device) for stage in solution.stages]
-        ends = [place[int(p)] for p in np.cumsum([len(stage.operators) for stage in solution.stages])]
-        begins = [0, *ends[:-1]]
-        chosen = set(zip(devices, begins, ends, strict=True)) if devices else set()
+        points, devices = instance.plan(solution)
+        ends = points[1:]
+        chosen = set(zip(devices, points, ends, strict=False))
         crossed = set(zip(ends[:-1], devices[:-1], devices[1:], strict=True))
         values = np.zeros(len(model))
         values[[model.stages_at[stage] for stage in chosen if stage in model.stages_at]] = 1.0
@@ -245,14 +250,6 @@ class Flow(Formulation[Pipeline, Stages]):
     def resolution(self) -> float:
         """The tolerances of engines, in seconds."""
         return TOLERANCE * self._unit
-
-    def objective_bound(self, problem: Pipeline, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
-
-    def why_infeasible(self, problem: Pipeline) -> str:
-        """Name the rules that may exclude every solution."""
-        return f"no pipeline respects {rules_in_the_way(problem, rows_added=self.context.extended)}"
 
 
 def _felt(terms: dict[int, float]) -> dict[int, float]:

@@ -15,8 +15,9 @@ import numpy as np
 from opweave.formulations.expressions import express
 from opweave.formulations.on_cluster import capacity_of, permitted
 from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.pipeline.shortage import shortage
-from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.constraints import Colocate, Constraint, Forbid, MaxDevices, MemoryCap, Pin, Separate, means
 from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 
@@ -104,6 +105,12 @@ class PipelineInstance:
             )
         )
 
+    def plan(self, solution: Stages) -> tuple[list[int], list[int]]:
+        """The points where a valid solution's stages begin and end, from first to last, and their devices."""
+        ends = np.cumsum([len(stage.operators) for stage in solution.stages])
+        points = [0, *np.searchsorted(self.position, ends).tolist()]
+        return points, [self.devices.index(stage.device) for stage in solution.stages]
+
     def send_seconds(self, point: int, source: int, target: int) -> float:
         """Seconds to send what crosses a point; infinite if there is no link."""
         rate = float(self.rate[source, target])
@@ -134,19 +141,13 @@ def _obviously_short(instance: PipelineInstance) -> bool:
         return False
     if not instance.devices or instance.least > min(instance.last, instance.most):
         return True
-    best = instance.reach.max(axis=0)
-    if (best[:-1] <= np.arange(instance.last)).any():
-        return True
-    return fewest_stages(instance) > instance.most
+    stages = fewest_stages(instance)
+    return stages is None or stages > instance.most
 
 
-def fewest_stages(instance: PipelineInstance) -> int:
-    """Number of stages needed if links do not matter and devices may be used again."""
-    best = instance.reach.max(axis=0)
-    point = stages = 0
-    while point < instance.last:
-        point, stages = int(best[point]), stages + 1
-    return stages
+def fewest_stages(instance: PipelineInstance) -> int | None:
+    """Number of stages needed if links do not matter and devices may be used again; None if a piece fits nowhere."""
+    return stages_up_to(instance.reach.max(axis=0))
 
 
 def _too_long(instance: PipelineInstance) -> str:
@@ -169,7 +170,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     """
     names = problem.running_order
     place = {name: position for position, name in enumerate(names)}
-    position, sent = _points(problem, place)
+    position = points_of(problem)
     used = problem.usable_devices
     known = np.ones((len(used), len(names)), dtype=bool)
     seconds = np.zeros((len(used), len(names)))
@@ -182,7 +183,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     elapsed = np.zeros((len(used), len(names) + 1))
     np.cumsum(seconds, axis=1, out=elapsed[:, 1:])
     capacity = capacity_of(problem.memory_limits[name] for name in used)
-    stored = _Stored(problem, names)
+    stored = Stored(problem)
     index = [problem.cluster.device_index[name] for name in used]
     allowed = known & permitted(place, used, problem.constraints).T
     rate = np.array(problem.cluster.effective_bandwidth[np.ix_(index, index)])
@@ -194,7 +195,7 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
         names=names,
         devices=used,
         position=position,
-        sent=sent,
+        sent=problem.crossings.bytes[position] / problem.compression,
         seconds=seconds,
         elapsed=np.ascontiguousarray(elapsed[:, position]),
         reach=_reach(position, stored, capacity, allowed, _apart(problem, place)),
@@ -210,19 +211,6 @@ def lower(problem: Pipeline, ceiling: float | None = None) -> PipelineInstance:
     )
 
 
-def _points(problem: Pipeline, place: dict[str, int]) -> tuple[IntArray, FloatArray]:
-    """Positions of allowed cuts, and the bytes that cross there; Colocate removes the cuts inside its range."""
-    joined = np.zeros(len(place) + 1, dtype=bool)
-    for constraint in problem.constraints:
-        if means(constraint, Colocate):
-            where = [place[name] for name in constraint.ops]
-            joined[min(where) + 1 : max(where) + 1] = True
-    inner = [point for point in problem.cut_points if not joined[point.position]]
-    position = [0, *(point.position for point in inner), len(place)] if place else [0]
-    sent = [0.0, *(point.bytes / problem.compression for point in inner), 0.0] if place else [0.0]
-    return np.asarray(position, dtype=np.int64), np.asarray(sent, dtype=np.float64)
-
-
 def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
     """For Separate: the last position where a stage that begins at each position may end. Shape (operators + 1,)."""
     end = np.full(len(place) + 1, len(place), dtype=np.int64)
@@ -234,78 +222,7 @@ def _apart(problem: Pipeline, place: dict[str, int]) -> IntArray:
     return end
 
 
-class _Stored:
-    """Bytes of contiguous runs of operators."""
-
-    def __init__(self, problem: Pipeline, names: tuple[str, ...]) -> None:
-        graph = problem.graph
-        weight = {parameter.id: parameter.bytes for parameter in graph.parameters}
-        users: dict[str, list[int]] = {}
-        operators = [graph.operators[graph.operator_index[name]] for name in names]
-        for number, op in enumerate(operators):
-            for name in dict.fromkeys(op.parameters):
-                users.setdefault(name, []).append(number)
-        own = np.zeros(len(names) + 1, dtype=np.int64)
-        if problem.memory == "additive":
-            size = {tensor.id: tensor.bytes for tensor in graph.tensors if tensor.alias_of is None}
-            own[1:] = [op.workspace_bytes + sum(size.get(name, 0) for name in op.outputs) for op in operators]
-        shared = [(where, weight[name]) for name, where in users.items() if len(where) > 1]
-        self._weights = [size for _, size in shared]
-        self._shared: dict[int, list[int]] = {}  # shared parameters by position of the operators that use them
-        for parameter, (where, _) in enumerate(shared):
-            for number in where:
-                self._shared.setdefault(number, []).append(parameter)
-        for name, where in users.items():
-            if len(where) == 1:
-                own[where[0] + 1] += weight[name]
-        self.own: IntArray = np.cumsum(own)
-
-    def ends(self, position: IntArray, capacity: int) -> IntArray:
-        """For each point, the last point up to which everything fits into ``capacity``."""
-        points = len(position)
-        at = self.own[position]
-        if capacity == NO_LIMIT:
-            return np.full(points, points - 1, dtype=np.int64)
-        if not self._shared:
-            found = np.searchsorted(at, at + capacity, side="right") - 1
-            return np.maximum(found, np.arange(points)).astype(np.int64)
-        ends = np.zeros(points, dtype=np.int64)
-        uses = [0] * len(self._weights)  # uses of each shared parameter by the operators from begin to end
-        end = held = 0
-        for begin in range(points):
-            while end + 1 < points:
-                grown = held + self._take(uses, position, end)
-                if int(at[end + 1] - at[begin]) + grown > capacity:
-                    self._leave(uses, position, end)
-                    break
-                held, end = grown, end + 1
-            ends[begin] = max(begin, end)
-            if end > begin:
-                held -= self._leave(uses, position, begin)
-            else:
-                end = begin + 1  # a piece that does not fit by itself
-        return ends
-
-    def _take(self, uses: list[int], position: IntArray, point: int) -> int:
-        """Add the uses in the piece after a point; returns the bytes of shared parameters that become used."""
-        added = 0
-        for number in range(int(position[point]), int(position[point + 1])):
-            for parameter in self._shared.get(number, ()):
-                added += 0 if uses[parameter] else self._weights[parameter]
-                uses[parameter] += 1
-        return added
-
-    def _leave(self, uses: list[int], position: IntArray, point: int) -> int:
-        """Remove these uses again; returns the bytes of shared parameters that are no longer used."""
-        removed = 0
-        for number in range(int(position[point]), int(position[point + 1])):
-            for parameter in self._shared.get(number, ()):
-                uses[parameter] -= 1
-                removed += 0 if uses[parameter] else self._weights[parameter]
-        return removed
-
-
-def _reach(position: IntArray, stored: _Stored, capacity: IntArray, allowed: BoolArray, apart: IntArray) -> IntArray:
+def _reach(position: IntArray, stored: Stored, capacity: IntArray, allowed: BoolArray, apart: IntArray) -> IntArray:
     points = len(position)
     by_size = {int(size): stored.ends(position, int(size)) for size in np.unique(capacity)}
     together = np.searchsorted(position, apart[position], side="right") - 1

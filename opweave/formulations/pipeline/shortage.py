@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
 
+from opweave.formulations.pipeline.pieces import Stored, points_of, stages_up_to
 from opweave.formulations.shortage import asked_of, too_large
-from opweave.problems.constraints import Colocate, Separate, means
+from opweave.problems.constraints import Separate, means
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.words import counted
 
@@ -64,11 +66,8 @@ class _Look:
         self._limits = {name: problem.memory_limits[name] for name in problem.usable_devices}
         self._order = problem.running_order
         self._asked = asked_of(self._order, problem.constraints)
-        place = {name: number for number, name in enumerate(self._order)}
-        tied = [[place[name] for name in each.ops] for each in problem.constraints if means(each, Colocate)]
-        inner = [point.position for point in problem.cut_points]
-        cuts = [cut for cut in inner if not any(min(group) < cut <= max(group) for group in tied)]
-        self.pieces = [self._order[a:b] for a, b in pairwise([0, *cuts, len(self._order)])]
+        self._position = points_of(problem)
+        self.pieces = [self._order[a:b] for a, b in pairwise(self._position.tolist())]
 
     def _able(self, piece: tuple[str, ...]) -> list[str]:
         """Usable devices that know the times of all operators in a piece, after pins and forbids."""
@@ -109,7 +108,7 @@ class _Look:
             return
         most = self._problem.stage_limit
         largest = max(limit or 0 for limit in self._limits.values())
-        stages = self._fewest(largest)
+        stages = stages_up_to(self._stored.ends(self._position, largest))
         if stages is not None and stages > most:
             yield (
                 f"the model needs at least {stages} stages of {largest:,} bytes (the largest device's memory), but "
@@ -118,43 +117,17 @@ class _Look:
             )
 
     @cached_property
-    def _weights(self) -> list[tuple[int, frozenset[str]]]:
-        """For every piece: its bytes without parameters, and its parameters."""
-        graph, found = self._problem.graph, []
-        for piece in self.pieces:
-            names = frozenset().union(*(graph.operators[graph.operator_index[name]].parameters for name in piece))
-            found.append((self._problem.memory_of(piece) - self._size(names), names))
-        return found
-
-    def _size(self, parameters: Iterable[str]) -> int:
-        return sum(map(self._problem.graph.parameter_bytes.__getitem__, parameters))
-
-    def _fewest(self, capacity: int) -> int | None:
-        """Number of stages on devices of one size; None if a piece is larger."""
-        stages, total = 1, 0
-        held: frozenset[str] = frozenset()
-        for other, names in self._weights:
-            grown = total + other + self._size(names - held)
-            if grown > capacity:
-                held, stages = frozenset(), stages + 1
-                grown = other + self._size(names)
-                if grown > capacity:
-                    return None
-            total, held = grown, held | names
-        return stages
+    def _stored(self) -> Stored:
+        return Stored(self._problem)
 
     def smallest_memory(self) -> int:
         """Bytes that would be enough if every device had them and links did not matter."""
-        low = max(self._problem.memory_of(piece) for piece in self.pieces)
-        high = self._problem.memory_of(self._order)
-        while low < high:
-            middle = (low + high) // 2
-            stages = self._fewest(middle)
-            if stages is not None and stages <= self._problem.stage_limit:
-                high = middle
-            else:
-                low = middle + 1
-        return low
+
+        def enough(size: int) -> bool:
+            stages = stages_up_to(self._stored.ends(self._position, size))
+            return stages is not None and stages <= self._problem.stage_limit
+
+        return bisect_left(range(self._problem.memory_of(self._order)), True, key=enough)
 
 
 def smallest_memory(problem: Pipeline) -> int | None:

@@ -21,24 +21,20 @@ Rows hold to within two ticks, so a rule about times should tolerate a millionth
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.placement.instance import PlacementInstance
+from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
-from opweave.formulations.placement.memory import group_bytes, readers_of
 from opweave.formulations.placement.messages import flow_seconds, messages_of
-from opweave.formulations.placement.program import ColumnProgram, instance_of, understand
+from opweave.formulations.placement.program import ColumnProgram
 from opweave.formulations.placement.windows import FIT
 from opweave.formulations.ticks import MOST_TICKS, WHOLE, fine_tick
-from opweave.problems.arrays import NO_LIMIT
 from opweave.problems.placement.spec import Placement
-
-LARGEST_SIZE = 2**53
 
 
 @register_formulation
@@ -49,13 +45,11 @@ class Intervals(ColumnProgram):
     model_type: ClassVar[type[LinearModel]] = PlacementIntervals
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "intervals")
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._activities = 0
+    _activities: int = 0
 
     def build(self, problem: Placement) -> PlacementIntervals:
         """Write the model."""
-        instance = instance_of(problem)
+        instance = lower_unless_short(problem)
         windows = self.windows(problem, instance)
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         needed = sum(len(message.routes) * (1 + len(message.readers)) for message in messages)
@@ -69,31 +63,10 @@ class Intervals(ColumnProgram):
         self._unit = tick
         least = self.lower_bound(windows)
         model = intervals_of(instance, problem.transfers, messages, windows, tick, least, self.check_time)
-        self._memory(model, tuple(parameter.id for parameter in problem.graph.parameters))
+        model.problem = problem
+        model.memory()
         self.add_constraints(model, problem)
         return model
-
-    def _memory(self, model: PlacementIntervals, parameters: tuple[str, ...]) -> None:
-        """(5) The bytes on every device, with each shared parameter counted once, are at most its memory."""
-        instance = model.instance
-        own, shared = group_bytes(instance)
-        users = readers_of(instance)
-        for k, capacity in enumerate(instance.capacity.tolist()):
-            if capacity == NO_LIMIT:
-                continue
-            clip = min(capacity + 1, LARGEST_SIZE)
-            terms = {
-                column: min(int(own[instance.cluster[v]]), clip)
-                for v in range(instance.operators)
-                for column in model.runs_on(v, k).terms
-            }
-            for p in shared:
-                column = model.stored[p, k] = model.binary("stored", (parameters[p], instance.devices[k]))
-                terms[column] = min(int(instance.parameter_bytes[p]), clip)
-                for v in users[p].tolist():
-                    for runs in model.runs_on(v, k).terms:
-                        model.row({runs: 1, column: -1}, None, 0)
-            model.row(terms, None, capacity)
 
     def resolution(self) -> float:
         """One tick per activity along a path, in seconds."""
@@ -119,6 +92,3 @@ def common_tick(instance: PlacementInstance, horizon: float) -> float | None:
             if tick > 0 and horizon / tick <= MOST_TICKS:
                 return tick
     return None
-
-
-understand(Intervals.name)

@@ -15,19 +15,6 @@ THRESHOLDS = 8
 """Number of values of heads, and of tails, at which windows of work begin and end."""
 
 
-def head_rows(model: PlacementModel) -> Iterator[Row]:
-    """S[v] >= sum over k of head[v, k] x[v, k]."""
-    for v in range(model.instance.operators):
-        yield model.weighted(v, model.windows.head[v]) <= model.at(v)
-
-
-def tail_rows(model: PlacementModel) -> Iterator[Row]:
-    """(4) C_max >= C[v] + sum over k of tail[v, k] x[v, k]."""
-    after = model.instance.seconds + model.windows.tail
-    for v in range(model.instance.operators):
-        yield model.at(v) + model.weighted(v, after[v]) <= Linear.of(model.length)
-
-
 def work_rows(model: PlacementModel) -> Iterator[Row]:
     """Operators with head >= a and tail >= b run between a and C_max - b, which limits their work on each device.
 

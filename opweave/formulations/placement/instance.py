@@ -7,6 +7,7 @@ within a device it takes no time.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,6 +83,34 @@ class PlacementInstance:
     def operators(self) -> int:
         """Number of operators."""
         return len(self.names)
+
+    def readers(self) -> list[IntArray]:
+        """Operators that use each parameter."""
+        users = self.parameters.reversed(len(self.parameter_bytes))
+        return [users[p] for p in range(len(self.parameter_bytes))]
+
+    def group_bytes(self) -> tuple[IntArray, list[int]]:
+        """Bytes that every group of tied operators needs for itself alone, and the parameters that groups share."""
+        own = np.zeros(int(self.cluster.max(initial=-1)) + 1, dtype=np.int64)
+        np.add.at(own, self.cluster, self.memory)
+        shared = []
+        for p, users in enumerate(self.readers()):
+            owners = np.unique(self.cluster[users])
+            if len(owners) == 1:
+                own[owners[0]] += self.parameter_bytes[p]
+            elif len(owners) > 1:
+                shared.append(p)
+        return own, shared
+
+    def overfull(self, device: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Devices whose operators need more bytes than the device has, with these operators."""
+        found = []
+        for k, capacity in enumerate(self.capacity.tolist()):
+            members = [v for v, place in enumerate(device) if place == k]
+            used = list({p for v in members for p in self.parameters[v].tolist()})
+            if sum(self.memory[members].tolist()) + sum(self.parameter_bytes[used].tolist()) > capacity:
+                found.append((k, members))
+        return found
 
     def transfer(self) -> FloatArray:
         """Seconds to send every flow between every two devices. Shape (flows, devices, devices)."""

@@ -11,9 +11,8 @@ optimum in ticks times the tick never exceeds the optimum in seconds. The schedu
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -25,7 +24,6 @@ from opweave.formulations.modeling.whole import Interval
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.messages import Message, flow_seconds, links
 from opweave.formulations.placement.model import PlacementModel
-from opweave.formulations.placement.timetable import Timetable
 from opweave.formulations.placement.windows import Windows
 from opweave.formulations.ticks import WHOLE
 from opweave.problems.arrays import FloatArray, IntArray
@@ -34,38 +32,13 @@ from opweave.problems.placement.spec import TransferModel
 
 @dataclass(eq=False)
 class PlacementIntervals(PlacementModel, IntervalModel):
-    """The model; times are in ticks.
-
-    Attributes
-    ----------
-    busy
-        Column of "device k is in use", by device.
-    """
-
-    busy: dict[int, int] = field(init=False, default_factory=dict)
+    """The model; times are in ticks."""
 
     rounds: ClassVar[bool] = True
 
     def units(self, seconds: FloatArray) -> IntArray:
         """Whole ticks in durations, rounded down; a duration slightly below a whole tick counts as the whole tick."""
         return np.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10).astype(np.int64)
-
-    def ticks(self, seconds: float) -> int:
-        """As :meth:`units`, for one duration."""
-        return math.floor(seconds / self.tick * (1 + WHOLE / 10) + WHOLE / 10)
-
-    def written(self, table: Timetable) -> FloatArray:
-        """The values of the base class, and of the columns of the devices in use."""
-        values = super().written(table)
-        for k, column in self.busy.items():
-            works = (at == k and self.ticks(float(self.instance.seconds[v, k])) for v, at in enumerate(table.device))
-            values[column] = any(works)
-        return values
-
-    def at_least(self, large: Linear, small: Linear, only_if: Iterable[int] = ()) -> None:
-        """Add a row ``large >= small``. It must hold if all columns of ``only_if`` are 1."""
-        difference = large - small
-        self.row(difference.terms, -int(difference.constant), None, only_if)  # type: ignore[arg-type]  # whole numbers
 
 
 def intervals_of(
@@ -95,7 +68,7 @@ def intervals_of(
     model = PlacementIntervals(instance, transfers, messages, windows)
     model.tick = tick
     _columns(model, least)
-    for write in (_one_device, _precedence, _links, _routes, _arrivals, _delays, _no_overlap):
+    for write in (PlacementModel.one_device, _precedence, _links, _routes, _arrivals, _delays, _no_overlap):
         check_time()
         write(model)
     return model
@@ -115,21 +88,12 @@ def _columns(model: PlacementIntervals, least: float) -> None:
     model.takes = [{way: next(fresh) for way in message.routes} for message in model.messages]
 
 
-def _one_device(model: PlacementIntervals) -> None:
-    """(4c) Every operator runs on one device."""
-    for v in range(model.instance.operators):
-        model.row({int(model.place[v, k]): 1 for k in model.devices_of(v)}, 1, 1)
-
-
 def _precedence(model: PlacementIntervals) -> None:
     """(4a) S[v] >= C[u] along every arc; heads and tails."""
-    instance, windows, length = model.instance, model.windows, Linear.of(model.length)
-    after = instance.seconds + windows.tail
-    for v in range(instance.operators):
-        model.at_least(model.at(v), model.weighted(v, windows.head[v]))
-        model.at_least(length, model.at(v) + model.weighted(v, after[v]))
-        for u in instance.before[v].tolist():
-            model.at_least(model.at(v), model.at(u) + model.lasts(u))
+    model.heads_and_tails()
+    for v in range(model.instance.operators):
+        for u in model.instance.before[v].tolist():
+            model.require(model.at(u) + model.lasts(u) <= model.at(v))
 
 
 def _links(model: PlacementIntervals) -> None:
@@ -162,12 +126,12 @@ def _arrivals(model: PlacementIntervals) -> None:
     """(4a) T[m] >= C[u]; S[v] >= T[m] + its ticks for each reader v that needs m."""
     for message, at, takes in zip(model.messages, model.sent_at.tolist(), model.takes, strict=True):
         sent = Linear.of(at)
-        model.at_least(sent, model.at(message.producer) + model.lasts(message.producer))
+        model.require(model.at(message.producer) + model.lasts(message.producer) <= sent)
         arrival = sent + Linear(0, {y: model.ticks(way.seconds) for way, y in takes.items()})
         for v in message.readers:
             needed = () if message.target < 0 else model.runs_on(v, message.target).terms
             if message.target < 0 or needed:
-                model.at_least(model.at(v), arrival, needed)
+                model.require(arrival <= model.at(v), needed)
 
 
 def _delays(model: PlacementIntervals) -> None:
@@ -187,7 +151,7 @@ def _delays(model: PlacementIntervals) -> None:
                 delay = model.ticks(float(sent[f, q, k])) if q != k and np.isfinite(sent[f, q, k]) else 0
                 if delay:
                     both = (int(model.place[u, q]), int(model.place[v, k]))
-                    model.at_least(model.at(v), model.at(u) + (lasts + delay), both)
+                    model.require(model.at(u) + (lasts + delay) <= model.at(v), both)
 
 
 def _no_overlap(model: PlacementIntervals) -> None:
@@ -202,12 +166,10 @@ def _no_overlap(model: PlacementIntervals) -> None:
         _one_at_a_time(model, [Interval(int(model.starts_at[v]), lasts[v], int(model.place[v, k])) for v in runs])
         working = [v for v in runs if lasts[v]]
         if working:
-            busy = model.busy[k] = model.binary("busy", device)
-            for column in {int(model.place[v, k]) for v in working}:
-                model.row({column: 1, busy: -1}, None, 0)
+            busy = model.any_column("busy", device, (model.runs_on(v, k) for v in working))
             outside = model.units(np.stack([windows.head[working, k], windows.tail[working, k]]).min(axis=1)).sum()
             work = total(model.runs_on(v, k) * lasts[v] for v in working)
-            model.at_least(Linear.of(model.length), work + Linear.of(busy, int(outside)))
+            model.require(work + Linear.of(busy, int(outside)) <= Linear.of(model.length))
     if model.transfers == "delay":
         return
     ports: dict[tuple[str, int], list[Interval]] = {}
@@ -218,7 +180,7 @@ def _no_overlap(model: PlacementIntervals) -> None:
                 ports.setdefault(port, []).append(there)
     for sent in ports.values():
         _one_at_a_time(model, sent)
-        model.at_least(Linear.of(model.length), total(Linear.of(each.present or 0, each.size) for each in sent))
+        model.require(total(Linear.of(each.present or 0, each.size) for each in sent) <= Linear.of(model.length))
 
 
 def _one_at_a_time(model: PlacementIntervals, group: list[Interval]) -> None:

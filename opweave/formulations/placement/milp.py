@@ -38,13 +38,13 @@ from opweave.formulations.formulation import register_formulation
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.placement.cuts import head_rows, port_rows, tail_rows, work_rows
+from opweave.formulations.placement.cuts import port_rows, work_rows
+from opweave.formulations.placement.instance import lower_unless_short
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows, meeting, order_columns, set_orders
-from opweave.formulations.placement.memory_rows import memory_rows
 from opweave.formulations.placement.messages import flow_seconds, links, messages_of
 from opweave.formulations.placement.model import ABSENT, NEGLIGIBLE, PlacementModel
-from opweave.formulations.placement.program import UNITS, ColumnProgram, instance_of, understand
-from opweave.formulations.placement.timetable import Timetable
+from opweave.formulations.placement.program import UNITS, ColumnProgram
+from opweave.formulations.placement.retime import Timetable
 from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Placement
@@ -135,12 +135,12 @@ class Disjunctive(ColumnProgram):
 
     def build(self, problem: Placement) -> DisjunctiveModel:
         """Write the model; row families are in the paper's order."""
-        instance = instance_of(problem)
+        instance = lower_unless_short(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         windows = self.windows(problem, instance)
         messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
         model = DisjunctiveModel(instance, problem.transfers, messages, windows)
-        model.check_time = self.check_time
+        model.problem, model.check_time = problem, self.check_time
         model.tick = self._unit = windows.horizon / UNITS if windows.horizon > 0 else 1.0
         check_rows(len(instance.source) * (1 + len(instance.devices)) + len(messages), self.name, self.context.limits)
         model.add_places(model.together(windows.fits))
@@ -148,8 +148,8 @@ class Disjunctive(ColumnProgram):
         self._route_columns(model)
         model.add_times(self.lower_bound(windows))
         model.minimise(Linear.of(model.length), model.tick)
-        self._one_device(model)
-        memory_rows(model, tuple(parameter.id for parameter in problem.graph.parameters))
+        model.one_device()
+        model.memory()
         self._marginals(model)
         self._precedence(model)
         self._arrivals(model)
@@ -188,12 +188,6 @@ class Disjunctive(ColumnProgram):
             link = model.link(message.flows[0])
             ways = {way: int(link[way.source, way.target]) for way in message.routes}
             model.takes.append({way: column for way, column in ways.items() if column != ABSENT})
-
-    def _one_device(self, model: DisjunctiveModel) -> None:
-        """(4c) Sum over k of x[i, k] = 1."""
-        _, first = np.unique(model.instance.cluster, return_index=True)
-        for v in first.tolist():
-            model.rows("one_device").add(total(model.runs_on(v, k) for k in model.devices_of(v)) == 1)
 
     def _marginals(self, model: DisjunctiveModel) -> None:
         """(7) Sum over k of z[u, v, q, k] = x[u, q], sum over q = x[v, k]; y[t, q, k] >= z of each of its flows."""
@@ -262,9 +256,8 @@ class Disjunctive(ColumnProgram):
 
     def _cuts(self, model: DisjunctiveModel) -> None:
         """Rows that follow from the others, but not from their relaxation."""
+        model.heads_and_tails()
         families = {
-            "heads": head_rows(model),
-            "tails": tail_rows(model),
             "work": work_rows(model),
             "traffic": port_rows(model, model.message_jobs()),
         }
@@ -281,6 +274,3 @@ class Disjunctive(ColumnProgram):
                 values[link[representative[u], representative[v]]] = 1.0
         set_orders(values, model.pairs, [{k} for k in table.device], table.operator_middles())
         set_orders(values, model.sent_pairs, table.ports(), table.message_middles())
-
-
-understand(Disjunctive.name)

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from opweave.formulations.expressions import colocate, express
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.placement.paper_sets import paper_sets
-from opweave.formulations.placement.paper_variables import PaperVariables, understand
-from opweave.formulations.placement.program import UNITS, instance_of
+from opweave.formulations.placement.instance import lower_unless_short
+from opweave.formulations.placement.paper_sets import add_sets
+from opweave.formulations.placement.paper_variables import PaperVariables
+from opweave.formulations.placement.program import UNITS
+from opweave.problems.constraints import Colocate
 from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.placement.spec import Placement
 
@@ -33,7 +36,7 @@ class Moirai(PaperVariables):
     """
 
     name: ClassVar[str] = "moirai"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai", "on", "uses")
 
     def write(self, problem: Placement) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -45,13 +48,13 @@ class Moirai(PaperVariables):
                 f"formulation {self.name!r} supports only transfers 'one_port_edge', but the problem's are "
                 f"{problem.transfers!r}; formulation 'disjunctive' supports all of them"
             )
-        instance = instance_of(problem)
+        instance = lower_unless_short(problem)
         windows = self.windows(problem, instance)
         self._unit = windows.horizon / UNITS or 1.0
         m = ConcreteModel()
         with PauseGC():
-            m.data = paper_sets(problem, instance, windows, self._unit, self.context.limits)
-            self.variables(m, m.data)
+            add_sets(m, problem, windows, self._unit, self.context.limits)
+            self.variables(m, problem, self.lower_bound(windows))
             m.C = Expression(m.OPS, rule=self.end)
             m.C_flow = Expression(m.FLOWS, rule=self.arrival)
             m.objective = Objective(expr=m.C_max)
@@ -68,6 +71,8 @@ class Moirai(PaperVariables):
             m.one_route = Constraint(m.FLOWS, rule=self.one_route)
             m.no_link = Constraint(m.UNLINKED, rule=self.no_link)
             m.leaving = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.leaving)
+            m.using = Constraint(m.OPS, list(m.used), rule=lambda m, i, k: m.x[i, k] <= m.used[k])
+            m.unused = Constraint(list(m.used), rule=lambda m, k: m.used[k] <= sum(m.x[i, k] for i in m.OPS))
             m.entering = Constraint(m.FLOW_ORDERS, m.DEVICES, rule=self.entering)
         return m
 
@@ -81,7 +86,7 @@ class Moirai(PaperVariables):
 
     def sending(self, m: ConcreteModel, t: str, j: str) -> Row:
         """(4a) C[i] <= S[q] if i makes the tensor of q."""
-        return m.C[m.data.producer[t, j]] <= m.S_flow[t, j]
+        return m.C[m.producer[t, j]] <= m.S_flow[t, j]
 
     def receiving(self, m: ConcreteModel, t: str, j: str) -> Row:
         """(4a) C[q] <= S[j] if q is sent to j."""
@@ -89,7 +94,7 @@ class Moirai(PaperVariables):
 
     def end(self, m: ConcreteModel, i: str) -> Row:
         """(4b) C[i] = S[i] + sum over k of p[i, k] x[i, k]."""
-        return m.S[i] + sum(m.data.p[i, k] * m.x[i, k] for k in m.DEVICES if (i, k) in m.data.p)
+        return m.S[i] + sum(m.p[i, k] * m.x[i, k] for k in m.DEVICES if (i, k) in m.p)
 
     def one_device(self, m: ConcreteModel, i: str) -> Row:
         """(4c) Sum over k of x[i, k] = 1."""
@@ -97,8 +102,8 @@ class Moirai(PaperVariables):
 
     def memory(self, m: ConcreteModel, k: str) -> Row:
         """(5) The sum over i of m[i] x[i, k], with shared parameters once, is at most Mem[k]."""
-        own = sum(m.data.m[i, k] * m.x[i, k] for i in m.OPS)
-        return own + sum(m.data.m[w, k] * m.stored[w, k] for w in m.SHARED) <= m.data.capacity[k]
+        own = sum(m.bytes[i, k] * m.x[i, k] for i in m.OPS)
+        return own + sum(m.shared_bytes[w, k] * m.stored[w, k] for w in m.SHARED) <= m.capacity[k]
 
     def sharing(self, m: ConcreteModel, w: str, i: str, k: str) -> Row:
         """(5) A shared parameter is on the devices of its operators: x[i, k] <= stored[w, k]."""
@@ -111,11 +116,11 @@ class Moirai(PaperVariables):
 
     def at_home(self, m: ConcreteModel, t: str, j: str, k: str) -> Row:
         """(7) z[q] = 0 if both ends are on k; the next two rows make it 1 otherwise."""
-        return m.z[t, j] <= 2 - m.x[m.data.producer[t, j], k] - m.x[j, k]
+        return m.z[t, j] <= 2 - m.x[m.producer[t, j], k] - m.x[j, k]
 
     def crossing(self, m: ConcreteModel, t: str, j: str, k: str, h: str) -> Row:
         """(7) u[q, k, h] >= x[i, k] + x[j, h] - 1."""
-        return m.u[t, j, k, h] >= m.x[m.data.producer[t, j], k] + m.x[j, h] - 1
+        return m.u[t, j, k, h] >= m.x[m.producer[t, j], k] + m.x[j, h] - 1
 
     def one_route(self, m: ConcreteModel, t: str, j: str) -> Row:
         """(7) Sum over k and h of u[q, k, h] = z[q]."""
@@ -124,7 +129,7 @@ class Moirai(PaperVariables):
     def arrival(self, m: ConcreteModel, t: str, j: str) -> Row:
         """(7) C[q] = S[q] + sum over k and h of u[q, k, h] p_comm[q, k, h]."""
         ways = [(t, j, k, h) for k in m.DEVICES for h in m.DEVICES if (t, j, k, h) in m.u]
-        return m.S_flow[t, j] + sum(m.u[way] * m.data.p_comm[way] for way in ways)
+        return m.S_flow[t, j] + sum(m.u[way] * m.p_comm[way] for way in ways)
 
     def no_link(self, m: ConcreteModel, i: str, k: str, j: str, h: str) -> Row:
         """(7) If nothing can be sent from k to h: x[i, k] + x[j, h] <= 1."""
@@ -136,15 +141,15 @@ class Moirai(PaperVariables):
         S[q] >= C[r] - M delta[q, r] - M (2 - x[a, k] - x[c, k] + x[b, k] + x[d, k]); its mirror is the row of (r, q).
         """
         self.check_time()
-        a, c = m.data.producer[t, b], m.data.producer[s, d]
+        a, c = m.producer[t, b], m.producer[s, d]
         others = 2 - m.x[a, k] - m.x[c, k] + m.x[b, k] + m.x[d, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
     def entering(self, m: ConcreteModel, t: str, b: str, s: str, d: str, k: str) -> Row:
         """(8) The same for flows that both enter k: S[q] >= ... - M (2 - x[b, k] - x[d, k] + x[a, k] + x[c, k])."""
-        a, c = m.data.producer[t, b], m.data.producer[s, d]
+        a, c = m.producer[t, b], m.producer[s, d]
         others = 2 - m.x[b, k] - m.x[d, k] + m.x[a, k] + m.x[c, k]
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
 
-understand(Moirai.name)
+express(Colocate, Moirai.name)(colocate)  # operators that share a device have columns of their own here

@@ -9,15 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.modeling.linear import Linear
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import Key, LinearModel
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import readers_of
 from opweave.formulations.placement.messages import Message, Route
-from opweave.formulations.placement.retime import retimed
-from opweave.formulations.placement.timetable import Timetable
+from opweave.formulations.placement.retime import Timetable, retimed
 from opweave.formulations.placement.windows import Windows
-from opweave.problems.arrays import BoolArray, FloatArray, IntArray
+from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.placement.spec import Schedule, TransferModel
 
 ABSENT = -1
@@ -39,10 +37,6 @@ class PlacementModel(LinearModel):
         Columns of the starts of operators and messages.
     takes
         For every message, the column of each of its routes.
-    stored
-        Column of "parameter p is on device k", for parameters that several groups of operators share.
-    used
-        Column of "device k is in use", if that is counted.
     length
         Column of C_max.
     """
@@ -55,8 +49,6 @@ class PlacementModel(LinearModel):
     starts_at: IntArray = field(init=False)
     sent_at: IntArray = field(init=False)
     takes: list[dict[Route, int]] = field(init=False, default_factory=list)
-    stored: dict[tuple[int, int], int] = field(init=False, default_factory=dict)
-    used: dict[int, int] = field(init=False, default_factory=dict)
     length: int = field(init=False, default=-1)
 
     rounds: ClassVar[bool] = False
@@ -130,6 +122,24 @@ class PlacementModel(LinearModel):
         """(4b) Run time of operator v, in units: sum over k of p[v, k] x[v, k]."""
         return self.weighted(v, self.instance.seconds[v])
 
+    def one_device(self) -> None:
+        """(4c) Every operator runs on one device: the sum over k of x[i, k] is 1."""
+        for v in np.unique(self.instance.cluster, return_index=True)[1].tolist():
+            self.rows("one_device").add(total(self.runs_on(v, k) for k in self.devices_of(v)) == 1)
+
+    def heads_and_tails(self) -> None:
+        """S[v] >= sum over k of head[v, k] x[v, k]; (4) C_max >= C[v] + sum over k of tail[v, k] x[v, k]."""
+        after = self.instance.seconds + self.windows.tail
+        for v in range(self.instance.operators):
+            self.rows("heads").add(self.weighted(v, self.windows.head[v]) <= self.at(v))
+            self.rows("tails").add(self.at(v) + self.weighted(v, after[v]) <= Linear.of(self.length))
+
+    def memory(self) -> None:
+        """(5) Sum of m[i] x[i, k], with shared parameters once (stored[p, k] >= x[i, k]), is at most Mem[k]."""
+        for device, capacity in zip(self.instance.devices, self.instance.capacity.tolist(), strict=True):
+            if capacity != NO_LIMIT:
+                self.within("memory", self.held(device), capacity)
+
     @cached_property
     def _operator(self) -> dict[str, int]:
         return {name: v for v, name in enumerate(self.instance.names)}
@@ -149,30 +159,44 @@ class PlacementModel(LinearModel):
         lasts = {int(self.place[v, k]): seconds[k] for k in self.devices_of(v) if seconds[k] > dust}
         return self.start(op) + Linear(0.0, lasts)
 
+    def uses(self, device: str) -> Linear:
+        """1 if any operator runs on ``device``, otherwise 0."""
+        places = (self.on(op, device) for op in self.instance.names)
+        return Linear.of(self.any_column("used", device, places))
+
+    def held(self, device: str) -> Linear:
+        """Bytes on ``device``: those of its operators, and those of their parameters, each counted once."""
+        instance, k = self.instance, self.instance.devices.index(device)
+        own, shared = instance.group_bytes()
+        first = np.unique(instance.cluster, return_index=True)[1].tolist()
+        held = [self.runs_on(v, k) * size for v, size in zip(first, own.tolist(), strict=True)]
+        users = instance.readers() if shared else []
+        for p in shared:
+            places = [self.runs_on(v, k) for v in users[p].tolist()]
+            key = (self.problem.graph.parameters[p].id, device)
+            stored = self.any_column("stored", key, places, self.rounds)
+            held.append(Linear.of(stored, int(instance.parameter_bytes[p])))
+        return total(held)
+
     def device(self, values: FloatArray) -> list[int]:
         """Device of every operator, from values by column."""
         known = np.where(self.place == ABSENT, 0.0, values[self.place])
         return known.argmax(axis=1).tolist() if len(known) else []
 
     def written(self, table: Timetable) -> FloatArray:
-        """Values of the columns in a schedule; 0 for columns that only one kind of program has."""
+        """Values of the columns in a schedule; 0 for columns that only one program has."""
         values = np.zeros(len(self))
         placed = np.zeros(self.place.shape)
         placed[np.arange(len(table.device)), table.device] = 1.0
         there = self.place >= 0
         values[self.place[there]] = placed[there]
-        users = readers_of(self.instance)
-        for (p, k), column in self.stored.items():
-            values[column] = any(table.device[v] == k for v in users[p].tolist())
-        for k, column in self.used.items():
-            values[column] = k in table.device
         for way, takes in zip(table.ways, self.takes, strict=True):
             for route, column in takes.items():
                 values[column] = route == way
         values[self.starts_at], values[self.sent_at] = self.units(table.start), self.units(table.sent)
         ends = float(self.units(table.end).max(initial=0.0))
         values[self.length] = max(ends, self.low[self.length])
-        return values
+        return self.completed(values)
 
     def schedule(self, values: FloatArray, *, keeps_times: bool) -> Schedule:
         """The devices and order of the values, with exact times: the earliest, or none before the values' times."""

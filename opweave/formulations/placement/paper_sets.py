@@ -2,129 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.formulations.modeling.model import byte_unit
 from opweave.formulations.modeling.rows import check_rows
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.formulations.placement.memory import byte_units, group_bytes, readers_of
 from opweave.formulations.placement.messages import Message, links, messages_of
-from opweave.formulations.placement.program import NEGLIGIBLE
+from opweave.formulations.placement.model import NEGLIGIBLE
 from opweave.formulations.placement.windows import Windows
 from opweave.formulations.precedence import ancestors, check_closure
 from opweave.problems.arrays import NO_LIMIT, BoolArray
 from opweave.problems.limits import Limits
 from opweave.problems.placement.spec import Placement
 
-Pair = tuple[str, str]
-"""Two operators, or a flow: a tensor and one of its readers."""
-
-Four = tuple[str, str, str, str]
-"""A flow, its source and its target; or two flows; or two operators and their devices."""
+if TYPE_CHECKING:
+    from pyomo.environ import ConcreteModel
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PaperSets:
-    """The index sets of the equations. Times are in units of ``unit`` seconds, bytes in a unit of each device's own.
+def add_sets(m: ConcreteModel, problem: Placement, windows: Windows, unit: float, limits: Limits) -> None:
+    """Add the index sets and numbers of the equations to a model; times are in units of ``unit`` seconds.
 
-    Attributes
-    ----------
-    problem, instance, windows, messages
-        The data from which the rest was read; messages are in the order of ``producer``.
-    unit
-        Length of one unit of time in seconds.
-    arcs
-        (i, j): i has to end before j starts.
-    producer
-        The flows, with the operator that makes the tensor of each.
-    pairs, flow_pairs
-        Pairs of operators, and of flows, with no path between them.
-    unlinked
-        (i, k, j, h): i feeds j, and nothing can be sent from k to h.
-    p
-        Time of operator i on device k, if a schedule of interest can run it there.
-    p_comm
-        Time of a flow from k to h.
-    m, capacity
-        Bytes of operator i, or of a parameter that several operators share, on device k; bytes of the devices that have
-        a limit.
-    uses
-        (w, i): operator i uses the shared parameter w.
-    """
+    Sets: ``OPS``, ``DEVICES``, ``LIMITED`` (devices with a limit of memory), ``SHARED`` (parameters of several
+    operators) and ``USES`` (such a parameter, an operator); ``ARCS`` (i, j), where i has to end before j starts;
+    ``FLOWS``, each a tensor and one of its readers; ``ROUTES`` of flows from device to device; ``PAIRS`` of operators
+    and ``FLOW_PAIRS`` with no path between them; ``ORDERS`` and ``FLOW_ORDERS``, the same both ways; ``UNLINKED``
+    (i, k, j, h), where i feeds j and nothing can be sent from k to h.
 
-    problem: Placement
-    instance: PlacementInstance
-    windows: Windows
-    messages: tuple[Message, ...]
-    unit: float
-    arcs: Sequence[Pair]
-    producer: Mapping[Pair, str]
-    pairs: Sequence[Pair]
-    flow_pairs: Sequence[Four]
-    unlinked: Sequence[Four]
-    p: Mapping[Pair, float]
-    p_comm: Mapping[Four, float]
-    m: Mapping[Pair, float]
-    capacity: Mapping[str, float]
-    uses: Sequence[Pair]
-
-    @property
-    def shared(self) -> tuple[str, ...]:
-        """Parameters that several operators use."""
-        return tuple(dict.fromkeys(parameter for parameter, _ in self.uses))
-
-
-def paper_sets(
-    problem: Placement, instance: PlacementInstance, windows: Windows, unit: float, limits: Limits
-) -> PaperSets:
-    """Read a problem.
+    Numbers: ``producer`` of every flow; ``p[i, k]``, the time of an operator, if a schedule of interest can run it
+    there; ``p_comm``, the time of every route; ``bytes`` of operators and ``shared_bytes`` of parameters by device, and
+    ``capacity``, in a unit of each device's own; ``M``; and the data ``instance``, ``messages`` (in the order of the
+    flows) and ``unit``.
 
     Raises
     ------
     LimitExceededError
         If the program would have more rows than a model may have.
     """
+    from pyomo.environ import Set
+
+    instance = windows.instance
     check_closure(instance.operators, "moirai", limits)
     ops, devices = instance.names, instance.devices
-    messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
-    flows = [(instance.tensors[each.tensor], ops[each.readers[0]]) for each in messages]
+    m.instance, m.unit, m.M = instance, unit, windows.horizon / unit
+    m.messages = messages_of(instance, problem.transfers, longest=windows.hopeless)
+    flows = [(instance.tensors[each.tensor], ops[each.readers[0]]) for each in m.messages]
+    m.producer = {q: ops[each.producer] for q, each in zip(flows, m.messages, strict=True)}
     closed = ancestors(instance.after)
-    pairs, flow_pairs = _unordered(closed), _unordered(_message_order(messages, closed))
+    pairs, flow_pairs = _unordered(closed), _unordered(_message_order(m.messages, closed))
     check_rows(len(devices) * (2 * len(pairs) + 4 * len(flow_pairs) + len(flows)), "moirai", limits)
-    able = np.argwhere(windows.fits).tolist()
-    sent = [
-        ((*q, devices[way.source], devices[way.target]), way.seconds)
-        for q, each in zip(flows, messages, strict=True)
+    m.p = {
+        (ops[i], devices[k]): _counted(float(instance.seconds[i, k]) / unit)
+        for i, k in np.argwhere(windows.fits).tolist()
+    }
+    m.p_comm = {
+        (*q, devices[way.source], devices[way.target]): _counted(way.seconds / unit)
+        for q, each in zip(flows, m.messages, strict=True)
         for way in each.routes
-    ]
-    m, capacity, uses = _bytes(problem, instance)
-    return PaperSets(
-        problem=problem,
-        instance=instance,
-        windows=windows,
-        messages=messages,
-        unit=unit,
-        arcs=[(ops[u], ops[v]) for v, u in zip(*_entries(instance), strict=True)],
-        producer={q: ops[each.producer] for q, each in zip(flows, messages, strict=True)},
-        pairs=[(ops[i], ops[j]) for i, j in pairs],
-        flow_pairs=[(*flows[q], *flows[r]) for q, r in flow_pairs],
-        unlinked=[
+    }
+    _add_bytes(m, problem, instance)
+    m.OPS, m.DEVICES = Set(initialize=ops), Set(initialize=devices)
+    arcs = zip(instance.before.items.tolist(), instance.before.heads().tolist(), strict=True)
+    m.ARCS = Set(initialize=[(ops[i], ops[j]) for i, j in arcs], dimen=2)
+    m.FLOWS, m.ROUTES = Set(initialize=flows, dimen=2), Set(initialize=list(m.p_comm), dimen=4)
+    m.PAIRS = Set(initialize=[(ops[i], ops[j]) for i, j in pairs], dimen=2)
+    m.ORDERS = Set(initialize=[(ops[i], ops[j]) for a, b in pairs for i, j in ((a, b), (b, a))], dimen=2)
+    m.FLOW_PAIRS = Set(initialize=[(*flows[q], *flows[r]) for q, r in flow_pairs], dimen=4)
+    orders = [(*flows[q], *flows[r]) for a, b in flow_pairs for q, r in ((a, b), (b, a))]
+    m.FLOW_ORDERS = Set(initialize=orders, dimen=4)
+    m.UNLINKED = Set(
+        initialize=[
             (ops[i], devices[k], ops[j], devices[h])
             for i, j in dict.fromkeys(zip(instance.source.tolist(), instance.target.tolist(), strict=True))
             for k, h in np.argwhere(~links(instance)).tolist()
         ],
-        p={(ops[i], devices[k]): _counted(float(instance.seconds[i, k]) / unit) for i, k in able},
-        p_comm={way: _counted(seconds / unit) for way, seconds in sent},
-        m=m,
-        capacity=capacity,
-        uses=uses,
+        dimen=4,
     )
-
-
-def _entries(instance: PlacementInstance) -> tuple[list[int], list[int]]:
-    return instance.before.heads().tolist(), instance.before.items.tolist()
 
 
 def _counted(size: float) -> float:
@@ -132,21 +88,25 @@ def _counted(size: float) -> float:
     return size if size > NEGLIGIBLE else 0.0
 
 
-def _bytes(problem: Placement, instance: PlacementInstance) -> tuple[dict[Pair, float], dict[str, float], list[Pair]]:
-    """Bytes by operator or shared parameter and device, the devices' limits, and the users of each shared parameter."""
-    alone = replace(instance, cluster=np.arange(instance.operators))
-    own, shared = group_bytes(alone)
-    names = [parameter.id for parameter in problem.graph.parameters]
-    sizes = {op: int(size) for op, size in zip(instance.names, own, strict=True)}
-    users = readers_of(instance)
-    m: dict[Pair, float] = {}
-    capacity: dict[str, float] = {}
-    for device, limit in zip(instance.devices, instance.capacity.tolist(), strict=True):
-        if limit != NO_LIMIT:
-            unit, capacity[device] = byte_units(alone, limit)
-            m |= {(op, device): _counted(size / unit) for op, size in sizes.items()}
-            m |= {(names[w], device): _counted(float(instance.parameter_bytes[w]) / unit) for w in shared}
-    return m, capacity, [(names[w], instance.names[i]) for w in shared for i in users[w].tolist()]
+def _add_bytes(m: ConcreteModel, problem: Placement, instance: PlacementInstance) -> None:
+    """Add the bytes of operators and shared parameters by device, the devices' limits, and the sets of parameters."""
+    from pyomo.environ import Set
+
+    own, shared = replace(instance, cluster=np.arange(instance.operators)).group_bytes()
+    names, users = [problem.graph.parameters[w].id for w in shared], instance.readers()
+    sizes, shared_sizes = own.tolist(), instance.parameter_bytes[shared].tolist()
+    limits = dict(zip(instance.devices, instance.capacity.tolist(), strict=True))
+    units = {k: byte_unit([*sizes, *shared_sizes], limit) for k, limit in limits.items() if limit != NO_LIMIT}
+
+    def by_device(what: Sequence[str], bytes_: list[int]) -> dict[tuple[str, str], float]:
+        named = list(zip(what, bytes_, strict=True))
+        return {(name, k): _counted(size / unit) for k, (unit, _) in units.items() for name, size in named}
+
+    m.bytes, m.shared_bytes = by_device(instance.names, sizes), by_device(names, shared_sizes)
+    m.capacity = {k: limit for k, (_, limit) in units.items()}
+    m.LIMITED, m.SHARED = Set(initialize=list(units)), Set(initialize=names)
+    used = zip(names, shared, strict=True)
+    m.USES = Set(initialize=[(name, instance.names[i]) for name, w in used for i in users[w].tolist()], dimen=2)
 
 
 def _unordered(closed: BoolArray) -> list[tuple[int, int]]:

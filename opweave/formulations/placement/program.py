@@ -7,22 +7,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import express
-from opweave.formulations.formulation import TOLERANCE, Formulation
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row, total
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance, lower
-from opweave.formulations.placement.memory import overfull
-from opweave.formulations.placement.model import NEGLIGIBLE, PlacementModel
+from opweave.formulations.formulation import TimedFormulation
+from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row
+from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
+from opweave.formulations.placement.model import PlacementModel
+from opweave.formulations.placement.retime import Timetable, timetable
 from opweave.formulations.placement.shortage import shortage
-from opweave.formulations.placement.timetable import Timetable, timetable
 from opweave.formulations.placement.windows import Windows, serial_length, single_device_length, windows_of
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
 from opweave.problems.placement.spec import Placement, Schedule
-
-__all__ = ["NEGLIGIBLE", "UNITS", "ColumnProgram", "PlacementProgram", "instance_of", "understand"]
 
 UNITS = 1000.0
 """The horizon in the model's units of time, chosen for the absolute tolerances of engines."""
@@ -31,16 +26,13 @@ CEILING_SLACK = 1e-6
 """Relative tolerance above a known schedule's length within which schedules are kept, for the tolerances of engines."""
 
 
-class PlacementProgram(Formulation[Placement, Schedule], ABC):
+class PlacementProgram(TimedFormulation[Placement, Schedule], ABC):
     """A placement as a program; times are in units of ``_unit`` seconds."""
 
     problem_type: ClassVar[type[Placement]] = Placement
     built_in: ClassVar[tuple[type[Constraint], ...]] = (*TAKEN_IN, Precede, Separate, MaxDevices)
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self._unit = 1.0
-        self._horizon = 0.0
+    _horizon: float = 0.0
 
     def windows(self, problem: Placement, instance: PlacementInstance) -> Windows:
         """Earliest and latest times of all activities.
@@ -75,14 +67,6 @@ class PlacementProgram(Formulation[Placement, Schedule], ABC):
         """A lower bound of the makespan, in seconds."""
         return min(windows.horizon, max(windows.critical_path, float(self.context.lower_bound or 0.0)))
 
-    def resolution(self) -> float:
-        """The tolerances of engines, in seconds."""
-        return TOLERANCE * self._unit
-
-    def objective_bound(self, problem: Placement, value: float) -> float:
-        """Convert units of the model to seconds."""
-        return max(0.0, value * self._unit)
-
     def why_infeasible(self, problem: Placement) -> str:
         """Say why there is no schedule if that is easy to see; otherwise name the rules that may exclude all."""
         reason = shortage(problem)
@@ -103,7 +87,7 @@ class ColumnProgram(PlacementProgram, ABC):
 
     def separate(self, model: PlacementModel, values: FloatArray) -> list[Row]:
         """(5) Operators that exceed a device's memory by less than engines can resolve do not all run there."""
-        found = overfull(model.instance, model.device(values))
+        found = model.instance.overfull(model.device(values))
         together = [{int(model.place[v, k]) for v in members} for k, members in found]
         return [Linear.over(columns) <= len(columns) - 1 for columns in together]
 
@@ -116,39 +100,3 @@ class ColumnProgram(PlacementProgram, ABC):
 
     def complete(self, model: Any, table: Timetable, values: FloatArray) -> None:
         """Set the columns that only this program has."""
-
-
-def instance_of(problem: Placement) -> PlacementInstance:
-    """Write the problem as arrays.
-
-    Raises
-    ------
-    InfeasibleError
-        If its side constraints contradict each other.
-    """
-    try:
-        return lower(problem)
-    except ContradictionError as error:
-        raise InfeasibleError(shortage(problem) or str(error)) from error
-
-
-def _separate(_formulation: ColumnProgram, model: PlacementModel, constraint: Separate) -> None:
-    """Sum of x[i, k] over the operators is at most 1 on every device k."""
-    for device in model.instance.devices:
-        model.add(total(model.on(op, device) for op in dict.fromkeys(constraint.ops)) <= 1)
-
-
-def _max_devices(_formulation: ColumnProgram, model: PlacementModel, constraint: MaxDevices) -> None:
-    """x[i, k] <= used[k]; the sum of used is at most the count."""
-    if not model.used:
-        model.used = dict(enumerate(model.binaries("used", model.instance.devices).tolist()))
-        for k, used in model.used.items():
-            for column in np.unique(model.place[model.place[:, k] >= 0, k]).tolist():
-                model.add(Linear.of(column) <= Linear.of(used))
-    model.add(Linear.over(model.used.values()) <= constraint.count)
-
-
-def understand(name: str) -> None:
-    """Register the side constraints of this module for a formulation's name."""
-    express(Separate, name)(_separate)
-    express(MaxDevices, name)(_max_devices)

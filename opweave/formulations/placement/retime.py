@@ -1,4 +1,4 @@
-"""Conversion of a model's times to an exact schedule.
+"""Conversion of a model's times to an exact schedule, and of a schedule to a model's times.
 
 Engines work with tolerances and whole ticks. Only the decisions are taken from them: the device of every operator, and
 the order of activities on a device or port. Every activity then starts as soon as that allows, in exact seconds, so the
@@ -8,7 +8,8 @@ schedule is no longer than the engine's, up to its tolerance.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -45,110 +46,136 @@ def retimed(
     if transfers == "delay":  # a schedule shows one copy per device
         messages = messages_of(instance, "one_port_tensor")
         sent = np.zeros(len(messages))
-    return _Retiming(transfers, instance, messages, device, start, sent, release).schedule()
+    # Activities are numbered: operators first, then messages.
+    count, names, devices = instance.operators, instance.names, instance.devices
+    routes = {count + m: way for m, each in enumerate(messages) if (way := each.route(device)) is not None}
+    lasts = [float(instance.seconds[v, k]) for v, k in enumerate(device)]
+    seconds = dict(enumerate(lasts)) | {activity: way.seconds for activity, way in routes.items()}
+    near = np.concatenate([start, sent]).tolist()
+    # Activities on the same device or port do not overlap, so their middles give the order despite rounding.
+    middle = {activity: near[activity] + lasts / 2 for activity, lasts in seconds.items()}
+    occupied: dict[int, list[tuple[str, int]]] = {v: [("device", k)] for v, k in enumerate(device)}
+    for activity, way in routes.items():
+        occupied[activity] = [] if transfers == "delay" else [("send", way.source), ("receive", way.target)]
+    before = _before(instance, messages, routes, device)
+    free: dict[tuple[str, int], float] = {}
+    begin: dict[int, float] = {}
+    end: dict[int, float] = {}
+    for activity in _sequence(instance, messages, before, middle):
+        ready = [end[earlier] for earlier in before[activity]]
+        ready += [free.get(resource, 0.0) for resource in occupied[activity]]
+        if release is not None and activity < count:
+            ready.append(float(release[activity]))
+        begin[activity] = max([0.0, *ready])
+        end[activity] = begin[activity] + seconds[activity]
+        free.update(dict.fromkeys(occupied[activity], end[activity]))
+    return Schedule(
+        device=FrozenDict({name: devices[k] for name, k in zip(names, device, strict=True)}),
+        start=FrozenDict({name: begin[v] for v, name in enumerate(names)}),
+        transfers=tuple(
+            Transfer(
+                tensor=instance.tensors[messages[activity - count].tensor],
+                consumer=names[messages[activity - count].readers[0]] if transfers == "one_port_edge" else None,
+                source=devices[way.source],
+                target=devices[way.target],
+                start=begin[activity],
+                end=end[activity],
+            )
+            for activity, way in routes.items()
+        ),
+    )
 
 
-class _Retiming:
-    """Activities are numbered: operators first, then messages."""
+def _before(
+    instance: PlacementInstance, messages: Sequence[Message], routes: Mapping[int, Route], device: Sequence[int]
+) -> dict[int, list[int]]:
+    """The activities that must end before every activity starts."""
+    before = {v: instance.before[v].tolist() for v in range(instance.operators)}
+    for activity, way in routes.items():
+        message = messages[activity - instance.operators]
+        before[activity] = [message.producer]
+        for reader in message.readers:
+            if way.target == device[reader]:
+                before[reader].append(activity)
+    return before
 
-    def __init__(
-        self,
-        transfers: TransferModel,
-        instance: PlacementInstance,
-        messages: Sequence[Message],
-        device: list[int],
-        start: FloatArray,
-        sent: FloatArray,
-        release: FloatArray | None,
-    ) -> None:
-        self._transfers, self._instance, self._messages, self._device = transfers, instance, messages, device
-        count = instance.operators
-        self._routes: dict[int, Route] = {}
-        for number, message in enumerate(messages):
-            way = message.route(device)
-            if way is not None:
-                self._routes[count + number] = way
-        seconds = instance.seconds[np.arange(count), device] if count else np.zeros(0)
-        # Activities on the same device or port do not overlap, so their middles give the order despite rounding.
-        self._middle = (start + seconds / 2).tolist()
-        self._middle += [
-            float(sent[m]) + (self._routes[count + m].seconds / 2 if count + m in self._routes else 0.0)
-            for m in range(len(messages))
+
+def _sequence(
+    instance: PlacementInstance,
+    messages: Sequence[Message],
+    before: Mapping[int, list[int]],
+    middle: Mapping[int, float],
+) -> list[int]:
+    """All activities in an order that respects precedence and otherwise follows their middles."""
+    after: dict[int, list[int]] = {activity: [] for activity in before}
+    waits = {activity: len(earlier) for activity, earlier in before.items()}
+    for activity, earlier in before.items():
+        for other in earlier:
+            after[other].append(activity)
+    rank = np.argsort(topological_order(instance.after)).tolist() + [-1] * len(messages)
+    for number, message in enumerate(messages):
+        rank[instance.operators + number] = rank[message.producer]
+    ready = [(middle[a], rank[a], a) for a, count in waits.items() if count == 0]
+    heapq.heapify(ready)
+    sequence = []
+    while ready:
+        _, _, activity = heapq.heappop(ready)
+        sequence.append(activity)
+        for other in after[activity]:
+            waits[other] -= 1
+            if waits[other] == 0:
+                heapq.heappush(ready, (middle[other], rank[other], other))
+    return sequence
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timetable:
+    """The times of all activities, in seconds.
+
+    Attributes
+    ----------
+    device, start, end
+        Device, start and end of every operator.
+    ways
+        The route of every message; None if it is not needed.
+    sent
+        Start of every message; if it is not needed, the end of its producer.
+    """
+
+    device: list[int]
+    start: FloatArray
+    end: FloatArray
+    ways: list[Route | None]
+    sent: FloatArray
+
+    def operator_middles(self) -> list[float]:
+        """Middle of every operator's run."""
+        return [float(middle) for middle in (self.start + self.end) / 2]
+
+    def message_middles(self) -> list[float]:
+        """Middle of every message."""
+        return [
+            float(begin) + (0.0 if way is None else way.seconds / 2)
+            for begin, way in zip(self.sent, self.ways, strict=True)
         ]
-        self._seconds = seconds.tolist()
-        self._release = np.zeros(count) if release is None else np.maximum(0.0, release)
-        self._begin = [0.0] * (count + len(messages))
-        self._end = [0.0] * (count + len(messages))
 
-    def schedule(self) -> Schedule:
-        """Start the activities one after the other."""
-        before = self._before()
-        free: dict[tuple[str, int], float] = {}
-        for activity in self._sequence(before):
-            ready = max((self._end[earlier] for earlier in before[activity]), default=0.0)
-            resources, seconds = self._needs(activity)
-            if activity < self._instance.operators:
-                ready = max(ready, float(self._release[activity]))
-            ready = max([ready, *(free.get(resource, 0.0) for resource in resources)])
-            self._begin[activity], self._end[activity] = ready, ready + seconds
-            free.update(dict.fromkeys(resources, ready + seconds))
-        names, devices = self._instance.names, self._instance.devices
-        return Schedule(
-            device=FrozenDict({name: devices[k] for name, k in zip(names, self._device, strict=True)}),
-            start=FrozenDict(zip(names, self._begin, strict=False)),
-            transfers=tuple(self._transfer(activity) for activity in self._routes),
-        )
+    def ports(self) -> list[set[int]]:
+        """The ports that every message occupies: device k sends through port 2 k and receives through port 2 k + 1."""
+        return [set() if way is None else {2 * way.source, 2 * way.target + 1} for way in self.ways]
 
-    def _needs(self, activity: int) -> tuple[list[tuple[str, int]], float]:
-        """The devices or ports that an activity occupies, and its duration."""
-        if activity < self._instance.operators:
-            return [("device", self._device[activity])], float(self._seconds[activity])
-        way = self._routes[activity]
-        ports = [] if self._transfers == "delay" else [("send", way.source), ("receive", way.target)]
-        return ports, way.seconds
 
-    def _before(self) -> dict[int, list[int]]:
-        """The activities that must end before every activity starts."""
-        count = self._instance.operators
-        before = {v: self._instance.before[v].tolist() for v in range(count)}
-        for activity in self._routes:
-            message = self._messages[activity - count]
-            before[activity] = [message.producer]
-            for reader in message.readers:
-                if self._routes[activity].target == self._device[reader]:
-                    before[reader].append(activity)
-        return before
-
-    def _sequence(self, before: dict[int, list[int]]) -> list[int]:
-        """All activities in an order that respects precedence and otherwise follows their middles."""
-        after: dict[int, list[int]] = {activity: [] for activity in before}
-        waits = {activity: len(earlier) for activity, earlier in before.items()}
-        for activity, earlier in before.items():
-            for other in earlier:
-                after[other].append(activity)
-        rank = {v: place for place, v in enumerate(topological_order(self._instance.after).tolist())}
-        rank |= {a: rank[self._messages[a - self._instance.operators].producer] for a in self._routes}
-        ready = [(self._middle[a], rank[a], a) for a, count in waits.items() if count == 0]
-        heapq.heapify(ready)
-        sequence = []
-        while ready:
-            _, _, activity = heapq.heappop(ready)
-            sequence.append(activity)
-            for other in after[activity]:
-                waits[other] -= 1
-                if waits[other] == 0:
-                    heapq.heappush(ready, (self._middle[other], rank[other], other))
-        return sequence
-
-    def _transfer(self, activity: int) -> Transfer:
-        message, way = self._messages[activity - self._instance.operators], self._routes[activity]
-        names, devices = self._instance.names, self._instance.devices
-        edge = self._transfers == "one_port_edge"
-        return Transfer(
-            tensor=self._instance.tensors[message.tensor],
-            consumer=names[message.readers[0]] if edge else None,
-            source=devices[way.source],
-            target=devices[way.target],
-            start=self._begin[activity],
-            end=self._end[activity],
-        )
+def timetable(instance: PlacementInstance, messages: Sequence[Message], solution: Schedule) -> Timetable:
+    """Read a schedule that obeys the problem."""
+    position = {name: k for k, name in enumerate(instance.devices)}
+    device = [position[solution.device[name]] for name in instance.names]
+    start = np.asarray([solution.start[name] for name in instance.names], dtype=np.float64)
+    end = start + instance.seconds[np.arange(len(device)), device] if device else start
+    listed = {(sent.tensor, sent.consumer, sent.source, sent.target): sent.start for sent in solution.transfers}
+    ways = [message.route(device) for message in messages]
+    sent = np.asarray([end[message.producer] for message in messages], dtype=np.float64)
+    for number, (message, way) in enumerate(zip(messages, ways, strict=True)):
+        if way is not None:
+            reader = instance.names[message.readers[0]] if message.target < 0 else None
+            key = (instance.tensors[message.tensor], reader, instance.devices[way.source], instance.devices[way.target])
+            sent[number] = listed.get(key, sent[number])
+    return Timetable(device, start, end, ways, sent)

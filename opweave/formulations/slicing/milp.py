@@ -14,11 +14,10 @@ import numpy as np
 
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import TOLERANCE, Formulation, register_formulation
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, total
+from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import check_rows
-from opweave.formulations.order_arcs import ContradictionError
-from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, SlicingInstance, lower
+from opweave.formulations.slicing.instance import CHANNELS, ROWS, TAKEN_IN, lower
 from opweave.formulations.slicing.program import ONE, UNITS, ZERO, CutModel, readable, unit_of, without_dust
 from opweave.formulations.slicing.shortage import rules_in_the_way
 from opweave.problems.arrays import NO_LIMIT, FloatArray
@@ -55,7 +54,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def write(self, problem: Slicing) -> tuple[CutModel, list[Linear]]:
         """Write columns and rows, and the time of every operator."""
-        instance = _instance_of(problem)
+        instance = lower(problem)
         _check_reading(problem)
         self.restricts = instance.order_matters(problem)
         cells = instance.operators + len(instance.tensor)
@@ -219,13 +218,6 @@ class Cuts(Formulation[Slicing, Slices]):
     def why_infeasible(self, problem: Slicing) -> str:
         """Name the rules that may exclude every solution."""
         return f"no cuts respect {rules_in_the_way(problem, rows_added=self.context.extended)}"
-
-
-def _instance_of(problem: Slicing) -> SlicingInstance:
-    try:
-        return lower(problem)
-    except ContradictionError as error:
-        raise InfeasibleError(str(error)) from error
 
 
 def _check_reading(problem: Slicing) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 class Played:
     """What a schedule does: the timeline, and the transfers that it makes necessary.
 
-    ``sent`` begins with the ``listed`` transfers; ``passed`` has the inputs of every need.
+    ``sent`` begins with the ``listed`` transfers; ``taker`` has the run that waits for every need.
     """
 
     timeline: Timeline
     runs: Runs
     needs: Needs
-    passed: list[frozenset[int]]
+    taker: IntArray
     sent: Sent
     listed: int
 
@@ -48,7 +49,7 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
     A transfer that is not listed starts as soon as its tensor is available.
     """
     runs = _runs(problem, solution)
-    needs, reads, passed = _needs(problem, solution)
+    needs, reads, taker = _needs(problem, solution, runs)
     listed = _listed(problem, solution, needs)
     met = np.zeros(len(needs), dtype=bool)
     met[listed.need[listed.need >= 0]] = True
@@ -57,7 +58,7 @@ def play(problem: BatchedMapping, solution: BatchedSchedule) -> Played:
     timeline = device_timeline(
         problem.graph, problem.cluster, runs, sent, reads, lives, ports=False, inputs=problem.batch
     )
-    return Played(timeline, runs, needs, passed, sent, len(listed))
+    return Played(timeline, runs, needs, taker, sent, len(listed))
 
 
 def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
@@ -73,37 +74,34 @@ def _runs(problem: BatchedMapping, solution: BatchedSchedule) -> Runs:
     )
 
 
-def _needs(problem: BatchedMapping, solution: BatchedSchedule) -> tuple[Needs, Reads, list[frozenset[int]]]:
-    """Follow every input along every tensor, from the batch that makes it to the batch that reads it."""
-    graph, index = problem.graph, problem.cluster.device_index
-    inputs = [frozenset(batch.inputs) for batch in solution.batches]
-    device = [index[batch.device] for batch in solution.batches]
-    by_operator: dict[int, list[int]] = {}
-    for run, batch in enumerate(solution.batches):
-        by_operator.setdefault(graph.operator_index[batch.operator], []).append(run)
-    reads: list[tuple[int, int, int, int]] = []
-    needs: list[tuple[int, int, int, int, int]] = []
-    passed: list[frozenset[int]] = []
-    arrays = graph.arrays
-    for v in range(len(graph.operators)):
-        for tensor in arrays.reads[v].tolist():
-            producer = int(arrays.producer[tensor])
-            for made in by_operator[producer] if producer >= 0 else ():
-                for reader in by_operator[v]:
-                    shared = inputs[made] & inputs[reader]
-                    if not shared:
-                        continue
-                    crosses = device[made] != device[reader]
-                    reads.append((reader, tensor, made, len(needs) if crosses else -1))
-                    if crosses:
-                        needs.append((tensor, v, device[made], device[reader], made))
-                        passed.append(shared)
-    tensor_, reader_, source, target, maker = np.asarray(needs, dtype=np.int64).reshape(len(needs), 5).T
-    count = np.asarray([len(shared) for shared in passed], dtype=np.int64)
-    size = arrays.tensor_bytes[tensor_]
-    seconds = transfer_times(problem.cluster, source, target, _moved(problem, size, count))
-    found = Needs(tensor_, reader_, source, target, maker, size, count, ~np.isnan(seconds), seconds)
-    return found, Reads(*np.asarray(reads, dtype=np.int64).reshape(len(reads), 4).T), passed
+def _needs(problem: BatchedMapping, solution: BatchedSchedule, runs: Runs) -> tuple[Needs, Reads, IntArray]:
+    """Follow every input along every tensor, from the batch that makes it to the batch that reads it.
+
+    Returns
+    -------
+    tuple
+        The needs, the reads, and the run that waits for every need.
+    """
+    arrays, devices = problem.graph.arrays, len(problem.cluster.devices)
+    run_of = np.empty((len(problem.graph.operators), problem.batch), dtype=np.int64)
+    numbers = np.fromiter(chain.from_iterable(batch.inputs for batch in solution.batches), dtype=np.int64)
+    run_of[np.repeat(runs.operator, runs.count), numbers] = np.repeat(np.arange(len(runs.operator)), runs.count)
+    reader, tensor = arrays.reads.heads(), arrays.reads.items
+    inner = arrays.producer[tensor] >= 0
+    reader, tensor = reader[inner], tensor[inner]
+    made, read = run_of[arrays.producer[tensor]], run_of[reader]
+    flows = (np.arange(len(tensor))[:, None] * devices + runs.device[made]) * devices + runs.device[read]
+    _, first, count = np.unique(flows, return_index=True, return_counts=True)
+    entry, made, read = first // problem.batch, made.ravel()[first], read.ravel()[first]
+    order = np.lexsort((read, made, entry))  # in the order of the solution's batches
+    entry, made, read, count = entry[order], made[order], read[order], count[order]
+    crosses = runs.device[made] != runs.device[read]
+    need = np.where(crosses, np.cumsum(crosses) - 1, -1)
+    maker, taker, moved = made[crosses], read[crosses], tensor[entry[crosses]]
+    size, source, target = arrays.tensor_bytes[moved], runs.device[maker], runs.device[taker]
+    seconds = transfer_times(problem.cluster, source, target, _moved(problem, size, count[crosses]))
+    found = Needs(moved, runs.operator[taker], source, target, maker, size, count[crosses], ~np.isnan(seconds), seconds)
+    return found, Reads(read, tensor[entry], made, need), taker
 
 
 def _moved(problem: BatchedMapping, size: IntArray, count: IntArray) -> FloatArray:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.details import BatchedDetails
 from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import (
@@ -42,26 +43,36 @@ def judge(problem: BatchedMapping, solution: BatchedSchedule) -> Evaluation[Batc
 
 def _unusable(problem: BatchedMapping, solution: BatchedSchedule) -> Iterator[Violation]:
     """Check that every operator runs every input once, in batches whose times are known, and that all names exist."""
+    known, none = problem.known_seconds, dict[str, dict[int, float]]()
     for batch in solution.batches:
-        yield from _wrong_batch(problem, batch)
+        sizes = known.get(batch.operator, none).get(batch.device, ())
+        if len(batch.inputs) not in sizes or max(batch.inputs) >= problem.batch:
+            yield from _wrong_batch(problem, batch)
     pairs = Counter((batch.operator, batch.device) for batch in solution.batches)
     for (operator, device), count in pairs.items():
         if count > 1:
             message = f"{operator!r} runs {count} batches on {device!r}; the inputs on a device run as one batch"
             yield Violation(rule="batch", message=message)
-    runs: dict[str, Counter[int]] = {name: Counter() for name in problem.known_seconds}
-    for batch in solution.batches:
-        if batch.operator in runs:
-            runs[batch.operator].update(batch.inputs)
-    for name, seen in runs.items():
-        missing = [number for number in range(problem.batch) if number not in seen]
-        twice = [number for number, count in seen.items() if count > 1]
+    times = _times(problem, solution)
+    for row in np.flatnonzero((times != 1).any(axis=1)).tolist():
+        name = problem.graph.operators[row].id
+        missing, twice = (np.flatnonzero(wrong).tolist() for wrong in (times[row] == 0, times[row] > 1))
         if missing:
             yield Violation(rule="missing", message=f"{name!r} never runs {_inputs(missing)}")
         if twice:
             yield Violation(rule="twice", message=f"{name!r} runs {_inputs(twice)} more than once")
     for sent in solution.transfers:
         yield from _wrong_names(problem, sent)
+
+
+def _times(problem: BatchedMapping, solution: BatchedSchedule) -> IntArray:
+    """How often every operator runs every input of the problem. Shape (operators, batch)."""
+    rows, index, batch = len(problem.graph.operators), problem.graph.operator_index, problem.batch
+    operator = [index.get(each.operator, rows) for each in solution.batches]
+    numbers = (min(number, batch) for each in solution.batches for number in each.inputs)  # others have their own rule
+    runs = np.repeat(np.asarray(operator, dtype=np.int64), [len(each.inputs) for each in solution.batches])
+    cells = runs * (batch + 1) + np.fromiter(numbers, dtype=np.int64, count=len(runs))
+    return np.bincount(cells, minlength=(rows + 1) * (batch + 1)).reshape(rows + 1, batch + 1)[:rows, :batch]
 
 
 def _wrong_batch(problem: BatchedMapping, batch: Batch) -> Iterator[Violation]:
@@ -125,11 +136,14 @@ def _wrong_transfers(problem: BatchedMapping, solution: BatchedSchedule, played:
     yield from needless(problem.graph, problem.cluster, sent, played.listed)
     for row, listed in enumerate(solution.transfers):
         need = int(sent.need[row])
-        if need < 0 or frozenset(listed.inputs) == played.passed[need]:
+        if need < 0:
             continue
-        what = route(problem.graph, problem.cluster, sent, row)
-        message = f"{what} carries {_inputs(sorted(set(listed.inputs)))}, not {_inputs(sorted(played.passed[need]))}"
-        yield Violation(rule="transfer", message=message)
+        made, read = (solution.batches[run[need]].inputs for run in (needs.maker, played.taker))
+        passed, carried = set(made) & set(read), set(listed.inputs)
+        if carried != passed:
+            what = route(problem.graph, problem.cluster, sent, row)
+            message = f"{what} carries {_inputs(sorted(carried))}, not {_inputs(sorted(passed))}"
+            yield Violation(rule="transfer", message=message)
 
 
 def _details(problem: BatchedMapping, played: Played, held: Mapping[str, int]) -> BatchedDetails:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+
+from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import topological_order
 
@@ -32,14 +37,11 @@ def running_order(graph: OpGraph) -> tuple[str, ...]:
     ('first', 'then', 'one', 'add')
     """
     before, after = graph.arrays.predecessors, graph.arrays.successors
-    by_data = topological_order(after).tolist()
-    place = {v: position for position, v in enumerate(by_data)}
-    late: dict[int, list[int]] = {}
-    for v in by_data:
-        if len(before[v]) == 0 and len(after[v]) > 0:
-            late.setdefault(min(after[v].tolist(), key=place.__getitem__), []).append(v)
-    moved = {v for group in late.values() for v in group}
-    order = [v for reader in by_data if reader not in moved for v in (*late.get(reader, ()), reader)]
+    place = np.argsort(topological_order(after))
+    lone = (np.diff(before.start) == 0) & (np.diff(after.start) > 0)
+    anchor = np.where(lone, len(place), place)
+    np.minimum.at(anchor, after.heads(), np.where(lone[after.heads()], place[after.items], len(place)))
+    order = np.lexsort((place, ~lone, anchor)).tolist()
     return tuple(graph.operators[v].id for v in order)
 
 
@@ -64,45 +66,88 @@ class CutPoint(NamedTuple):
     dominates: bool
 
 
-def cut_points(graph: OpGraph, order: tuple[str, ...], inputs: Entrance) -> tuple[CutPoint, ...]:
-    """All places between two operators of an order.
+@dataclass(frozen=True, slots=True, eq=False)
+class Crossings:
+    """What crosses the places of an order, by number of operators before the place; nothing crosses both ends.
 
-    An operator is a source when it reads a graph input (which arrives at the first stage), or when it waits for no
-    other operator and reads something; a constant is not a source. An operator is a result when it writes a graph
-    output or something that no operator reads.
+    Attributes
+    ----------
+    names
+        Tensors that cross a place, in the order in which they are made; graph inputs come first.
+    first, last
+        First and last place that each of them crosses. Shape (len(names),).
+    count, bytes
+        Number of tensors that cross each place, and their bytes. Shape (operators + 1,).
+    dominates
+        As in :class:`CutPoint`. Shape (operators + 1,).
     """
-    place = {name: position for position, name in enumerate(order)}
-    size = {tensor.id: tensor.bytes for tensor in graph.tensors}
-    made: list[tuple[str, ...]] = [()] * len(order)
-    last_read: dict[str, int] = {}
-    for op in graph.operators:
-        at = place[op.id]
-        made[at] = op.outputs
-        for tensor in op.inputs:
-            if last_read.get(tensor, -1) < at:
-                last_read[tensor] = at
-    last_source, first_result = _ends(graph, place, inputs, last_read)
-    live = [name for name in graph.inputs if name in last_read] if inputs == "first" else []
-    points = []
-    for position in range(1, len(order)):
-        done = position - 1
-        own = made[done]
-        live = [name for name in (*live, *own) if last_read.get(name, -1) > done]
-        passes = last_source <= done <= first_result
-        dominates = passes and bool(live) and all(name in own for name in live)
-        points.append(CutPoint(position, tuple(live), sum([size[name] for name in live]), dominates))
-    return tuple(points)
+
+    names: tuple[str, ...]
+    first: IntArray
+    last: IntArray
+    count: IntArray
+    bytes: IntArray
+    dominates: BoolArray
+
+    @classmethod
+    def of(cls, graph: OpGraph, order: Sequence[str], inputs: Entrance) -> Crossings:
+        """Find them in one pass.
+
+        An operator is a source when it reads a graph input (which arrives at the first stage), or when it waits for no
+        other operator and reads something; a constant is not a source. An operator is a result when it writes a graph
+        output or something that no operator reads.
+        """
+        arrays, count = graph.arrays, len(order)
+        place = np.argsort([graph.operator_index[name] for name in order])
+        first = np.where(arrays.producer < 0, 1, place[arrays.producer] + 1 if count else 1)
+        last = np.full(len(first), -1, dtype=np.int64)
+        np.maximum.at(last, arrays.reads.items, place[arrays.reads.heads()])
+        crosses = np.flatnonzero((last >= first) & ((arrays.producer >= 0) | (inputs == "first")))
+        crosses = crosses[np.lexsort((arrays.producer[crosses] >= 0, first[crosses]))]
+        size = arrays.tensor_bytes[crosses]
+        opens, closes = first[crosses], last[crosses] + 1
+        change, grown = np.zeros((2, count + 2), dtype=np.int64)
+        for where, sign in ((opens, 1), (closes, -1)):
+            np.add.at(change, where, sign)
+            np.add.at(grown, where, sign * size)
+        live, fresh = np.cumsum(change)[:-1], np.bincount(opens[arrays.producer[crosses] >= 0], minlength=count + 1)
+        passes = np.zeros(count + 1, dtype=bool)
+        source, result = _ends(graph, place, last, inputs)
+        passes[source + 1 : result + 2] = True
+        return cls(
+            tuple(graph.tensors[t].id for t in crosses.tolist()),
+            opens,
+            closes - 1,
+            live,
+            np.cumsum(grown)[:-1],
+            passes & (live > 0) & (live == fresh[: count + 1]),
+        )
+
+    def points(self, places: Iterable[int]) -> tuple[CutPoint, ...]:
+        """The places as cut points, in ascending order."""
+        points, entered, live = [], 0, list[int]()
+        for place in places:
+            begun = int(np.searchsorted(self.first, place, side="right"))
+            live = [t for t in (*live, *range(entered, begun)) if self.last[t] >= place]
+            entered = begun
+            names = tuple(self.names[t] for t in live)
+            points.append(CutPoint(place, names, int(self.bytes[place]), bool(self.dominates[place])))
+        return tuple(points)
 
 
-def _ends(graph: OpGraph, place: dict[str, int], inputs: Entrance, last_read: dict[str, int]) -> tuple[int, int]:
+def cut_points(graph: OpGraph, order: Sequence[str], inputs: Entrance) -> tuple[CutPoint, ...]:
+    """All places between two operators of an order."""
+    return Crossings.of(graph, order, inputs).points(range(1, len(order)))
+
+
+def _ends(graph: OpGraph, place: IntArray, last_read: IntArray, inputs: Entrance) -> tuple[int, int]:
     """Positions of the last source and of the first result."""
-    results, outside = set(graph.outputs), set(graph.inputs)
-    last_source, first_result = -1, len(place)
-    for op in graph.operators:
-        at = place[op.id]
-        fed = not outside.isdisjoint(op.inputs)
-        if fed and (inputs == "first" or outside.issuperset(op.inputs)):
-            last_source = max(last_source, at)
-        if at < first_result and (not results.isdisjoint(op.outputs) or not any(t in last_read for t in op.outputs)):
-            first_result = at
-    return last_source, first_result
+    arrays, count = graph.arrays, len(place)
+    reader, writer = arrays.reads.heads(), arrays.writes.heads()
+    outside = np.bincount(reader[arrays.producer[arrays.reads.items] < 0], minlength=count)
+    source = (outside > 0) & ((inputs == "first") | (outside == np.diff(arrays.reads.start)))
+    results = np.zeros(len(last_read), dtype=bool)
+    results[[graph.tensor_index[name] for name in graph.outputs]] = True
+    result = np.bincount(writer[(last_read >= 0)[arrays.writes.items]], minlength=count) == 0
+    result[writer[results[arrays.writes.items]]] = True
+    return int(place[source].max(initial=-1)), int(place[result].min(initial=count))

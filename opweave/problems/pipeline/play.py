@@ -59,10 +59,11 @@ class Walk:
                 op = graph.operators[graph.operator_index[name]]
                 first |= dict.fromkeys(op.outputs, number)
                 last |= dict.fromkeys(op.inputs, number)
-        return [
-            tuple(name for name, made in first.items() if made <= cut < last.get(name, -1))
-            for cut in range(len(self._stages) - 1)
-        ]
+        crossing: list[list[str]] = [[] for _ in self._stages[1:]]
+        for name, made in first.items():
+            for cut in range(made, last.get(name, made)):
+                crossing[cut].append(name)
+        return [tuple(names) for names in crossing]
 
     @property
     def _transfers(self) -> list[float]:

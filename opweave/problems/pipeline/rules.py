@@ -79,7 +79,7 @@ def _violations(problem: Pipeline, stages: Sequence[Stage], walk: Walk) -> Itera
 
 def _wrong_cuts(problem: Pipeline, stages: Sequence[Stage]) -> Iterator[Violation]:
     """Check that every stage is a contiguous part of the order, and that cuts lie where they are allowed."""
-    order, allowed = problem.running_order, {point.position for point in problem.cut_points}
+    order, allowed = problem.running_order, set(problem.cut_positions)
     begin = 0
     for number, stage in enumerate(stages):
         end = begin + len(stage.operators)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from opweave.problems.cluster import Cluster
@@ -25,7 +26,7 @@ from opweave.problems.on_cluster import (
     times_by_device,
 )
 from opweave.problems.pipeline.details import PipelineDetails, StageUse
-from opweave.problems.pipeline.order import CutPoint, Cuts, Entrance, cut_points, running_order
+from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance, running_order
 from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
@@ -207,13 +208,23 @@ class Pipeline(Problem[Stages, PipelineDetails]):
         return running_order(self.graph) if self.order is None else self.order
 
     @cached_property
+    def crossings(self) -> Crossings:
+        """What crosses every place of the order."""
+        return Crossings.of(self.graph, self.running_order, self.inputs)
+
+    @cached_property
+    def cut_positions(self) -> tuple[int, ...]:
+        """Places where the order may be cut, before side constraints, by number of operators before them."""
+        crossings, most = self.crossings, self.max_tensors
+        allowed = crossings.dominates
+        if self.cuts == "prefix":
+            allowed = np.ones_like(allowed) if most is None else crossings.count <= most
+        return tuple((np.flatnonzero(allowed[1:-1]) + 1).tolist())
+
+    @cached_property
     def cut_points(self) -> tuple[CutPoint, ...]:
-        """Places where the order may be cut, before side constraints."""
-        points = cut_points(self.graph, self.running_order, self.inputs)
-        if self.cuts == "dominators":
-            return tuple(point for point in points if point.dominates)
-        most = self.max_tensors
-        return tuple(point for point in points if most is None or len(point.tensors) <= most)
+        """The places of :attr:`cut_positions`, with the tensors that cross them."""
+        return self.crossings.points(self.cut_positions)
 
     @cached_property
     def usable_devices(self) -> tuple[str, ...]:

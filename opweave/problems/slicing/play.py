@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from opweave.problems.graph import Operator
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
-from opweave.problems.slicing.usable import unusable
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import BEFORE, NEVER, ActivityKind, Names, Recorder, Timeline, devices_and_ports
 
@@ -43,14 +42,6 @@ NOTHING = Block(0, 0, 0, 0)
 def block(channels: tuple[int, int], rows: tuple[int, int]) -> Block:
     """Make a block of channels and rows [first, end)."""
     return Block(*channels, *rows) if channels[0] < channels[1] and rows[0] < rows[1] else NOTHING
-
-
-def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
-    """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
-    if any(True for _ in unusable(problem, solution)):
-        return {}
-    played = Playing(problem, solution)
-    return played.run().memory_bytes
 
 
 class Playing:

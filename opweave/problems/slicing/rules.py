@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from opweave.problems.slicing.details import SlicingDetails
 from opweave.problems.slicing.paper_rule import rulings
-from opweave.problems.slicing.usable import unusable
+from opweave.problems.slicing.play import Playing
 from opweave.problems.solution import Evaluation, Violation
 
 if TYPE_CHECKING:
-    from opweave.problems.slicing.spec import Slices, Slicing
-from opweave.problems.slicing.play import Playing
+    from opweave.problems.slicing.spec import Slice, Slices, Slicing
 
 
 def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
     """Judge a solution against all rules except the side constraints."""
-    wrong = tuple(unusable(problem, solution))
+    wrong = tuple(_unusable(problem, solution))
     if wrong:
         return Evaluation(objective=None, violations=wrong)
     played = Playing(problem, solution)
@@ -25,6 +25,76 @@ def judge(problem: Slicing, solution: Slices) -> Evaluation[SlicingDetails]:
     broken = tuple(_violations(problem, solution, played))
     judged = Evaluation(objective=details.latency, violations=broken, details=details)
     return judged.with_timeline(played.timeline())
+
+
+def memory_peaks(problem: Slicing, solution: Slices) -> Mapping[str, int]:
+    """The largest number of bytes that every device holds at any time; empty if the solution cannot be replayed."""
+    if any(True for _ in _unusable(problem, solution)):
+        return {}
+    played = Playing(problem, solution)
+    return played.run().memory_bytes
+
+
+def _unusable(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    """Check that every operator appears once, after its producers, and is cut into one part for each device."""
+    names = tuple(device.name for device in problem.cluster.devices)
+    if solution.devices != names:
+        message = f"the plan is for devices {', '.join(solution.devices)}; the cluster has {', '.join(names)}"
+        yield Violation(rule="unknown", message=message)
+        return
+    yield from _wrong_names(problem, solution)
+    step = {name: position for position, name in enumerate(solution.order)}
+    for op in problem.graph.operators:
+        for tensor in dict.fromkeys(op.inputs):
+            producer = problem.graph.producer.get(tensor)
+            if producer in step and op.id in step and step[producer] > step[op.id]:
+                message = f"{op.id!r} runs before {producer!r}, which makes its input {tensor!r}"
+                yield Violation(rule="precedence", message=message)
+        if op.id in solution.slices:
+            yield from _wrong_cuts(problem, op.id, solution.slices[op.id])
+
+
+def _wrong_names(problem: Slicing, solution: Slices) -> Iterator[Violation]:
+    known = problem.graph.operator_index
+    counts = Counter(solution.order)
+    for name in dict.fromkeys((*solution.slices, *solution.order)):
+        if name not in known:
+            yield Violation(rule="unknown", message=f"{name!r} is not an operator of the graph")
+    for name in known:
+        if name not in solution.slices:
+            yield Violation(rule="missing", message=f"{name!r} has no slice")
+        if counts[name] != 1:
+            runs = "never runs" if counts[name] == 0 else f"runs {counts[name]} times"
+            yield Violation(rule="repeated" if counts[name] else "missing", message=f"{name!r} {runs}")
+
+
+def _wrong_cuts(problem: Slicing, name: str, cut: Slice) -> Iterator[Violation]:
+    """(8) to (10) of the paper, cv1 to cv5, and parts only on devices whose time is known."""
+    cutting, devices = problem.cuttings[name], [device.name for device in problem.cluster.devices]
+    lengths = cutting.lengths or {"whole": 1}
+    if cut.dimension not in lengths:
+        why = f": {cutting.why_whole}" if cutting.why_whole else ""
+        message = f"{name!r} cannot be cut along {cut.dimension!r}, only along {' or '.join(map(repr, lengths))}{why}"
+        yield Violation(rule="dimension", message=message)
+        return
+    cuts, length = cut.cuts, lengths[cut.dimension]
+    if len(cuts) != len(devices) + 1:
+        message = f"{name!r} has {len(cuts)} cuts; {len(devices)} devices need {len(devices) + 1}"
+        yield Violation(rule="cuts", message=message)
+        return
+    if cuts[0] != 0:
+        message = f"the first cut of {name!r} is {cuts[0]}, not 0"
+        yield Violation(rule="cut_start", message=message, excess=float(abs(cuts[0])))
+    if cuts[-1] != length:
+        message = f"the last cut of {name!r} is {cuts[-1]}, not its length {length}"
+        yield Violation(rule="cut_end", message=message, excess=float(abs(cuts[-1] - length)))
+    for device, first, end in zip(devices, cuts, cuts[1:], strict=False):
+        if first > end:
+            message = f"the part of {name!r} on {device!r} runs backwards, from {first} to {end}"
+            yield Violation(rule="cut_order", message=message, excess=float(first - end))
+        if first < end and device not in problem.known_seconds[name]:
+            message = f"{name!r} cannot run on {device!r}: its time there is not known"
+            yield Violation(rule="device", message=message)
 
 
 def _violations(problem: Slicing, solution: Slices, played: Playing) -> Iterator[Violation]:

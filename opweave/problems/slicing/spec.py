@@ -18,8 +18,7 @@ from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
-from opweave.problems.slicing.play import memory_peaks
-from opweave.problems.slicing.rules import judge
+from opweave.problems.slicing.rules import judge, memory_peaks
 from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import SCHEMA_VERSION, FrozenDict, Many, Name, Seconds, Spec
 from opweave.problems.timeline import Timeline

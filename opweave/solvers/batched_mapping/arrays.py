@@ -112,11 +112,7 @@ def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
     )
     for i in range(operators):
         for g in range(granules):
-            u = where[i, g]
-            if strings.number[i, u] == 0:
-                _hold(arrays, strings, i, u, 1)
-            strings.number[i, u] += 1
-            strings.used[u] += arrays.memory[i]
+            count_granule(arrays, strings, i, where[i, g], 1)
     for e in range(len(arrays.source)):
         for g in range(granules):
             strings.flow[e, where[arrays.source[e], g], where[arrays.target[e], g]] += 1
@@ -124,15 +120,17 @@ def new_strings(arrays: BatchArrays, where: IntArray) -> Strings:
 
 
 @inlined
-def _hold(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
-    """Add an operator's parameters to a device (step 1) or remove them (step -1)."""
-    for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
-        p = arrays.parameters[x]
-        if step > 0 and strings.holders[p, u] == 0:
-            strings.used[u] += arrays.parameter_bytes[p]
-        strings.holders[p, u] += step
-        if step < 0 and strings.holders[p, u] == 0:
-            strings.used[u] -= arrays.parameter_bytes[p]
+def count_granule(arrays: BatchArrays, strings: Strings, i: int, u: int, step: int) -> None:
+    """Count one granule of an operator more (step 1) or less (step -1) on a device, with its memory."""
+    edge = max(step, 0)  # the number after the first has come or the last has gone
+    strings.number[i, u] += step
+    strings.used[u] += step * arrays.memory[i]
+    if strings.number[i, u] == edge:
+        for x in range(arrays.parameters_start[i], arrays.parameters_start[i + 1]):
+            p = arrays.parameters[x]
+            strings.holders[p, u] += step
+            if strings.holders[p, u] == edge:
+                strings.used[u] += step * arrays.parameter_bytes[p]
 
 
 @inlined
@@ -152,14 +150,8 @@ def move_granule(arrays: BatchArrays, strings: Strings, i: int, g: int, u: int) 
         w = strings.where[arrays.target[e], g]
         strings.flow[e, a, w] -= 1
         strings.flow[e, u, w] += 1
-    strings.number[i, a] -= 1
-    strings.used[a] -= arrays.memory[i]
-    if strings.number[i, a] == 0:
-        _hold(arrays, strings, i, a, -1)
-    if strings.number[i, u] == 0:
-        _hold(arrays, strings, i, u, 1)
-    strings.number[i, u] += 1
-    strings.used[u] += arrays.memory[i]
+    count_granule(arrays, strings, i, a, -1)
+    count_granule(arrays, strings, i, u, 1)
 
 
 @inlined
@@ -248,28 +240,7 @@ def decode(arrays: BatchArrays, where: IntMatrix, order: IntArray, end: FloatMat
     return play(arrays, strings, order, 0, len(order), np.zeros(devices), end, np.zeros(arrays.seconds.shape), np.inf)
 
 
-@kernel
-def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
-    """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
-    strings = new_strings(arrays, where)
-    operators, devices = strings.number.shape
-    end = np.empty((operators, devices))
-    free = np.empty(devices)
-    tail = np.zeros(arrays.seconds.shape)
-    total = 0.0
-    for step in range(times):
-        i, g = step % operators, step % where.shape[1]
-        before = strings.where[i, g]
-        move_granule(arrays, strings, i, g, (before + 1) % devices)
-        move_granule(arrays, strings, i, g, before)
-        end[:] = -1.0
-        free[:] = 0.0
-        total += float(play(arrays, strings, order, 0, len(order), free, end, tail, np.inf))
-    return total / times
-
-
-def natural_order(instance: BatchedInstance) -> IntArray:
-    """All nodes, operators in topological order."""
+def nodes_of(instance: BatchedInstance, order: IntArray) -> IntArray:
+    """All nodes, operator by operator in an order."""
     devices = len(instance.devices)
-    nodes = instance.order[:, None] * devices + np.arange(devices)
-    return np.ascontiguousarray(nodes.ravel())
+    return (order[:, None] * devices + np.arange(devices)).ravel()

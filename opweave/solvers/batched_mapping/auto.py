@@ -2,6 +2,8 @@
 
 It runs every list scheduler, so it is never worse than any of them; the first of them uses the best single device. If
 the batch cannot be split, the problem is a placement, and placement's default solver takes over.
+
+Several cores get one lane that searches plans and one that computes bounds first.
 """
 
 from __future__ import annotations
@@ -9,18 +11,15 @@ from __future__ import annotations
 import logging
 from contextlib import AbstractContextManager
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS
 from opweave.formulations.expressions import expressible
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.problems.errors import EngineError, InvalidInputError
 from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.bounds.best import CHANNELS, WIDE, module_bounds, quick_bounds
+from opweave.solvers.batched_mapping.bounds.best import module_bounds, quick_bounds
 from opweave.solvers.batched_mapping.bounds.one_input import shortest_way
-from opweave.solvers.batched_mapping.local import UNTIMED_ROUNDS, BatchSearch, begin, new_search, search_from
-from opweave.solvers.batched_mapping.modules import Module, modules_of
-from opweave.solvers.batched_mapping.plans import granules_of
+from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
 from opweave.solvers.batched_mapping.replicate import replicated
-from opweave.solvers.batched_mapping.rolling import effort_of_pass, roll
 from opweave.solvers.batched_mapping.split import (
     BATCH_SOLVER,
     EXACT_SECONDS,
@@ -29,11 +28,15 @@ from opweave.solvers.batched_mapping.split import (
     Split,
     split,
 )
-from opweave.solvers.batched_mapping.whole import by_name, never_splits, solve_whole
-from opweave.solvers.registry import Feature, Solver, find_solver, register
+from opweave.solvers.batched_mapping.whole import by_name, lane_of_auto, never_splits, solve_whole
+from opweave.solvers.registry import Feature, Solver, find_solver, register, run_side_by_side
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.scheduling.best_bound import Best
+from opweave.solvers.side_by_side.lane import Lane, with_seeds
 
 logger = logging.getLogger("opweave")
+
+HOME = "opweave.solvers.batched_mapping"
 
 ENGINE = "highs"
 ENGINE_CELLS = 40
@@ -58,6 +61,10 @@ UNTIMED_SECONDS = 20.0
 BOUND_SHARE = 0.15
 """Largest share of the time for lower bounds by modules, which mostly take less."""
 
+LANE_BOUND_SHARE, QUICK_SHARE = 0.2, 0.02
+"""Shares of a lane's time left: for each bound, before the second lane also anneals; and for the quick bounds, when the
+first lane computes them."""
+
 PLACEMENT_SHARE = 0.15
 """Share of the time for placement's solver. Then an engine takes modules too large for placement's search to close."""
 
@@ -72,39 +79,118 @@ INSTANT_CELLS = 24
 
 def solve_auto(problem: BatchedMapping, run: Run) -> Outcome:
     """Run the solvers of batched mapping in turn."""
-    instance = lower_unless_short(problem)
-    if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
+    if not _known(problem, SUPPORTS):
         return find_solver(problem, ENGINE).run(problem, run)
-    if not instance.operators:
-        run.proved(0.0, "trivial")
-        run.found(BatchedSchedule(batches=()), 0.0)
-        return Outcome(run.termination())
-    search = new_search(problem, instance, run)
-    begin(search)
-    for plan in replicated(problem, instance, search.arrays, run):
-        search.consider(plan)
-    best = quick_bounds(instance, search.reach, run)
-    if not never_splits(instance):
+    search = _with_lists(problem, run)
+    if search is None:
+        return ended(run)
+    best, whole = quick_bounds(search.instance, search.reach, run), never_splits(search.instance)
+    if not whole:
         outcome = _count(search)
         if outcome is not None:
             return outcome
-    if run.time_limit is not None and not never_splits(instance):
+    if run.time_limit is not None and not whole:
         search_from(search, rounds=1)  # bounds may take longer than everything else, so a plan comes first
-    if not run.should_stop():
-        with _stage(run, BOUND_SHARE):
-            module_bounds(problem, instance, best, run)
-    if never_splits(instance):
+    _more_bounds(search, best, BOUND_SHARE, BOUND_SHARE * UNTIMED_SECONDS)
+    if whole:
         return _whole(search)
-    if not run.should_stop():
-        with _stage(run, BOUND_SHARE):
-            best.report(shortest_way(problem, instance, best.value, run), "one input")
-    if instance.operators * len(instance.devices) * instance.batch <= ENGINE_CELLS and not run.should_stop():
+    if _is_tiny(problem) and not run.should_stop():
         search_from(search, rounds=1)
         outcome = _by_engine(search, ENGINE, ENGINE_SHARE)
         if outcome.infeasible:
             return outcome
-    _improve(search, modules_of(instance, CHANNELS, least=WIDE))
-    return _finish(search)
+    _search_whole(search)
+    if run.executor is not None and not run.should_stop():
+        cut = Split(search, 1)
+        if len(cut.modules) > 1:
+            with _stage(run, MODULE_SHARE):
+                split(cut, solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
+    search_from(search, rounds=None, rolls=ROLLS)
+    return ended(run)
+
+
+def lanes(problem: BatchedMapping, _run: Run) -> tuple[Lane, ...]:
+    """The lanes of ``auto``."""
+    if _is_tiny(problem) or not _known(problem, SUPPORTS):
+        return (Lane(f"{HOME}.auto:solve_auto"),)
+    return Lane(f"{HOME}.auto:search_lane"), Lane(f"{HOME}.auto:bound_lane", shift=1)
+
+
+def search_lane(problem: BatchedMapping, run: Run) -> Outcome:
+    """Search plans only: lists, the whole batch as a placement, then windows and annealing in turn."""
+    search = _with_lists(problem, run)
+    if search is None or run.should_stop():
+        return ended(run)
+    with _stage(run, QUICK_SHARE):
+        quick_bounds(search.instance, search.reach, run)
+    if never_splits(search.instance):
+        return solve_whole(lane_of_auto(0), problem, run)
+    _search_whole(search)
+    search_from(search, rounds=None, rolls=ROLLS)
+    return ended(run)
+
+
+def bound_lane(problem: BatchedMapping, run: Run) -> Outcome:
+    """Compute bounds, solve modules if the batch cannot be split, then anneal."""
+    search = _with_lists(problem, run)
+    if search is None or run.should_stop():
+        return ended(run)
+    best = quick_bounds(search.instance, search.reach, run)
+    whole = never_splits(search.instance)
+    _more_bounds(search, best, 1.0 if whole else LANE_BOUND_SHARE, UNTIMED_SECONDS)
+    if not whole:
+        search_from(search, rounds=None, rolls=1)
+        return ended(run)
+    cut = None if run.should_stop() else _modular(search)
+    if cut is not None:
+        split(cut, solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
+    return ended(run) if run.should_stop() else solve_whole(lane_of_auto(1), problem, run)
+
+
+def _known(problem: BatchedMapping, supports: tuple[str, ...]) -> bool:
+    """Whether a solver that supports these expressions knows all constraints."""
+    return all(expressible(type(constraint), supports) for constraint in problem.constraints)
+
+
+def _is_tiny(problem: BatchedMapping) -> bool:
+    return len(problem.graph.operators) * len(problem.cluster.devices) * problem.batch <= ENGINE_CELLS
+
+
+def _with_lists(problem: BatchedMapping, run: Run) -> BatchSearch | None:
+    """A search that starts from the list schedules and from plans of one server; None if there is nothing to run."""
+    search = started(problem, run)
+    if search is not None:
+        for plan in replicated(problem, search.instance, search.arrays, run):
+            search.consider(plan)
+    return search
+
+
+def _more_bounds(search: BatchSearch, best: Best, share: float, seconds: float) -> None:
+    """Bounds by modules, then by one input unless the batch is whole anyway.
+
+    Each has a share of the time left, or some seconds if there is no time limit.
+    """
+    run = search.run
+    if not run.should_stop():
+        with run.share(share, seconds):
+            module_bounds(search.problem, search.instance, best, run)
+    if not never_splits(search.instance) and not run.should_stop():
+        with run.share(share, seconds):
+            best.report(shortest_way(search.problem, search.instance, best.value, run), "one input")
+
+
+def _search_whole(search: BatchSearch) -> None:
+    """Search plans that do not split the batch."""
+    if not search.run.should_stop():
+        with _stage(search.run, WHOLE_SHARE):
+            solve_whole(by_name("local"), search.problem, search.run)
+        search.catch_up()
+
+
+def _modular(search: BatchSearch) -> Split | None:
+    """The modules, if they are joined by single channels and suit a constraint program."""
+    cut = Split(search, 1)
+    return cut if len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates() else None
 
 
 def _whole(search: BatchSearch) -> Outcome:
@@ -115,15 +201,13 @@ def _whole(search: BatchSearch) -> Outcome:
     run, problem = search.run, search.problem
     if run.should_stop():
         return Outcome(run.termination())
-    cut = Split(search, 1)
-    modular = len(cut.modules) > 1 and cut.solver() == LARGE_SOLVER and cut.separates()
-    if run.time_limit is None or not modular:
+    if run.time_limit is None or _modular(search) is None:
         return solve_whole(by_name("auto"), problem, run)
     with _stage(run, PLACEMENT_SHARE):
         outcome = solve_whole(by_name("auto"), problem, run)
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome
-    begin_again(search)
+    search.catch_up()
     split(Split(search, 1), solver=LARGE_SOLVER, seconds=EXACT_SECONDS)
     return outcome if run.should_stop() or run.closed() else solve_whole(by_name("auto"), problem, run)
 
@@ -134,8 +218,8 @@ def _count(search: BatchSearch) -> Outcome | None:
     cells = instance.operators * len(instance.devices)
     for name, (most, share) in COUNTED.items():
         solver = find_solver(search.problem, name)
-        known = all(expressible(type(constraint), solver.supports) for constraint in search.problem.constraints)
-        if cells > most or run.should_stop() or not known or solver.missing() is not None:
+        usable = solver.missing() is None and _known(search.problem, solver.supports)
+        if cells > most or run.should_stop() or not usable:
             continue
         if cells > INSTANT_CELLS:
             search_from(search, rounds=1)
@@ -157,51 +241,8 @@ def _by_engine(search: BatchSearch, name: str, share: float) -> Outcome:
     except (EngineError, InvalidInputError) as error:
         logger.info("batched mapping goes on without %s: %s", name, error)
         outcome = Outcome(Termination.ENGINE_ERROR)
-    begin_again(search)
+    search.catch_up()
     return outcome
-
-
-def _improve(search: BatchSearch, modules: list[Module]) -> None:
-    """Search plans that do not split the batch, then alternate windows and annealing."""
-    run = search.run
-    if not run.should_stop():
-        with _stage(run, WHOLE_SHARE):
-            solve_whole(by_name("local"), search.problem, run)
-        begin_again(search)
-    if run.executor is not None and len(modules) > 1 and not run.should_stop():
-        with _stage(run, MODULE_SHARE):
-            split(Split(search, 1), solver=BATCH_SOLVER, seconds=SEARCH_SECONDS)
-    rounds = 0
-    timed = run.time_limit is not None
-    while search.best is not None and not run.should_stop() and (timed or rounds < UNTIMED_ROUNDS):
-        if rounds < ROLLS and len(modules) > 1 and _ends_in_time(search, modules):
-            roll(search, modules, rounds)
-        search.anneal_round(rounds)
-        rounds += 1
-
-
-def _ends_in_time(search: BatchSearch, modules: list[Module]) -> bool:
-    """Whether a pass of windows takes at most half of the time left; a pass that is cut short brings no gain."""
-    left = search.run.remaining()
-    return left is None or effort_of_pass(search, modules) * search.pace <= left / 2
-
-
-def begin_again(search: BatchSearch) -> None:
-    """Take over the run's best plan, if it is not the search's own."""
-    if isinstance(search.run.best, BatchedSchedule) and (search.run.objective or 0.0) < search.makespan:
-        plan = granules_of(search.instance, search.run.best)
-        if plan is not None:
-            search.consider(plan)
-
-
-def _finish(search: BatchSearch) -> Outcome:
-    """The outcome of the search."""
-    run = search.run
-    if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
-    if run.time_limit is None and not run.closed():
-        return Outcome(Termination.BUDGET)
-    return Outcome(run.termination())
 
 
 def _stage(run: Run, share: float) -> AbstractContextManager[None]:
@@ -217,6 +258,8 @@ register(
         about="one device, list schedules split and whole, bounds, rolling windows and local search",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=(*SUPPORTS, "identities"),
+        supports=(*SUPPORTS, "identities", "on", "uses"),
     )
 )
+run_side_by_side(BatchedMapping.kind, "auto", lanes)
+run_side_by_side(BatchedMapping.kind, "local", with_seeds(f"{HOME}.local:solve_local"))

@@ -7,7 +7,8 @@ neighbours.
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations_with_replacement, product
+from math import comb
 
 import numpy as np
 
@@ -27,26 +28,32 @@ def constant_strings(instance: BatchedInstance) -> IntArray:
     return np.repeat(np.arange(len(instance.devices))[:, None], instance.granules, axis=1).astype(np.int64)
 
 
-def all_strings(problem: BatchedMapping, instance: BatchedInstance) -> IntArray:
-    """Every string, or only the structured ones if there are too many. Shape (strings, G)."""
+def all_strings(instance: BatchedInstance, groups: list[list[int]]) -> IntArray:
+    """Every string, or only the structured ones if there are too many. Shape (strings, G).
+
+    ``groups`` are devices that belong together, see :func:`groups_of`.
+    """
     devices, granules = len(instance.devices), instance.granules
     if devices**granules <= MOST_STRINGS:
         found = np.asarray(list(product(range(devices), repeat=granules)), dtype=np.int64)
         return found.reshape(-1, granules)
-    rows = [*constant_strings(instance).tolist(), *_equal_runs(problem, instance), *_cuts(devices, granules)]
+    rows = [*constant_strings(instance).tolist(), *_equal_runs(instance, groups), *_cuts(devices, granules)]
     return np.asarray(list(dict.fromkeys(map(tuple, rows))), dtype=np.int64)
 
 
-def _equal_runs(problem: BatchedMapping, instance: BatchedInstance) -> list[list[int]]:
-    """The batch in equal runs over the fastest devices and over groups of identical ones."""
+def groups_of(problem: BatchedMapping) -> list[list[int]]:
+    """Groups of identical devices, and the servers."""
+    index = problem.cluster.device_index
+    return [[index[name] for name in group] for group in problem.cluster.identical_groups] + servers_of(problem)
+
+
+def _equal_runs(instance: BatchedInstance, groups: list[list[int]]) -> list[list[int]]:
+    """The batch in equal runs over the fastest devices and over each group."""
     granules = instance.granules
     speed = np.where(np.isfinite(instance.seconds[:, :, 1:]), instance.seconds[:, :, 1:], 0.0).sum(axis=(0, 2))
     fastest = np.argsort(speed, kind="stable").tolist()
-    index = problem.cluster.device_index
-    groups = [[index[name] for name in group] for group in problem.cluster.identical_groups]
-    linked = servers_of(problem)
     found = []
-    for devices in (fastest, *groups, *linked):
+    for devices in (fastest, *groups):
         for width in range(2, min(len(devices), granules) + 1):
             for first in range(0, len(devices) - width + 1, width):
                 chosen = devices[first : first + width]
@@ -71,19 +78,7 @@ def servers_of(problem: BatchedMapping) -> list[list[int]]:
     return found
 
 
-def _cuts(devices: int, granules: int) -> list[list[int]]:
+def _cuts(devices: int, granules: int) -> list[tuple[int, ...]]:
     """Runs in the order of the devices, one for every cut of the batch, if these are few."""
-    found: list[list[int]] = []
-
-    def extend(prefix: list[int], device: int) -> None:
-        left = granules - len(prefix)
-        if len(found) > MOST_CUTS:
-            return
-        if device == devices - 1:
-            found.append(prefix + [device] * left)
-            return
-        for count in range(left + 1):
-            extend(prefix + [device] * count, device + 1)
-
-    extend([], 0)
-    return found if len(found) <= MOST_CUTS else []
+    few = comb(devices + granules - 1, granules) <= MOST_CUTS
+    return list(combinations_with_replacement(range(devices), granules))[::-1] if few else []

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from opweave.formulations.batched_mapping import cp, milp, milp_printed, milp_twins  # noqa: F401 - they register themselves
-from opweave.formulations.batched_mapping.cp_counts import BatchCounts
+from opweave.formulations.batched_mapping.cp import BatchCounts
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
+from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
@@ -26,7 +27,8 @@ def best_list_schedule(problem: BatchedMapping) -> BatchedSchedule | None:
         return None
     if not instance.operators:
         return BatchedSchedule(batches=())
-    for plan in sorted(attempts(problem, instance, arrays_of(instance)), key=lambda plan: plan.makespan):
+    plans = attempts(instance, arrays_of(instance), all_strings(instance, groups_of(problem)))
+    for plan in sorted(plans, key=lambda plan: plan.makespan):
         schedule = solution_of(instance, plan)
         if problem.evaluate(schedule).feasible:
             return schedule

@@ -14,14 +14,13 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import SUPPORTS, lower_unless_short
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.result import Termination
-from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, anneal, climb
-from opweave.solvers.batched_mapping.baselines import best_device, met
-from opweave.solvers.batched_mapping.local import BatchSearch, new_search
+from opweave.solvers.batched_mapping.anneal import DRAWS, PAPER_MOVES, climb
+from opweave.solvers.batched_mapping.arrays import nodes_of
+from opweave.solvers.batched_mapping.baselines import best_device, breadth_first, met
+from opweave.solvers.batched_mapping.local import BatchSearch, ended, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, plan_of, report
-from opweave.solvers.batched_mapping.ranks import breadth_first
 from opweave.solvers.registry import Feature, Solver, register
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
 STEPS = 4000
@@ -34,22 +33,12 @@ FIRST, LAST = 0.01, 0.0001
 MOST_FLIPS = 8
 
 
-def layer_order(search: BatchSearch) -> IntArray:
-    """All nodes, operators layer by layer."""
-    devices = len(search.instance.devices)
-    return np.ascontiguousarray((breadth_first(search.instance)[:, None] * devices + np.arange(devices)).ravel())
-
-
 def first_plan(search: BatchSearch) -> BatchPlan | None:
     """Every operator by its fastest string, or one device for all if that does not fit."""
-    for rule in (met, best_device):
-        try:
-            return plan_of(
-                search.arrays, rule(search.instance, search.arrays, search.strings).where, layer_order(search)
-            )
-        except NoPlanError:
-            continue
-    return None
+    instance, arrays = search.instance, search.arrays
+    rules = (partial(rule, instance, arrays, search.strings) for rule in (met, best_device))
+    found = next(plans_of(rules), None)
+    return None if found is None else plan_of(arrays, found.where, nodes_of(instance, breadth_first(instance)))
 
 
 def evolve(search: BatchSearch, plan: BatchPlan) -> None:
@@ -90,13 +79,10 @@ def cool(search: BatchSearch, plan: BatchPlan) -> None:
         left = search.run.remaining()
         share = done / CHUNKS if left is None else 1.0 - left / max(1e-9, left + search.run.elapsed() - began)
         heat = scale * FIRST * (LAST / FIRST) ** min(1.0, share)
-        best_where, best_order = where.copy(), order.copy()
-        anneal.sized(STEPS * where.size)(
-            search.arrays, where, order, search.everything(), PAPER_MOVES, search.strings, rng.random((STEPS, DRAWS)),
-            np.full(STEPS, heat), search.run.halt, best_where, best_order,
-        )  # fmt: skip
+        draws = rng.random((STEPS, DRAWS))
+        best = search.annealed(where, order, search.everything(), draws, np.full(STEPS, heat), PAPER_MOVES)
         done += 1
-        report(search.instance, plan_of(search.arrays, best_where, best_order), search.run)
+        report(search.instance, plan_of(search.arrays, *best), search.run)
 
 
 def solve_by(improve: Callable[[BatchSearch, BatchPlan], None], problem: BatchedMapping, run: Run) -> Outcome:
@@ -106,11 +92,10 @@ def solve_by(improve: Callable[[BatchSearch, BatchPlan], None], problem: Batched
         run.found(BatchedSchedule(batches=()), 0.0)
         return Outcome(run.termination())
     plan = first_plan(search)
-    if plan is None or not np.isfinite(plan.makespan):
-        return Outcome(run.termination(), reason="no start plan was found: batch sizes, memory or links do not fit")
-    report(search.instance, plan, run)
-    improve(search, plan)
-    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+    if plan is not None and np.isfinite(plan.makespan):
+        report(search.instance, plan, run)
+        improve(search, plan)
+    return ended(run)
 
 
 for _name, _improve, _about in (

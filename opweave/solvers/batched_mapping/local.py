@@ -3,6 +3,11 @@
 A round starts from the best plan so far, at a temperature that is a share of the makespan; warm and cool starts
 alternate. The number of moves in a round depends only on the size of the problem, so the same seed gives the same plan
 unless the time limit cuts it short. A round that would not end in time cools faster.
+
+Rolling windows come before the first rounds of a search that asks for them: two modules are planned at a time, the
+first of them is frozen, and the window moves on. Everything before a window stays fixed, and everything after it counts
+with its least time (tails). Source: the splitting heuristic of Ghannane and Abdelfattah, "DiviML", section IV-B, for
+modules with several channels, where dynamic programming over their ends is too large.
 """
 
 from __future__ import annotations
@@ -21,7 +26,8 @@ from opweave.solvers.batched_mapping.anneal import DRAWS, SEARCH_MOVES, Window, 
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.bounds.reach import Reach, granule_tails, reach_of
-from opweave.solvers.batched_mapping.candidates import all_strings
+from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
+from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, modules_of, numbers
 from opweave.solvers.batched_mapping.plans import (
     BatchPlan,
     granules_of,
@@ -48,12 +54,16 @@ refine it."""
 
 UNTIMED_ROUNDS = 4
 
+WINDOW = 2
+MOVES_PER_OPERATOR = 3000
+"""Modules in a window, and moves in it per operator."""
+
 
 @dataclass(eq=False)
 class BatchSearch:
     """The best plan of one instance and the moves that improve it.
 
-    ``caught`` is the last plan taken over from another lane, ``pace`` the seconds that a node or flow took recently.
+    ``caught`` is the last plan taken over, ``pace`` the seconds that a node or flow took recently.
     """
 
     problem: BatchedMapping
@@ -85,9 +95,9 @@ class BatchSearch:
         return True
 
     def catch_up(self) -> None:
-        """Take over the best plan of the other lanes."""
+        """Take over the best plan of the run, which other stages or lanes may have found."""
         best, known = self.run.best, self.run.objective
-        if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
+        if known is None or known >= self.makespan or best is self.caught:
             return
         self.caught = best
         plan = granules_of(self.instance, best) if isinstance(best, BatchedSchedule) else None
@@ -114,45 +124,95 @@ class BatchSearch:
         """Moves of one chunk."""
         return max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
 
-    def anneal_round(self, number: int, window: Window | None = None, heat: float = FIRST_HEAT) -> None:
-        """Run one annealing round from the best plan, in a window or everywhere."""
+    def annealed(
+        self,
+        where: IntArray,
+        order: IntArray,
+        window: Window,
+        draws: FloatArray,
+        heat: FloatArray,
+        moves: FloatArray = SEARCH_MOVES,
+    ) -> tuple[IntArray, IntArray]:
+        """Make one move for every row of ``draws``, which changes strings and order; return the best of both."""
+        best_where, best_order = where.copy(), order.copy()
+        anneal.sized(len(draws) * self.effort(window))(
+            self.arrays, where, order, window, moves, self.strings, draws, heat, self.run.halt, best_where,
+            best_order,
+        )  # fmt: skip
+        return best_where, best_order
+
+    def anneal_round(self, number: int) -> None:
+        """Run one annealing round from the best plan."""
         self.catch_up()
         assert self.best is not None
-        window = self.everything() if window is None else window
+        window = self.everything()
         rng = np.random.default_rng((self.run.seed, number))
-        moves = self.moves(window)
+        moves = max(1, min(CHUNK_WORK // self.effort(window), MOST_MOVES * len(window.operators)))
         work = moves * self.effort(window)
         chunks = chunks_within(self.run, ROUND_WORK // CHUNK_WORK, self.pace * work)
-        first = heat * HEATS[number % len(HEATS)]
-        shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves) * self.makespan
+        first = FIRST_HEAT * HEATS[number % len(HEATS)]
+        shares = np.geomspace(first, LAST_HEAT, chunks * moves) * self.makespan
         where, order = self.best.where.copy(), self.best.order.copy()
         for chunk in range(chunks):
             if self.run.should_stop():
                 return
             began = self.run.elapsed()
-            best_where, best_order = where.copy(), order.copy()
-            anneal.sized(CHUNK_WORK)(
-                self.arrays,
-                where,
-                order,
-                window,
-                SEARCH_MOVES,
-                self.strings,
-                rng.random((moves, DRAWS)),
-                shares[chunk * moves : (chunk + 1) * moves],
-                self.run.halt,
-                best_where,
-                best_order,
-            )
-            self.consider(plan_of(self.arrays, best_where, best_order))
+            heat = shares[chunk * moves : (chunk + 1) * moves]
+            best = self.annealed(where, order, window, rng.random((moves, DRAWS)), heat)
+            self.consider(plan_of(self.arrays, *best))
             self.pace = (self.run.elapsed() - began) / work
 
+    def roll(self, modules: list[Module], number: int) -> None:
+        """Run one pass of windows over the modules from the best plan; ``number`` selects the random numbers."""
+        assert self.best is not None
+        self.run.enter("rolling windows")
+        rng = np.random.default_rng((self.run.seed, 7, number))
+        devices = self.arrays.seconds.shape[1]
+        module_of = numbers([module.operators for module in modules])
+        where, order = self.best.where.copy(), self.best.order
+        order = np.ascontiguousarray(order[np.argsort(module_of[order // devices], kind="stable")])
+        places = np.cumsum([0, *(len(module.operators) * devices for module in modules)])
+        free, end = np.zeros(devices), np.full(self.arrays.seconds.shape[:2], -1.0)
+        for first in range(len(modules)):
+            last = min(len(modules), first + WINDOW)
+            members = np.concatenate([module.operators for module in modules[first:last]])
+            window = Window(members, int(places[first]), int(places[last]), free, end, self.tail)
+            moves = MOVES_PER_OPERATOR * len(members) // (1 + number % 3)
+            heat = np.geomspace(FIRST_HEAT, LAST_HEAT, moves) * self.makespan
+            where, order = self.annealed(where, order, window, rng.random((moves, DRAWS)), heat)
+            free, end = self._after(where, order, window, int(places[first + 1]), modules[first].operators)
+            if self.run.should_stop():
+                return
+        self.consider(plan_of(self.arrays, where, order))
 
-def new_search(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> BatchSearch:
-    """A local search without a plan yet."""
+    def _after(
+        self, where: IntArray, order: IntArray, window: Window, place: int, members: IntArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """State of devices and batches after the window's first module, whose nodes move to the window's front."""
+        devices = len(window.free)
+        inside = order[window.low : window.high]
+        own = np.isin(inside // devices, members)
+        order[window.low : window.high] = np.concatenate([inside[own], inside[~own]])
+        end = plan_of(self.arrays, where, order).end
+        end[np.unique(order[place:] // devices)] = -1.0
+        return np.maximum(end.max(axis=0, initial=0.0), 0.0), end
+
+    def rolls_in_time(self, modules: list[Module]) -> bool:
+        """Whether a pass of windows takes at most half of the time left; a pass that is cut short brings no gain."""
+        left = self.run.remaining()
+        sizes = [len(module.operators) for module in modules]
+        windows = sum(sum(sizes[first : first + WINDOW]) ** 2 for first in range(len(sizes)))
+        work = self.effort(self.everything()) / self.instance.operators * MOVES_PER_OPERATOR * windows
+        return left is None or work * self.pace <= left / 2
+
+
+def new_search(
+    problem: BatchedMapping, instance: BatchedInstance, run: Run, groups: list[list[int]] | None = None
+) -> BatchSearch:
+    """A local search without a plan yet; ``groups`` are the devices that belong together, by default the problem's."""
     arrays = arrays_of(instance)
     reach = reach_of(instance, arrays)
-    strings = all_strings(problem, instance)
+    strings = all_strings(instance, groups_of(problem) if groups is None else groups)
     return BatchSearch(problem, instance, arrays, reach, run, strings, tail=granule_tails(instance, reach))
 
 
@@ -163,30 +223,52 @@ def begin(search: BatchSearch) -> None:
         if plan is not None:
             search.consider(plan)
     search.run.enter("list schedulers")
-    for plan in attempts(search.problem, search.instance, search.arrays):
+    for plan in attempts(search.instance, search.arrays, search.strings):
         search.consider(plan)
 
 
-def search_from(search: BatchSearch, *, rounds: int | None) -> None:
-    """Run annealing rounds from the best plan (None: until stopped)."""
-    search.run.enter("annealing")
-    number = 0
-    while search.best is not None and (rounds is None or number < rounds) and not search.run.should_stop():
+def started(problem: BatchedMapping, run: Run) -> BatchSearch | None:
+    """A search from the start and the list schedules; None if there is nothing to run, which is then reported."""
+    search = new_search(problem, lower_unless_short(problem), run)
+    if not search.instance.operators:
+        run.proved(0.0, "trivial")
+        run.found(BatchedSchedule(batches=()), 0.0)
+        return None
+    begin(search)
+    return search
+
+
+def search_from(search: BatchSearch, *, rounds: int | None, rolls: int = 0) -> None:
+    """Run annealing rounds from the best plan (None: until stopped), with windows before the first ``rolls`` of them.
+
+    Without a time limit, there are :data:`UNTIMED_ROUNDS` at most.
+    """
+    run, number, done = search.run, 0, 0
+    last = UNTIMED_ROUNDS if rounds is None and run.time_limit is None else rounds
+    modules = modules_of(search.instance, CHANNELS, least=WIDE) if rolls else []
+    while search.best is not None and (last is None or number < last) and not run.should_stop():
+        search.catch_up()
+        if done < rolls and len(modules) > 1 and search.rolls_in_time(modules):
+            search.roll(modules, done)
+        run.enter("annealing")
+        number = run.turn("annealing", number) if rounds is None else number
         search.anneal_round(number)
-        number += 1
+        number, done = number + 1, done + 1
+
+
+def ended(run: Run) -> Outcome:
+    """How a search ended: out of its own budget unless something stopped it."""
+    reason = None if run.best is not None else "no plan was found whose memory, links and batch sizes fit"
+    stopped = run.best is None or run.closed() or run.should_stop()
+    return Outcome(run.termination() if stopped else Termination.BUDGET, reason=reason)
 
 
 def solve_local(problem: BatchedMapping, run: Run) -> Outcome:
     """Local search from the start and from the list schedules; solver "local"."""
-    search = new_search(problem, lower_unless_short(problem), run)
-    if not search.instance.operators:
-        run.found(BatchedSchedule(batches=()), 0.0)
-        return Outcome(run.termination())
-    begin(search)
-    search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)
-    if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
-    return Outcome(Termination.BUDGET if run.time_limit is None else run.termination())
+    search = started(problem, run)
+    if search is not None:
+        search_from(search, rounds=None)
+    return ended(run)
 
 
 register(

@@ -6,20 +6,37 @@ cut. Here both come from one sweep over a topological order that keeps the compo
 after position p is crossed by the edges from before p to after p; the sources of these edges are its *channels*. A cut
 with one channel is a bridge or an articulation point. An operator that several later ones read counts once, since its
 device is decided once.
+
+A module between given spreads of its channels is a problem of its own. A channel that enters the module appears in it
+as an operator that takes no time. These operators and the channels that leave the module carry ``Share`` constraints.
+So the transfer between two modules is part of the later one. Side constraints on operators of the module are kept.
+Memory limits are not: the memory of one module says little about the total on a device, and leaving a limit out cannot
+invalidate a lower bound.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.problems.arrays import IntArray
+from opweave.formulations.batched_mapping.retime import counts_of
+from opweave.problems.arrays import BoolArray, IntArray
+from opweave.problems.batched_mapping.spec import BatchedMapping
+from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, Share, means
+from opweave.problems.costs import Costs
+from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import Adjacency
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""
+
+
+CHANNELS, WIDE = 4, 8
+"""For bounds by modules and for windows: most channels, and fewest operators."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,9 +68,8 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
     place = np.empty(count, dtype=np.int64)
     place[order] = np.arange(count)
     last = np.full(count, -1, dtype=np.int64)
-    np.maximum.at(last, instance.source, place[instance.target])
-    heads = instance.waits.heads()
-    np.maximum.at(last, instance.waits.items, place[heads])
+    early, late = arcs_of(instance)
+    np.maximum.at(last, early, place[late])
     # an operator is open at cut p (after position p) if it is before the cut and read after it
     opened = np.zeros(count + 1, dtype=np.int64)
     reads = last[order] > np.arange(count)
@@ -66,18 +82,78 @@ def modules_of(instance: BatchedInstance, channels: int, *, least: int = LEAST) 
             cuts.append(p)
         elif 0 < crossing[p] < crossing[cuts[-1]] and cuts[-1] >= 0 and count - 1 - p >= least:
             cuts[-1] = p  # a narrower cut soon after is better
-    groups = [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)]
-    number = np.empty(count, dtype=np.int64)
-    for index, members in enumerate(groups):
-        number[members] = index
-    return [_module(instance, number, index, members) for index, members in enumerate(groups)]
+    return _joined(instance, [order[a + 1 : b + 1] for a, b in zip(cuts, [*cuts[1:], count - 1], strict=True)])
 
 
-def _module(instance: BatchedInstance, number: IntArray, index: int, members: IntArray) -> Module:
-    inside = number[instance.target] == index
-    enters = np.flatnonzero(inside & (number[instance.source] < index))
-    outside = (number[instance.source] == index) & (number[instance.target] > index)
-    return Module(members, enters, np.unique(instance.source[outside]))
+def _joined(instance: BatchedInstance, groups: list[IntArray]) -> list[Module]:
+    """The modules that groups of operators form in their order, with what enters and leaves them."""
+    number = numbers(groups)
+    before, after = number[instance.source], number[instance.target]
+    return [
+        Module(
+            operators=members,
+            enters=np.flatnonzero((before < index) & (after == index)),
+            leaves=np.unique(instance.source[(before == index) & (after > index)]),
+        )
+        for index, members in enumerate(groups)
+    ]
+
+
+def numbers(groups: list[IntArray]) -> IntArray:
+    """The group of every operator; each is in one. Shape (operators,)."""
+    found = np.empty(sum(map(len, groups)), dtype=np.int64)
+    found[np.concatenate(groups)] = np.repeat(np.arange(len(groups)), [len(members) for members in groups])
+    return found
+
+
+def reversed_in_time(instance: BatchedInstance) -> BatchedInstance:
+    """The same problem with time reversed: all edges, links and waits are turned."""
+    return replace(
+        instance,
+        source=instance.target,
+        target=instance.source,
+        incoming=instance.outgoing,
+        outgoing=instance.incoming,
+        waits=instance.waits.reversed(instance.operators),
+        order=instance.order[::-1].copy(),
+        latency=instance.latency.T,
+        seconds_per_byte=instance.seconds_per_byte.T,
+    )
+
+
+def modules_reversed(turned: BatchedInstance, modules: list[Module]) -> list[Module]:
+    """The modules of an instance in the one reversed in time; the last comes first."""
+    return _joined(turned, [module.operators[::-1].copy() for module in reversed(modules)])
+
+
+def marked(instance: BatchedInstance, first: int | IntArray, operators: IntArray) -> BoolArray:
+    """Mark ``first``, and those of ``operators``, in topological order, that depend on marked ones."""
+    mark = np.zeros(instance.operators, dtype=bool)
+    mark[first] = True
+    for i in operators.tolist():
+        mark[i] |= mark[instance.source[instance.incoming[i]]].any()
+    return mark
+
+
+def leads_to(turned: BatchedInstance, module: Module, last: int | IntArray) -> bool:
+    """Whether every operator of a module leads to one of ``last``, given the instance reversed in time."""
+    backwards = module.operators[::-1]
+    return bool(marked(turned, last, backwards)[backwards].all())
+
+
+def arcs_of(instance: BatchedInstance) -> tuple[IntArray, IntArray]:
+    """Both ends of every edge and every wait: earlier and later operators."""
+    heads = instance.waits.heads()
+    return np.concatenate([instance.source, instance.waits.items]), np.concatenate([instance.target, heads])
+
+
+def depths(instance: BatchedInstance) -> IntArray:
+    """Edges and waits on the longest path to every operator. Shape (operators,)."""
+    depth = np.zeros(instance.operators, dtype=np.int64)
+    for i in instance.order.tolist():
+        before = (instance.source[instance.incoming[i]], instance.waits[i])
+        depth[i] = max(int(depth[each].max(initial=-1)) + 1 for each in before)
+    return depth
 
 
 def _together(instance: BatchedInstance, channels: int) -> IntArray:
@@ -93,14 +169,9 @@ def _together(instance: BatchedInstance, channels: int) -> IntArray:
     graph.remove_edges_from(list(nx.bridges(graph)))
     for label, members in enumerate(nx.connected_components(graph)):
         component[list(members)] = label
-    heads = instance.waits.heads()
-    early = np.concatenate([instance.source, instance.waits.items])
-    late = np.concatenate([instance.target, heads])
-    after = Adjacency.from_pairs(instance.operators, early, late)
+    after = Adjacency.from_pairs(instance.operators, *arcs_of(instance))
     waiting = np.bincount(after.items, minlength=instance.operators)
-    depth = np.zeros(instance.operators, dtype=np.int64)
-    for i in instance.order.tolist():
-        depth[after[i]] = np.maximum(depth[after[i]], depth[i] + 1)
+    depth = depths(instance)
     first = np.full(int(component.max(initial=0)) + 1, instance.operators)
     np.minimum.at(first, component, depth)
     ready = [i for i in range(instance.operators) if waiting[i] == 0]
@@ -117,3 +188,108 @@ def _together(instance: BatchedInstance, channels: int) -> IntArray:
             if waiting[j] == 0:
                 ready.append(j)
     return np.asarray(order, dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ModuleProblem:
+    """One module between given spreads of its channels.
+
+    Attributes
+    ----------
+    problem
+        A problem for any solver.
+    operators
+        Positions of the problem's operators in the whole graph, in the problem's order; entering channels come first.
+    entering
+        Number of entering channels.
+    key
+        A key that is equal for problems that differ only in names.
+    """
+
+    problem: BatchedMapping
+    operators: IntArray
+    entering: int
+    key: str
+
+
+def module_problem(
+    problem: BatchedMapping, instance: BatchedInstance, module: Module, before: IntArray | None, after: IntArray | None
+) -> ModuleProblem:
+    """Write a module as a problem.
+
+    Parameters
+    ----------
+    before
+        Strings of the entering channels (one row per operator, ascending); None if there are none.
+    after
+        Strings of the leaving channels, in the order of ``module.leaves``.
+    """
+    enters = np.unique(instance.source[module.enters]) if before is not None else np.zeros(0, dtype=np.int64)
+    members = np.concatenate([enters, module.operators])
+    graph = _graph(instance, members, len(enters))
+    constraints: list[Constraint] = []
+    for operators, strings in ((enters, before), (module.leaves, after)):
+        if strings is not None and len(operators):
+            counts = counts_of(strings, len(instance.devices)) * instance.granule
+            for i, row in zip(operators.tolist(), counts.tolist(), strict=True):
+                name = f"o{int(np.flatnonzero(members == i)[0])}"
+                constraints += [
+                    Share(op=name, device=device, inputs=inputs)
+                    for device, inputs in zip(instance.devices, row, strict=True)
+                ]
+    constraints += _inherited(problem, members, len(enters))
+    costs = _costs(problem, instance, members, len(enters))
+    devices = [device.model_copy(update={"memory_bytes": None}) for device in problem.cluster.devices]
+    part = BatchedMapping(
+        graph=graph,
+        cluster=problem.cluster.model_copy(update={"devices": tuple(devices)}),
+        costs=costs,
+        batch=problem.batch,
+        transfers=problem.transfers,
+        memory="parameters",
+        constraints=tuple(constraints),
+    )
+    text = "\n".join([graph.model_dump_json(), costs.model_dump_json(), *(c.model_dump_json() for c in constraints)])
+    return ModuleProblem(part, members, len(enters), hashlib.sha256(text.encode()).hexdigest())
+
+
+def _inherited(problem: BatchedMapping, members: IntArray, entering: int) -> Iterator[Constraint]:
+    """Side constraints on operators of the module, with the module's names."""
+    names = {
+        problem.graph.operators[i].id: f"o{place}" for place, i in enumerate(members.tolist()) if place >= entering
+    }
+    for constraint in problem.constraints:
+        single = means(constraint, Pin, Forbid, Share)
+        if single and isinstance(constraint, Pin | Forbid | Share) and constraint.op in names:
+            yield constraint.model_copy(update={"op": names[constraint.op]})
+        elif means(constraint, Precede) and constraint.before in names and constraint.after in names:
+            yield Precede(before=names[constraint.before], after=names[constraint.after])
+
+
+def _graph(instance: BatchedInstance, members: IntArray, entering: int) -> OpGraph:
+    """The operators with one tensor for each edge, named by position so that equal modules give equal graphs."""
+    place = {int(i): position for position, i in enumerate(members.tolist())}
+    reads: dict[int, list[str]] = {position: [] for position in place.values()}
+    writes: dict[int, list[Tensor]] = {position: [] for position in place.values()}
+    for e, (i, j) in enumerate(zip(instance.source.tolist(), instance.target.tolist(), strict=True)):
+        if i in place and j in place and place[j] >= entering:
+            tensor = Tensor(id=f"{place[i]}-{place[j]}", bytes=int(instance.size[e]))
+            writes[place[i]].append(tensor)
+            reads[place[j]].append(tensor.id)
+    operators = [
+        Operator(id=f"o{at}", inputs=tuple(reads[at]), outputs=tuple(tensor.id for tensor in writes[at]))
+        for at in place.values()
+    ]
+    return OpGraph(tensors=tuple(tensor for row in writes.values() for tensor in row), operators=tuple(operators))
+
+
+def _costs(problem: BatchedMapping, instance: BatchedInstance, members: IntArray, entering: int) -> Costs:
+    """The operators' costs; entering channels take no time, in every batch that a device supports."""
+    known = problem.known_seconds
+    sizes = sorted({size for by_device in known.values() for by_size in by_device.values() for size in by_size})
+    free = {
+        device.name: {size: 0.0 for size in sizes if device.batch_sizes is None or size in device.batch_sizes}
+        for device in problem.cluster.devices
+    }
+    names = [instance.names[i] for i in members.tolist()]
+    return Costs.from_table({f"o{at}": free if at < entering else known[name] for at, name in enumerate(names)})

@@ -60,17 +60,12 @@ def order_by_start(instance: BatchedInstance, where: IntArray, end: FloatArray) 
 
 def solution_of(instance: BatchedInstance, plan: BatchPlan) -> BatchedSchedule:
     """The solution of a plan; transfers leave at once and are not listed."""
-    return schedule_of(instance, np.repeat(plan.where, instance.granule, axis=1), plan.end)
-
-
-def schedule_of(instance: BatchedInstance, where: IntArray, end: FloatArray) -> BatchedSchedule:
-    """Batches from the device of every input (operators, batch) and the ends (operators, devices)."""
-    batches = []
+    where, batches = np.repeat(plan.where, instance.granule, axis=1), []
     for i, name in enumerate(instance.names):
         for u in np.unique(where[i]).tolist():
             inputs = np.flatnonzero(where[i] == u)
             lasts = float(instance.seconds[i, u, len(inputs) // instance.granule])
-            ends = float(end[i, u])
+            ends = float(plan.end[i, u])
             start = max(0.0, ends - lasts)
             batches.append(
                 Batch(operator=name, device=instance.devices[u], inputs=tuple(inputs.tolist()), start=start, end=ends)

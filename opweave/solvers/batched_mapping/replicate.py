@@ -8,22 +8,17 @@ and links.
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower_unless_short
-from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
-from opweave.solvers.batched_mapping.baselines import greedy, heft, met
-from opweave.solvers.batched_mapping.bounds.reach import granule_tails, reach_of
-from opweave.solvers.batched_mapping.candidates import MOST_STRINGS, constant_strings, servers_of
-from opweave.solvers.batched_mapping.local import BatchSearch
+from opweave.solvers.batched_mapping.candidates import servers_of
+from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
-from opweave.solvers.registry import Solver, register
-from opweave.solvers.rules import NoPlanError
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.rules import NoPlanError, register_rule
+from opweave.solvers.run import Run
 
 ROUNDS = 2
 """Annealing rounds on the single server."""
@@ -51,15 +46,15 @@ def replicated(problem: BatchedMapping, instance: BatchedInstance, arrays: Batch
     one = _on_server(instance, servers[0], share)
     if not np.isfinite(one.seconds[:, :, 1:]).any(axis=(1, 2)).all():
         return []
-    search = _search(problem, one, run)
+    inner = Run(time_limit=run.remaining(), seed=run.seed, callback=lambda _: run.should_stop())
+    search = new_search(problem, one, inner, groups=[])
+    begin(search)
     plans = []
-    for number in range(-1, ROUNDS):
-        if search.best is None:
+    for number in range(ROUNDS + 1):
+        if search.best is None or (number > 0 and run.should_stop()):
             break
-        if number >= 0:
-            if run.should_stop():
-                break
-            search.anneal_round(number)
+        if number > 0:
+            search.anneal_round(number - 1)
         plans.append(_spread(instance, arrays, search.best, servers))
     return plans
 
@@ -90,28 +85,6 @@ def _on_server(instance: BatchedInstance, server: list[int], share: int) -> Batc
     )
 
 
-def _search(problem: BatchedMapping, one: BatchedInstance, run: Run) -> BatchSearch:
-    """A search on the single server that starts from its list schedules."""
-    arrays = arrays_of(one)
-    reach = reach_of(one, arrays)
-    devices, share = len(one.devices), one.granules
-    strings = constant_strings(one)
-    if devices**share <= MOST_STRINGS:
-        strings = np.asarray(list(product(range(devices), repeat=share)), dtype=np.int64).reshape(-1, share)
-    else:
-        runs = [[g * width // share for g in range(share)] for width in range(2, min(devices, share) + 1)]
-        strings = np.concatenate([strings, np.asarray(runs, dtype=np.int64).reshape(-1, share)])
-    inner = Run(time_limit=run.remaining(), seed=run.seed, callback=lambda _: run.should_stop())
-    search = BatchSearch(problem, one, arrays, reach, inner, strings, tail=granule_tails(one, reach))
-    for rule in (met, greedy, heft):
-        for candidates in (strings, constant_strings(one)):
-            try:
-                search.consider(rule(one, arrays, candidates))
-            except NoPlanError:
-                continue
-    return search
-
-
 def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, servers: list[list[int]]) -> BatchPlan:
     """The single server's plan on all servers; the last may get a smaller share."""
     inner, share = plan.end.shape[1], plan.where.shape[1]
@@ -124,32 +97,22 @@ def _spread(instance: BatchedInstance, arrays: BatchArrays, plan: BatchPlan, ser
         where[:, first:last] = place[plan.where[:, : last - first]]
         if last > first:
             end[:, place[:inner]] = plan.end
-    return plan_of(arrays, where, _order(instance, where, end))
+    return plan_of(arrays, where, order_by_start(instance, where, end))
 
 
-def _order(instance: BatchedInstance, where: IntArray, end: np.ndarray) -> IntArray:
-    known = np.where(end >= 0, end, 0.0)
-    return order_by_start(instance, where, known)
-
-
-def solve_replicated(problem: BatchedMapping, run: Run) -> Outcome:
-    """Solver "replicated"."""
+def carry_out(problem: BatchedMapping, run: Run) -> None:
+    """Report the plans of one server on every server."""
     instance = lower_unless_short(problem)
-    plans = replicated(problem, instance, arrays_of(instance), run)
-    for plan in plans:
+    for plan in replicated(problem, instance, arrays_of(instance), run):
         report(instance, plan, run)
     if run.best is None:
-        return Outcome(run.termination(), reason="the cluster does not consist of equal servers, or one has no plan")
-    return Outcome(run.termination())
+        raise NoPlanError("the cluster does not consist of equal servers, or one has no plan")
 
 
-register(
-    Solver(
-        name="replicated",
-        problem=BatchedMapping.kind,
-        kind="algorithm",
-        run=solve_replicated,
-        about="one server's plan for an equal share of the batch, on every server",
-        supports=SUPPORTS,
-    )
+register_rule(
+    BatchedMapping,
+    "replicated",
+    carry_out,
+    "one server's plan for an equal share of the batch, on every server",
+    supports=SUPPORTS,
 )

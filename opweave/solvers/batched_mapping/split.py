@@ -22,18 +22,25 @@ from typing import Literal
 
 import numpy as np
 
-from opweave.formulations.batched_mapping.instance import SUPPORTS, BatchedInstance, lower, lower_unless_short
+from opweave.formulations.batched_mapping.instance import SUPPORTS, lower
+from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import FloatArray, IntArray
-from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.result import Termination
+from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.bounds.reach import critical_path, reach_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all, workers_of
-from opweave.solvers.batched_mapping.local import BatchSearch, begin, new_search, search_from
-from opweave.solvers.batched_mapping.module_problems import ModuleProblem, module_problem
-from opweave.solvers.batched_mapping.modules import Module, modules_of
-from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of, report
+from opweave.solvers.batched_mapping.local import BatchSearch, ended, search_from, started
+from opweave.solvers.batched_mapping.modules import (
+    Module,
+    ModuleProblem,
+    leads_to,
+    marked,
+    module_problem,
+    modules_of,
+    reversed_in_time,
+)
+from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -96,12 +103,9 @@ class Split:
         return list(keys.values())
 
     def _can_run(self, module: Module, rows: IntArray) -> bool:
-        devices = np.arange(len(self.instance.devices))
-        for i, row in zip(module.leaves.tolist(), rows, strict=True):
-            count = (row[None, :] == devices[:, None]).sum(axis=1)
-            if not np.isfinite(self.instance.seconds[i, devices, count]).all():
-                return False
-        return True
+        count = counts_of(rows, len(self.instance.devices))
+        seconds = np.take_along_axis(self.instance.seconds[module.leaves], count[:, :, None], axis=2)
+        return bool(np.isfinite(seconds).all())
 
     def solver(self) -> str:
         """The solver that suits the modules."""
@@ -113,15 +117,11 @@ class Split:
     def write(self) -> None:
         """Write a problem for every module and every two spreads of its ends, while there is time."""
         for t, module in enumerate(self.modules):
-            for a, before in enumerate(self.states[t]):
-                for q, after in enumerate(self.states[t + 1]):
-                    if self._joins(module, before) and not self.search.run.should_stop():
-                        self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
-
-    def _joins(self, module: Module, before: IntArray | None) -> bool:
-        """Whether all entering channels come from the preceding cut; otherwise the spread does not cover them."""
-        entering = np.unique(self.instance.source[module.enters])
-        return len(entering) == (0 if before is None else len(before))
+            entering = len(np.unique(self.instance.source[module.enters]))
+            for (a, before), (q, after) in product(enumerate(self.states[t]), enumerate(self.states[t + 1])):
+                covered = entering == (0 if before is None else len(before))  # all channels come from the cut before
+                if covered and not self.search.run.should_stop():
+                    self.parts[t, a, q] = module_problem(self.problem, self.instance, module, before, after)
 
     def relax(self, solver: str, seconds: float) -> None:
         """Solve every module with free ends, which bounds all its parts from below; its plan belongs to one part.
@@ -186,10 +186,8 @@ class Split:
         values = np.zeros(1)
         froms: list[IntArray] = []
         for t in range(len(self.modules)):
-            table = np.full((len(self.states[t]), len(self.states[t + 1])), np.inf)
-            for a in range(table.shape[0]):
-                for q in range(table.shape[1]):
-                    table[a, q] = self._length((t, a, q), which)
+            before, after = range(len(self.states[t])), range(len(self.states[t + 1]))
+            table = np.asarray([[self._length((t, a, q), which) for q in after] for a in before])
             sums = values[:, None] + table
             froms.append(sums.argmin(axis=0))
             values = sums.min(axis=0)
@@ -228,7 +226,7 @@ class Split:
         now = 0.0
         for part, answer in solved:
             assert answer.solution is not None and answer.objective is not None
-            rows, stops = _of_module(part, answer.solution)
+            rows, stops = inputs_of(lower(part.problem), answer.solution)
             if part.entering:
                 wanted = where[part.operators[: part.entering]]
                 rows = rows[:, _matched(rows[: part.entering], wanted)]
@@ -243,14 +241,14 @@ class Split:
         instance = self.instance
         if instance.granules > 1 or len(instance.waits.items) or self.problem.constraints:
             return False
-        last = None
-        for module in self.modules:
-            if last is not None and not _all_descend(instance, module, last):
-                return False
-            last = int(module.leaves[0]) if len(module.leaves) == 1 else None
-            if module is not self.modules[-1] and (last is None or not _all_lead(instance, module, last)):
-                return False
-        return True
+        if any(len(module.leaves) != 1 for module in self.modules[:-1]):
+            return False
+        turned = reversed_in_time(instance)
+        return all(
+            leads_to(turned, module, module.leaves)
+            and marked(instance, module.leaves, after.operators)[after.operators].all()
+            for module, after in pairwise(self.modules)
+        )
 
 
 def _lower_bound(part: ModuleProblem) -> float:
@@ -262,11 +260,6 @@ def _lower_bound(part: ModuleProblem) -> float:
     return critical_path(reach_of(instance, arrays_of(instance)))
 
 
-def _of_module(part: ModuleProblem, solution: BatchedSchedule) -> tuple[IntArray, FloatArray]:
-    """Device of every input of every operator of a part, in its order, and the ends of its batches."""
-    return inputs_of(lower(part.problem), solution)
-
-
 def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
     """An order of the inputs in which ``rows`` match ``wanted`` as closely as possible."""
     chosen = np.empty(wanted.shape[1], dtype=np.int64)
@@ -276,22 +269,6 @@ def _matched(rows: IntArray, wanted: IntArray) -> IntArray:
         free.remove(best)
         chosen[column] = best
     return chosen
-
-
-def _all_descend(instance: BatchedInstance, module: Module, channel: int) -> bool:
-    mark = np.zeros(instance.operators, dtype=bool)
-    mark[channel] = True
-    for i in module.operators.tolist():
-        mark[i] = bool(mark[instance.source[instance.incoming[i]]].any())
-    return bool(mark[module.operators].all())
-
-
-def _all_lead(instance: BatchedInstance, module: Module, channel: int) -> bool:
-    mark = np.zeros(instance.operators, dtype=bool)
-    mark[channel] = True
-    for i in module.operators[::-1].tolist():
-        mark[i] = mark[i] or bool(mark[instance.target[instance.outgoing[i]]].any())
-    return bool(mark[module.operators].all())
 
 
 def split(work: Split, *, solver: str, seconds: float) -> bool:
@@ -333,19 +310,14 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
     granule = search.instance.granule
     if granule == 1 or (where.reshape(len(where), -1, granule) == where[:, ::granule, None]).all():
         strings = np.ascontiguousarray(where[:, ::granule])
-        order = order_by_start(search.instance, strings, end)
-        plan = plan_of(search.arrays, strings, order)
-        search.consider(plan)
-        report(search.instance, plan, search.run)
+        search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
 
 
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
-    search = new_search(problem, lower_unless_short(problem), run)
-    if not search.instance.operators:
-        run.found(BatchedSchedule(batches=()), 0.0)
-        return Outcome(run.termination())
-    begin(search)
+    search = started(problem, run)
+    if search is None:
+        return ended(run)
     channels, solver = run.option(CHANNELS, 1), run.option(MODULE_SOLVER, "auto")
     assert isinstance(channels, int) and isinstance(solver, str)
     work = Split(search, max(1, channels))
@@ -355,9 +327,7 @@ def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     assert isinstance(seconds, float)
     if not split(work, solver=solver, seconds=seconds):
         search_from(search, rounds=POLISH)
-    if run.best is None:
-        return Outcome(run.termination(), reason="no plan was found whose memory, links and batch sizes fit")
-    return Outcome(run.termination() if run.closed() or run.should_stop() else Termination.BUDGET)
+    return ended(run)
 
 
 register(

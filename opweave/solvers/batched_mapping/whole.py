@@ -48,23 +48,16 @@ def never_splits(instance: BatchedInstance) -> bool:
 
 
 def solve_whole(solver: PlacementSolver, problem: BatchedMapping, run: Run) -> Outcome:
-    """Like :func:`_solve_whole`; an infeasible whole batch does not count as a proof for split batches."""
-    instance = lower_unless_short(problem)
-    try:
-        return _solve_whole(solver, problem, instance, run)
-    except ContradictionError as error:
-        if never_splits(instance):
-            raise
-        return Outcome(reason=f"without splitting the batch: {error}")
+    """Run a solver of placement; report plans to ``run`` as they are found, and bounds if they hold.
 
-
-def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Outcome:
-    """Run a solver of placement; report plans to ``run`` as they are found, and bounds if they hold."""
+    An infeasible whole batch does not count as a proof for split batches.
+    """
+    exact = never_splits(lower_unless_short(problem))
     same = unsplit(problem)
     if same is None:
         return Outcome(Termination.COMPLETED, reason="some operator has no device that takes the whole batch")
     first = single(problem, run.best) if isinstance(run.best, BatchedSchedule) else None
-    reduction: Reduction[Any, Any] = Reduction(problem=same, lift=partial(whole, problem), exact=never_splits(instance))
+    reduction: Reduction[Any, Any] = Reduction(problem=same, lift=partial(whole, problem), exact=exact)
     inner = ReducedRun(
         time_limit=run.remaining(),
         gap=run.gap,
@@ -76,8 +69,13 @@ def _solve_whole(solver: PlacementSolver, problem: BatchedMapping, instance: Bat
     )
     if first is not None and run.objective is not None:
         inner.found(first, run.objective)
-    outcome = solver(same, inner)
-    if outcome.infeasible and not reduction.exact:
+    try:
+        outcome = solver(same, inner)
+    except ContradictionError as error:
+        if exact:
+            raise
+        return Outcome(reason=f"without splitting the batch: {error}")
+    if outcome.infeasible and not exact:
         return replace(outcome, infeasible=False)
     termination = run.termination() if outcome.termination is Termination.INTERRUPTED else outcome.termination
     return replace(outcome, termination=termination)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.errors import InvalidInputError
 from opweave.solvers.engines.child_engine import ChildEngine, package_version
 from opweave.solvers.engines.interval_child import IntervalWork
@@ -43,7 +44,7 @@ class CpSat(ChildEngine):
 
     def work(self, task: Task, seconds: float | None) -> IntervalWork:
         """The program with its hint."""
-        assert isinstance(task.program, ExactProgram)
+        assert isinstance(task.program, WholeProgram)
         run = task.run
         return IntervalWork(
             task.program.hinted(task.start),

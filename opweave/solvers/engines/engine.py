@@ -23,7 +23,7 @@ from opweave.formulations.formulation import (
 )
 from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.intervals import ExactProgram, IntervalModel
+from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
@@ -299,7 +299,8 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
         cost = model.cost
         if run.extend is not None:
             run.extend(model, problem)
-        return Task(engine, problem, formulation, model, ExactProgram(model.program(), model.cost is cost), run)
+        program = replace(model.program(), own_objective=model.cost is cost)
+        return Task(engine, problem, formulation, model, program, run)
     if run.extend is None:
         return Task(engine, problem, formulation, model, to_arrays(model), run)
     view = to_pyomo(model)

@@ -12,10 +12,10 @@ from opweave.formulations.formulation import (
 )
 from opweave.formulations.horizon import Waits, waits_in
 from opweave.formulations.modeling.arrays import MatrixModel, Program
-from opweave.formulations.modeling.intervals import ExactProgram
 from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import PyomoView
 from opweave.formulations.modeling.rows import Block
+from opweave.formulations.modeling.whole import WholeProgram
 from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.problems.problem import Problem
@@ -46,7 +46,7 @@ class Task:
     problem: Problem[Any, Any]
     formulation: Formulation[Any, Any]
     model: Any
-    program: Program | ExactProgram
+    program: Program | WholeProgram
     run: Run
     view: PyomoView | None = None
     start: FloatArray | None = None

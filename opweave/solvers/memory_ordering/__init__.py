@@ -1,4 +1,4 @@
 """Solvers of memory ordering, in the same files as those of every problem.
 
-There is no ``local.py``: local search is a stage of ``exact.py`` (``improve.py``) and of ``totals.py`` (``shift.py``).
+There is no ``local.py``: local search is a stage of ``exact.py`` (``improve.py``) and of ``totals.py``.
 """

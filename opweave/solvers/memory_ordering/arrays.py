@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.run import never
+from opweave.solvers.run import Run, never
 
 FORWARD = 1
 BACKWARD = -1
@@ -52,21 +53,13 @@ class OrderingArrays(NamedTuple):
 
 def arrays_of(instance: OrderingInstance, halt: IntArray | None = None) -> OrderingArrays:
     """Flatten an instance; ``halt`` ends its loops."""
-    unread = instance.unread()
-    heads = instance.writes.heads()
-    sizes = instance.size[instance.writes.items]
-    transient = unread[instance.writes.items]
-    made = np.zeros(instance.operators, dtype=np.int64)
-    stay = instance.workspace.copy()
-    np.add.at(made, heads[~transient], sizes[~transient])
-    np.add.at(stay, heads, sizes)
     return OrderingArrays(
         size=instance.size,
         kept=instance.kept,
-        counts=~unread,
+        counts=~instance.unread(),
         producer=instance.producer,
-        made=made,
-        stay=stay,
+        made=instance.made(),
+        stay=instance.stay(),
         reads_start=instance.reads.start,
         reads=instance.reads.items,
         readers_start=instance.readers.start,
@@ -162,3 +155,23 @@ def footprints(arrays: OrderingArrays, order: IntArray) -> IntArray:
         cost[position], live = step(arrays, v, live, left, 1)
         pass_over(arrays, v, left, 1)
     return cost
+
+
+def peak(arrays: OrderingArrays, order: IntArray) -> int:
+    """Largest footprint of an order, or the bytes live before its first step."""
+    cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
+    return max(arrays.start_bytes, int(cost.max(initial=0)))
+
+
+def total(arrays: OrderingArrays, order: IntArray) -> int:
+    """Sum of the footprints of an order."""
+    return int(footprints.sized(10 * len(arrays.reads))(arrays, order).sum())
+
+
+def report(problem: MemoryOrdering, order: IntArray, run: Run) -> None:
+    """Report an order, unless it needs more than the limit."""
+    instance = lower(problem)
+    arrays = arrays_of(instance)
+    value = peak(arrays, order)
+    if problem.limit_bytes is None or value <= problem.limit_bytes:
+        run.found(instance.ordering(order), value if problem.objective == "peak" else total(arrays, order))

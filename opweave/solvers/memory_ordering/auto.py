@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering.arrays import arrays_of
-from opweave.solvers.memory_ordering.btsearch import search_states, solve_btsearch
+from opweave.solvers.memory_ordering.btsearch import solve_btsearch
 from opweave.solvers.memory_ordering.exact import (
     MOST_STATES,
     PeakSearch,
-    end_of_peak_search,
-    minimise_peak,
-    only_arcs,
-    searched_through,
 )
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import KICKS, improve_total, report_greedy_totals, total_bound
@@ -41,57 +38,56 @@ QUICK_STATES, QUICK_KICKS = 3_000, 20
 
 def solve_auto(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak or the total with all solvers that apply."""
-    instance = lower(problem)
-    if not only_arcs(problem):
+    if not only_order_arcs(problem):
         return solve_btsearch(problem, run)
-    untimed = UNTIMED_WORK // max(1, instance.operators)
+    untimed = UNTIMED_WORK // max(1, len(problem.graph.operators))
     most_states = MOST_STATES if run.time_limit is not None else min(MOST_STATES, untimed)
     if problem.objective == "peak":
-        return _minimise_peak(problem, instance, run, most_states)
-    return _minimise_total(problem, instance, run, most_states)
+        return _minimise_peak(problem, run, most_states)
+    return _minimise_total(problem, run, most_states)
 
 
-def _minimise_peak(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+def _minimise_peak(problem: MemoryOrdering, run: Run, most_states: int) -> Outcome:
     """Run the state search; if it leaves a gap, run an engine for as long as it helps, then search again."""
-    peaks = PeakSearch(problem, instance, run)
+    peaks = PeakSearch(problem, run)
     if peaks.prepare():
-        return end_of_peak_search(peaks)
-    engine = engine_for(problem, instance)
+        return peaks.outcome()
+    engine = engine_for(problem)
     if engine is not None:
         with run.share(FIRST_SHARE, FIRST_SECONDS):
             peaks.search(most_states)
         if peaks.settled():
-            return end_of_peak_search(peaks)
+            return peaks.outcome()
         outcome = run_while_it_helps(engine, problem, run)
         if outcome.infeasible:
             return outcome
         peaks.adopt()
         if peaks.settled():
-            return end_of_peak_search(peaks)
-    return searched_through(peaks, most_states)
+            return peaks.outcome()
+    return peaks.finish(most_states)
 
 
-def _minimise_total(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+def _minimise_total(problem: MemoryOrdering, run: Run, most_states: int) -> Outcome:
     if problem.limit_bytes is not None and run.best is None:
-        under = _under_the_limit(problem, instance, run, most_states)
+        under = _under_the_limit(problem, run, most_states)
         if under.infeasible or run.best is None:
             return under
-    starts = report_greedy_totals(problem, instance, run)
+    starts = report_greedy_totals(problem, run)
     with run.share(BOUND_SHARE):
         run.enter("minimum cuts")
-        run.proved(*total_bound(arrays_of(instance, run.halt), run.should_stop))
-    engine = engine_for(problem, instance)
+        run.proved(*total_bound(arrays_of(lower(problem), run.halt), run.should_stop))
+    engine = engine_for(problem)
     if not _over(run):
         with run.share(FIRST_SHARE if engine else 1.0):
-            improve_total(problem, instance, run, starts, QUICK_KICKS if engine else KICKS)
+            improve_total(problem, run, starts, QUICK_KICKS if engine else KICKS)
     if engine is not None and not _over(run):
         with run.share(FIRST_SHARE):
-            search_states(problem, run, QUICK_STATES)
+            solve_btsearch(problem, run, QUICK_STATES)
         if not _over(run):
             run_while_it_helps(engine, problem, run)
     if not _over(run) and run.time_limit is not None and run.best is not None:
         with run.share(0.5):
-            improve_total(problem, instance, run, [instance.positions(run.best)], kicks=None)  # type: ignore[arg-type]
+            improve_total(problem, run, [lower(problem).positions(run.best)], kicks=None)  # type: ignore[arg-type]
     return Outcome(run.termination()) if _over(run) else solve_btsearch(problem, run)
 
 
@@ -99,14 +95,14 @@ def _over(run: Run) -> bool:
     return run.closed() or run.should_stop()
 
 
-def _under_the_limit(problem: MemoryOrdering, instance: OrderingInstance, run: Run, most_states: int) -> Outcome:
+def _under_the_limit(problem: MemoryOrdering, run: Run, most_states: int) -> Outcome:
     """Find any order under the limit, or prove that there is none; the order becomes the run's first incumbent."""
     scout = Run(
         time_limit=run.remaining(),
         callback=lambda progress: run.should_stop() or progress.objective is not None,
         stage="orders under the limit",
     )
-    outcome = minimise_peak(problem, instance, scout, most_states)
+    outcome = PeakSearch(problem, scout).complete(most_states)
     if scout.best is not None:
         judged = problem.evaluate(scout.best)  # type: ignore[arg-type]
         if judged.objective is not None:

@@ -5,7 +5,7 @@ None of them considers the whole graph or proves a bound; each takes linear or n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
@@ -14,10 +14,9 @@ from opweave.formulations.memory_ordering.instance import OrderingInstance, lowe
 from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak, report
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.inductor import bfs, dfs, lpmf
-from opweave.solvers.memory_ordering.plans import peak, report
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
@@ -73,6 +72,15 @@ BY_NAME: dict[str, Order] = {
 }
 
 
+def starting_orders(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
+    """The listed order, every greedy one, and the others by name: what searches improve."""
+    yield definition(instance)
+    for sign, rule in PORTFOLIO:
+        yield greedy(arrays, sign, rule)
+    for build in (rpo, lpmf, bfs, dfs):
+        yield build(instance)
+
+
 def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
     """Report a named order.
 
@@ -83,7 +91,7 @@ def carry_out(build: Order, problem: MemoryOrdering, run: Run) -> None:
     """
     instance = lower(problem)
     order = build(instance)
-    report(problem, instance, order, run)
+    report(problem, order, run)
     if run.best is None:
         raise NoPlanError(f"this order needs {peak(arrays_of(instance), order):,} bytes, more than the limit")
 

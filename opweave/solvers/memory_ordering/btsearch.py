@@ -16,15 +16,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import add
 
 import numpy as np
 
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
-from opweave.problems.errors import InvalidInputError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
+from opweave.solvers.arguments import checked_whole
 from opweave.solvers.memory_ordering.arrays import arrays_of
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
@@ -64,14 +65,6 @@ class _Frame:
 Combine = Callable[[int, int], int]
 
 
-def _larger(metric: int, cost: int) -> int:
-    return max(metric, cost)
-
-
-def _sum(metric: int, cost: int) -> int:
-    return metric + cost
-
-
 @dataclass(eq=False)
 class _Search:
     """The search; :meth:`complete` runs it.
@@ -104,7 +97,7 @@ class _Search:
     max_states: int
     operators: int
     should_stop: Callable[[], bool]
-    found: Callable[[list[int], int], None]
+    found: Callable[[list[int], int], object]
 
     def __post_init__(self) -> None:
         self._seen: dict[int, int] = {}
@@ -183,41 +176,34 @@ def state_budget(run: Run, default: int) -> int:
     InvalidInputError
         When it is not a whole number of at least 1.
     """
-    most = run.option("max_states", default)
-    if not isinstance(most, int) or most < 1:
-        raise InvalidInputError(f"option 'max_states' is {most!r}; it must be a whole number from 1")
-    return most
+    return checked_whole("option 'max_states'", run.option("max_states", default), 1)
 
 
-def solve_btsearch(problem: MemoryOrdering, run: Run) -> Outcome:
-    """Search all states for either objective, under limit, order arcs and step rules."""
+def solve_btsearch(problem: MemoryOrdering, run: Run, most_states: int | None = None) -> Outcome:
+    """Search all states for either objective, under limit, order arcs and step rules.
+
+    ``most_states`` is the largest number of states to remember; None for the option ``max_states``.
+    """
     instance = lower(problem)
     limit, rules = problem.limit_bytes, step_rules(problem)
     if limit is not None and instance.start_bytes() > limit:
         return Outcome(infeasible=True, reason=_inputs_too_large(instance.start_bytes(), limit))
     run.enter("search over states")
-    search = _search_for(problem, instance, rules, run)
+    search = _search_for(problem, instance, rules, run, most_states)
     if run.closed():
         return Outcome(run.termination())
     if not search.complete():
         stopped = run.termination() if run.should_stop() else Termination.BUDGET
         return Outcome(stopped, reason="no order was found before the search ended" if run.best is None else None)
     if run.objective is None:
-        return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, run))
+        return Outcome(infeasible=True, reason=_why_infeasible(problem, instance, rules, search))
     run.proved(run.objective, "btsearch")
     return Outcome(run.termination())
 
 
-def search_states(problem: MemoryOrdering, run: Run, most_states: int) -> None:
-    """Run a short search over at most ``most_states`` states; it may settle a narrow graph."""
-    instance = lower(problem)
-    run.enter("search over states")
-    search = replace(_search_for(problem, instance, step_rules(problem), run), max_states=most_states)
-    if not run.closed() and search.complete() and run.objective is not None:
-        run.proved(run.objective, "btsearch")
-
-
-def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> _Search:
+def _search_for(
+    problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run, most_states: int | None
+) -> _Search:
     peak = problem.objective == "peak"
     start = instance.start_bytes() if peak else 0
     least: list[int] | None = None
@@ -227,19 +213,15 @@ def _search_for(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequ
         least = [0] * instance.operators if peak else footprints.tolist()
     return _Search(
         walk=StateWalk(instance, rules, problem.limit_bytes),
-        combine=_larger if peak else _sum,
+        combine=max if peak else add,
         metric=start,
         least=least,
         ceiling=None if run.objective is None else int(run.objective),
-        max_states=state_budget(run, MOST_BYTES // (STATE_BYTES + instance.operators // 8)),
+        max_states=most_states or state_budget(run, MOST_BYTES // (STATE_BYTES + instance.operators // 8)),
         operators=instance.operators,
         should_stop=run.should_stop,
-        found=lambda path, metric: _report(instance, run, path, metric),
+        found=lambda path, metric: run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric),
     )
-
-
-def _report(instance: OrderingInstance, run: Run, path: list[int], metric: int) -> None:
-    run.found(instance.ordering(np.asarray(path, dtype=np.int64)), metric)
 
 
 def _prove_lower_bound(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> IntArray:
@@ -273,25 +255,26 @@ def _inputs_too_large(start: int, limit: int) -> str:
     )
 
 
-def _why_infeasible(problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], run: Run) -> str:
+def _why_infeasible(
+    problem: MemoryOrdering, instance: OrderingInstance, rules: Sequence[StepRule], search: _Search
+) -> str:
     """A sentence with the least peak without the limit and its operator, if few states suffice to find them."""
     limit = problem.limit_bytes
     contradiction = f"the side constraints ({', '.join(sorted({c.kind for c in problem.constraints}))}) leave no order"
     if limit is None:
         return contradiction
     best: list[tuple[list[int], int]] = []
-    search = _Search(
+    free = replace(
+        search,
         walk=StateWalk(instance, rules, None),
-        combine=_larger,
+        combine=max,
         metric=instance.start_bytes(),
         least=[0] * instance.operators,
         ceiling=None,
         max_states=EXPLAINING_STATES,
-        operators=instance.operators,
-        should_stop=run.should_stop,
         found=lambda path, metric: best.append((path, metric)),
     )
-    if not search.complete():
+    if not free.complete():
         return f"no order stays within the limit of {limit:,} bytes"
     if not best:
         return contradiction

@@ -32,27 +32,32 @@ PATIENCE = 20
 def sides_around(arrays: OrderingArrays, v: int) -> SideArray:
     """Sides of the states in which v is the next operator: ancestors inside, v and its descendants outside."""
     side = np.zeros(len(arrays.made), dtype=np.int8)
-    work = len(arrays.before) + len(arrays.made)
-    spread.sized(work)(arrays.before_start, arrays.before, v, INSIDE, side)
-    spread.sized(work)(arrays.after_start, arrays.after, v, OUTSIDE, side)
-    side[v] = OUTSIDE
+    spread_sides.sized(2 * (len(arrays.before) + len(arrays.made)))(arrays, v, side)
     return side
 
 
 @kernel
-def spread(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray) -> None:
-    """Mark v and everything reachable from it."""
+def spread_sides(arrays: OrderingArrays, v: int, side: SideArray) -> None:
+    """Mark the ancestors of v, then v and its descendants."""
+    free = np.zeros(len(side), dtype=np.int8)
+    _spread(arrays.before_start, arrays.before, v, INSIDE, free, side)
+    _spread(arrays.after_start, arrays.after, v, OUTSIDE, free, side)
+
+
+@inlined
+def _spread(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, marked: SideArray) -> None:
+    """Mark v and every operator reachable from it over operators that are FREE in ``side``."""
     stack = np.empty(len(side), dtype=np.int64)
     stack[0] = v
     top = 1
-    side[v] = mark
+    marked[v] = mark
     while top > 0:
         top -= 1
         at = stack[top]
         for k in range(start[at], start[at + 1]):
             w = items[k]
-            if side[w] != mark:
-                side[w] = mark
+            if side[w] == FREE and marked[w] != mark:
+                marked[w] = mark
                 stack[top] = w
                 top += 1
 
@@ -276,17 +281,13 @@ def minimum_closure(arrays: OrderingArrays, side: SideArray, smallest: SideArray
     count = len(side)
     node = np.empty(count, dtype=np.int64)
     flow = build_flow(arrays, side, node, 0)
-    from_source = np.zeros(flow.sizes[NODES], dtype=np.int64)
-    to_sink = np.zeros(flow.sizes[NODES], dtype=np.int64)
     value = int(flow.sizes[CONSTANT]) + maximum_flow(flow, UNBOUNDED, arrays.halt)
-    reach(flow, SOURCE, 0, from_source)
-    reach(flow, SINK, 1, to_sink)
+    can = np.zeros((count, 2), dtype=np.bool_)
+    _witness(flow, side, node, can)
     for v in range(count):
-        if side[v] == FREE:
-            smallest[v] = from_source[node[v]]
-            largest[v] = 1 - to_sink[node[v]]
-        else:
-            smallest[v] = largest[v] = 1 if side[v] == INSIDE else 0
+        free = side[v] == FREE
+        smallest[v] = 1 if side[v] == INSIDE or (free and not can[v, 0]) else 0
+        largest[v] = 1 if side[v] == INSIDE or can[v, 1] else 0
     return value
 
 
@@ -344,9 +345,9 @@ def unavoidable(
                 continue
             unsettled = 0
             if leaving:
-                _spread_verdict(arrays.before_start, arrays.before, v, INSIDE, side, verdict)
+                _spread(arrays.before_start, arrays.before, v, INSIDE, side, verdict)
             else:
-                _spread_verdict(arrays.after_start, arrays.after, v, OUTSIDE, side, verdict)
+                _spread(arrays.after_start, arrays.after, v, OUTSIDE, side, verdict)
     return flows
 
 
@@ -362,21 +363,3 @@ def _witness(flow: Flow, side: SideArray, node: IntArray, can: BoolArray) -> Non
         if side[v] == FREE:
             can[v, 0] = can[v, 0] or from_source[node[v]] == 0
             can[v, 1] = can[v, 1] or to_sink[node[v]] == 0
-
-
-@inlined
-def _spread_verdict(start: IntArray, items: IntArray, v: int, mark: int, side: SideArray, verdict: SideArray) -> None:
-    """Record a verdict for v and for every free operator that shares it by precedence."""
-    stack = np.empty(len(side), dtype=np.int64)
-    stack[0] = v
-    top = 1
-    verdict[v] = mark
-    while top > 0:
-        top -= 1
-        at = stack[top]
-        for k in range(start[at], start[at + 1]):
-            w = items[k]
-            if side[w] == FREE and verdict[w] != mark:
-                verdict[w] = mark
-                stack[top] = w
-                top += 1

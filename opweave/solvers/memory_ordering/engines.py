@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from opweave.formulations.memory_ordering import cp, pairwise, time_indexed  # noqa: F401 - they register themselves
-from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.order_arcs import ContradictionError
-from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.memory_ordering.arrays import arrays_of
-from opweave.solvers.memory_ordering.baselines import BY_NAME
+from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
+from opweave.solvers.memory_ordering.baselines import definition
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.plans import peak, total
 
 BOUNDED_OPERATORS = 5_000
 """Most operators of a graph whose lower bound is computed before an engine runs. Engines do not solve larger graphs."""
@@ -25,17 +23,13 @@ def best_greedy_order(problem: MemoryOrdering) -> Ordering | None:
         instance = lower(problem)
     except ContradictionError:
         return None
-    order = _best(problem, instance)
-    return None if order is None else instance.ordering(order)
-
-
-def _best(problem: MemoryOrdering, instance: OrderingInstance) -> IntArray | None:
     arrays = arrays_of(instance)
-    orders = [BY_NAME["definition"](instance), *(greedy(arrays, sign, rule) for sign, rule in PORTFOLIO)]
+    orders = [definition(instance), *(greedy(arrays, sign, rule) for sign, rule in PORTFOLIO)]
     if problem.limit_bytes is not None:
         orders = [order for order in orders if peak(arrays, order) <= problem.limit_bytes]
     measure = peak if problem.objective == "peak" else total
-    return min(orders, key=lambda order: measure(arrays, order), default=None)
+    best = min(orders, key=lambda order: measure(arrays, order), default=None)
+    return None if best is None else instance.ordering(best)
 
 
 def lower_bound(problem: MemoryOrdering) -> int | None:
@@ -49,7 +43,7 @@ def lower_bound(problem: MemoryOrdering) -> int | None:
     arrays = arrays_of(instance)
     if problem.objective == "total":
         return int(forced_footprints(arrays).sum())
-    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0])).value
+    return peak_bound(arrays, greedy(arrays, *PORTFOLIO[0]))
 
 
 KNOWN_BEFORE = HeadStart(initial=best_greedy_order, lower_bound=lower_bound)

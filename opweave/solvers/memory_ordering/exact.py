@@ -12,25 +12,24 @@ Each step runs only if the steps before it left a gap between incumbent and boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 
-from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.arrays import IntArray
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.result import Termination
 from opweave.problems.words import counted
 from opweave.solvers.memory_ordering import btsearch
-from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of
-from opweave.solvers.memory_ordering.baselines import BY_NAME
+from opweave.solvers.memory_ordering.arrays import BACKWARD, OrderingArrays, arrays_of, peak
+from opweave.solvers.memory_ordering.baselines import definition, starting_orders
 from opweave.solvers.memory_ordering.bounds.best import step_bound, upper_keys
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import REFUTED, UNDECIDED, Decision, decide
 from opweave.solvers.registry import Feature, Solver, register
@@ -81,8 +80,8 @@ class PeakSearch:
     """
 
     problem: MemoryOrdering
-    instance: OrderingInstance
     run: Run
+    instance: OrderingInstance = field(init=False)
     arrays: OrderingArrays = field(init=False)
     granularity: int = field(init=False)
     best: IntArray = field(init=False)
@@ -96,14 +95,16 @@ class PeakSearch:
     _budget: int = FIRST_BUDGET
 
     def __post_init__(self) -> None:
+        self.instance = lower(self.problem)
         self.arrays = arrays_of(self.instance, self.run.halt)
         self.granularity = self.instance.granularity()
-        self.best = BY_NAME["definition"](self.instance)
+        self.best = definition(self.instance)
         self.peak = peak(self.arrays, self.best)
         self._report()
         self.prove(self.arrays.start_bytes, "the graph inputs")
         if self.run.start is not None:
-            self.consider(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+            self.orders.append(self.instance.positions(self.run.start))  # type: ignore[arg-type]
+            self.consider(self.orders[0])
 
     @property
     def closed(self) -> bool:
@@ -138,18 +139,11 @@ class PeakSearch:
     def start(self) -> None:
         """Report the named orders and the greedy portfolio."""
         self.run.enter("greedy orders")
-        for order in self._starts():
+        for order in starting_orders(self.instance, self.arrays):
             self.orders.append(order)
             self.consider(order)
             if self.run.should_stop():
                 break
-
-    def _starts(self) -> Iterator[IntArray]:
-        yield self.best
-        for sign, rule in PORTFOLIO:
-            yield greedy(self.arrays, sign, rule)
-        for name in ("rpo", "lpmf", "bfs", "dfs"):
-            yield BY_NAME[name](self.instance)
 
     def cut(self) -> None:
         """Compute the largest L2 bound by decreasing keys, and report it as it grows."""
@@ -164,7 +158,7 @@ class PeakSearch:
             for v in order[first : first + CUTS].tolist():
                 if self.keys[v] <= self.bound or self.run.should_stop():
                     break
-                self.keys[v] = step_bound(self.arrays, v).value
+                self.keys[v] = step_bound(self.arrays, v)
                 if self.keys[v] > self.bound:
                     self.bounding_operator = self.instance.names[v]
                     self.prove(int(self.keys[v]), f"L2 at {self.bounding_operator!r}")
@@ -277,10 +271,10 @@ class PeakSearch:
             self.prove(self.peak, "granularity of the sizes")
             return True
         tightened = propagate(self.arrays, target, self.keys, budget, self.run.should_stop)
-        if tightened.arrays is None:
+        if tightened is None:
             self.prove(target + self.granularity, "forced precedences")
             return True
-        decision = self._decide(tightened.arrays, target, budget)
+        decision = self._decide(tightened, target, budget)
         if decision.answer == REFUTED:
             self.prove(target + self.granularity, "state search with forced precedences")
         return decision.answer != UNDECIDED
@@ -298,74 +292,58 @@ class PeakSearch:
             self.consider(decision.order)
         return decision
 
+    def complete(self, most_states: int) -> Outcome:
+        """Run all steps; one search expands at most ``most_states`` states."""
+        return self.outcome() if self.prepare() else self.finish(most_states)
+
+    def finish(self, most_states: int) -> Outcome:
+        """Search until the gap is closed, time is up or the budget used up."""
+        return self.outcome() if self.search(most_states) else Outcome(Termination.BUDGET, reason=self._no_order())
+
+    def outcome(self) -> Outcome:
+        """Infeasible when the bound exceeds the limit, else as the run says."""
+        limit = self.problem.limit_bytes
+        if limit is None or not self.hopeless:
+            return Outcome(self.run.termination(), reason=self._no_order())
+        needed = "exactly" if self.closed else "at least"
+        where = "" if self.bounding_operator is None else f" (operator {self.bounding_operator!r} cannot run with less)"
+        return Outcome(
+            infeasible=True,
+            reason=f"every order needs {needed} {self.bound:,} bytes{where}; "
+            f"that is {counted(self.bound - limit, 'byte')} more than the limit of {limit:,}",
+        )
+
+    def _no_order(self) -> str | None:
+        """Why no order was found although none was proved impossible; None when there is one."""
+        if self.run.best is not None:
+            return None
+        return (
+            f"no order within the limit of {self.problem.limit_bytes:,} bytes was found; the best one needs "
+            f"{self.peak:,}, and every order needs at least {self.bound:,}"
+        )
+
 
 def solve_exact(problem: MemoryOrdering, run: Run) -> Outcome:
     """Minimise the peak to proven optimality; solver "exact"."""
-    if problem.objective == "total" or not only_arcs(problem):
+    if problem.objective == "total" or not only_order_arcs(problem):
         return btsearch.solve_btsearch(problem, run)
-    return minimise_peak(problem, lower(problem), run, btsearch.state_budget(run, MOST_STATES))
+    return PeakSearch(problem, run).complete(btsearch.state_budget(run, MOST_STATES))
 
 
-def only_arcs(problem: MemoryOrdering) -> bool:
-    """Whether all side constraints are precedences, which every search on the arrays obeys."""
-    return all(expression(type(constraint), "order_arcs") is not None for constraint in problem.constraints)
+def solve_mincut(problem: MemoryOrdering, run: Run) -> Outcome:
+    """Run greedy orders, the L2 bound and min-cut local search, without a search over states; solver "mincut".
 
-
-def minimise_peak(
-    problem: MemoryOrdering,
-    instance: OrderingInstance,
-    run: Run,
-    most_states: int,
-    kind: type[PeakSearch] | None = None,
-) -> Outcome:
-    """Run all steps on an instance.
-
-    Parameters
-    ----------
-    problem, instance
-        The problem and its arrays.
-    run
-        Receives incumbents and bounds.
-    most_states
-        Largest number of states that one search may expand.
-    kind
-        Class of the search; None for the one that runs all steps.
+    Raises
+    ------
+    UnsupportedFeatureError
+        For the objective "total", which the method does not improve.
     """
-    peaks = (kind or PeakSearch)(problem, instance, run)
-    if peaks.prepare():
-        return end_of_peak_search(peaks)
-    return searched_through(peaks, most_states)
-
-
-def searched_through(peaks: PeakSearch, most_states: int) -> Outcome:
-    """Search until the gap is closed, time is up or the budget used up."""
-    if not peaks.search(most_states):
-        return Outcome(Termination.BUDGET, reason=_short_of_limit(peaks))
-    return end_of_peak_search(peaks)
-
-
-def end_of_peak_search(peaks: PeakSearch) -> Outcome:
-    """The outcome of a peak search: infeasible when its bound exceeds the limit, else as its run says."""
-    limit = peaks.problem.limit_bytes
-    if limit is None or not peaks.hopeless:
-        return Outcome(peaks.run.termination(), reason=_short_of_limit(peaks))
-    needed = "exactly" if peaks.closed else "at least"
-    where = "" if peaks.bounding_operator is None else f" (operator {peaks.bounding_operator!r} cannot run with less)"
-    return Outcome(
-        infeasible=True,
-        reason=f"every order needs {needed} {peaks.bound:,} bytes{where}; "
-        f"that is {counted(peaks.bound - limit, 'byte')} more than the limit of {limit:,}",
-    )
-
-
-def _short_of_limit(peaks: PeakSearch) -> str | None:
-    """Why no order was found although none was proved impossible; None when there is one."""
-    if peaks.run.best is not None:
-        return None
-    return (
-        f"no order within the limit of {peaks.problem.limit_bytes:,} bytes was found; the best one needs "
-        f"{peaks.peak:,}, and every order needs at least {peaks.bound:,}"
-    )
+    if problem.objective == "total":
+        raise UnsupportedFeatureError("solver 'mincut' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
+    peaks = PeakSearch(problem, run)
+    for stage in (peaks.start, peaks.cut, peaks.polish):
+        stage()
+    return peaks.outcome()
 
 
 register(
@@ -379,5 +357,16 @@ register(
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
         supports=("order_arcs", "step_rule"),
         options=frozenset({"max_states"}),
+    )
+)
+register(
+    Solver(
+        name="mincut",
+        problem=MemoryOrdering.kind,
+        kind="algorithm",
+        run=solve_mincut,
+        about="greedy orders rebuilt around minimum cuts, with the L2 bound",
+        proves="bound",
+        features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
     )
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.precedence import ancestors
 from opweave.problems.errors import EngineError, InvalidInputError, SolverNotAvailableError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering
@@ -29,12 +29,12 @@ GAIN = 0.001
 """Least change of the gap that counts as progress."""
 
 
-def engine_for(problem: MemoryOrdering, instance: OrderingInstance) -> str | None:
+def engine_for(problem: MemoryOrdering) -> str | None:
     """The engine that may help; None if there is none."""
-    count = instance.operators
+    count = len(problem.graph.operators)
     if count > ENGINE_OPERATORS:
         return None
-    pairs = count * (count - 1) // 2 - int(ancestors(instance.after).sum())
+    pairs = count * (count - 1) // 2 - int(ancestors(lower(problem).after).sum())
     if pairs > MOST_PAIRS:
         return None
     if problem.objective == "peak" and pairs <= CP_PAIRS and _available(problem, "cp-sat"):
@@ -66,10 +66,7 @@ def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcom
         return run.should_stop() or run.elapsed() - gained_at > patience
 
     part = Run(time_limit=left, gap=run.gap, seed=run.seed, threads=run.threads, callback=stop, stage=engine)
-    if run.best is not None and run.objective is not None:
-        part.found(run.best, run.objective)
-    if run.bound is not None:
-        part.proved(run.bound, run.bound_source or "")
+    _hand_on(run, part)
     run.enter(engine)
     try:
         outcome = find_solver(problem, engine).run(problem, part)
@@ -80,11 +77,11 @@ def run_while_it_helps(engine: str, problem: MemoryOrdering, run: Run) -> Outcom
     return outcome
 
 
-def _hand_on(part: Run, run: Run) -> None:
-    if part.best is not None and part.objective is not None:
-        run.found(part.best, part.objective)
-    if part.bound is not None:
-        run.proved(part.bound, part.bound_source or "")
+def _hand_on(known: Run, run: Run) -> None:
+    if known.best is not None and known.objective is not None:
+        run.found(known.best, known.objective)
+    if known.bound is not None:
+        run.proved(known.bound, known.bound_source or "")
 
 
 def _gap(run: Run) -> float:

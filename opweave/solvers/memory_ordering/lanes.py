@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from opweave.formulations.memory_ordering.instance import lower
+from opweave.formulations.order_arcs import only_order_arcs
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.solvers.memory_ordering.arrays import BACKWARD, arrays_of
 from opweave.solvers.memory_ordering.auto import UNTIMED_WORK
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints
 from opweave.solvers.memory_ordering.btsearch import solve_btsearch, state_budget
-from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch, minimise_peak, only_arcs
+from opweave.solvers.memory_ordering.exact import MOST_STATES, PeakSearch
 from opweave.solvers.memory_ordering.helping import engine_for, run_while_it_helps
 from opweave.solvers.memory_ordering.totals import (
     CUT_OPERATORS,
@@ -66,9 +67,9 @@ def lanes(problem: MemoryOrdering, run: Run) -> tuple[Lane, ...]:
 
 def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
     """The lanes of ``exact``."""
-    if not only_arcs(problem):
+    if not only_order_arcs(problem):
         return (Lane(f"{HOME}.auto:solve_auto"),)
-    if problem.objective == "peak" and engine_for(problem, lower(problem)) is not None:
+    if problem.objective == "peak" and engine_for(problem) is not None:
         return Lane(f"{HOME}.lanes:states"), Lane(f"{HOME}.lanes:engine"), Lane(f"{HOME}.lanes:from_above")
     if problem.objective == "peak":
         return Lane(f"{HOME}.lanes:from_back"), Lane(f"{HOME}.lanes:from_above")
@@ -78,46 +79,43 @@ def exact_lanes(problem: MemoryOrdering, _run: Run) -> tuple[Lane, ...]:
 
 def states(problem: MemoryOrdering, run: Run) -> Outcome:
     """Peaks: search states from both ends."""
-    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), SharedPeaks)
+    return SharedPeaks(problem, run).complete(state_budget(run, MOST_STATES))
 
 
 def engine(problem: MemoryOrdering, run: Run) -> Outcome:
     """Peaks: run the engine that suits the graph while it helps, then search states."""
-    instance = lower(problem)
-    suited = engine_for(problem, instance)
+    suited = engine_for(problem)
     outcome = Outcome() if suited is None else run_while_it_helps(suited, problem, run)
     return outcome if outcome.infeasible or run.should_stop() else from_above(problem, run)
 
 
 def from_back(problem: MemoryOrdering, run: Run) -> Outcome:
     """Peaks: raise the bound first."""
-    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromBack)
+    return FromBack(problem, run).complete(state_budget(run, MOST_STATES))
 
 
 def from_above(problem: MemoryOrdering, run: Run) -> Outcome:
     """Peaks: improve the incumbent first."""
-    return minimise_peak(problem, lower(problem), run, state_budget(run, MOST_STATES), FromAbove)
+    return FromAbove(problem, run).complete(state_budget(run, MOST_STATES))
 
 
 def search_total(problem: MemoryOrdering, run: Run) -> Outcome:
     """Totals: greedy orders, local search, and kicks until the end."""
-    instance = lower(problem)
-    starts = report_greedy_totals(problem, instance, run)
-    if instance.operators <= CUT_OPERATORS:
-        run.proved(int(forced_footprints(arrays_of(instance, run.halt)).sum()), "sum of L1")
+    starts = report_greedy_totals(problem, run)
+    if len(problem.graph.operators) <= CUT_OPERATORS:
+        run.proved(int(forced_footprints(arrays_of(lower(problem), run.halt)).sum()), "sum of L1")
     kicks = None if run.time_limit is not None else KICKS
     if not run.should_stop():
-        improve_total(problem, instance, run, starts, kicks)
+        improve_total(problem, run, starts, kicks)
     return Outcome(run.termination())
 
 
 def bound_total(problem: MemoryOrdering, run: Run) -> Outcome:
     """Totals: the sum of least footprints, the integer program if it is small enough, then the state search."""
-    instance = lower(problem)
-    report_greedy_totals(problem, instance, run)
+    report_greedy_totals(problem, run)
     run.enter("minimum cuts")
-    run.proved(*total_bound(arrays_of(instance, run.halt), run.should_stop))
-    suited = engine_for(problem, instance)
+    run.proved(*total_bound(arrays_of(lower(problem), run.halt), run.should_stop))
+    suited = engine_for(problem)
     if suited is not None and not run.should_stop():
         outcome = run_while_it_helps(suited, problem, run)
         if outcome.infeasible:

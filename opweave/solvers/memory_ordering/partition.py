@@ -16,16 +16,15 @@ import numpy as np
 
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.nodes import problem_of, single_nodes
 from opweave.problems.arrays import IntArray
-from opweave.problems.constraints import Precede
-from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.problems.graph import Operator, OpGraph, Tensor
+from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
-from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints
+from opweave.solvers.arguments import checked_whole
+from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of, footprints, peak, report
 from opweave.solvers.memory_ordering.baselines import rpo
 from opweave.solvers.memory_ordering.closure import FREE, INSIDE, OUTSIDE, least_live
 from opweave.solvers.memory_ordering.exact import solve_exact
-from opweave.solvers.memory_ordering.plans import peak, report
 from opweave.solvers.reduced import reducing
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
@@ -57,20 +56,18 @@ def solve_partition(exact: PartSolver, problem: MemoryOrdering, run: Run) -> Out
     """
     if problem.objective == "total":
         raise UnsupportedFeatureError("solver 'partition' lowers the peak only; for 'total' use 'auto' or 'btsearch'")
-    parts = run.option("parts", PARTS)
-    if not isinstance(parts, int) or parts < 1:
-        raise InvalidInputError(f"option 'parts' is {parts!r}; it must be a whole number from 1")
+    parts = checked_whole("option 'parts'", run.option("parts", PARTS), 1)
     instance = lower(problem)
-    report(problem, instance, rpo(instance), run)  # fusion may make it worse
+    report(problem, rpo(instance), run)  # fusion may make it worse
     with run.share(0.5), reducing(run, "fusion"):
         reduction = fuse(problem, run.should_stop)
     small = lower(reduction.problem)
     order = rpo(small)
-    report(problem, instance, instance.positions(reduction.lift(small.ordering(order))), run)
+    report(problem, instance.positions(reduction.lift(small.ordering(order))), run)
     run.enter("parts that hold the peak")
     order = _reordered(reduction.problem, small, order, parts, exact, run)
     lifted = instance.positions(reduction.lift(small.ordering(order)))
-    report(problem, instance, lifted, run)
+    report(problem, lifted, run)
     if run.best is None:
         needed = peak(arrays_of(instance), lifted)
         return Outcome(run.termination(), reason=f"its order needs {needed:,} bytes, more than the limit")
@@ -90,28 +87,15 @@ def _reordered(
         if run.should_stop():
             break
         left = run.remaining()
-        pieces[k] = _ordered_exactly(
-            part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]),
-            exact,
-            Run(
-                time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
-                callback=lambda progress: run.should_stop(),  # noqa: ARG005 - the part's progress is not the run's
-            ),
-            instance,
-            pieces[k],
+        part = Run(
+            time_limit=None if left is None else max(1e-3, left / (len(chosen) - count)),
+            callback=lambda _: run.should_stop(),
         )
+        part.start = instance.ordering(pieces[k])
+        exact(part_problem(problem, instance, np.concatenate(pieces[: k + 1]), pieces[k]), part)
+        if isinstance(part.best, Ordering):
+            pieces[k] = instance.positions(part.best)
     return np.concatenate(pieces) if pieces else order
-
-
-def _ordered_exactly(
-    part: MemoryOrdering, exact: PartSolver, run: Run, instance: OrderingInstance, piece: IntArray
-) -> IntArray:
-    run.start = instance.ordering(piece)
-    exact(part, run)
-    if not isinstance(run.best, Ordering):
-        return piece
-    position = {instance.names[int(v)]: int(v) for v in piece}
-    return np.asarray([position[name] for name in run.best.order], dtype=np.int64)
 
 
 def cut_into_parts(arrays: OrderingArrays, order: IntArray, parts: int) -> list[IntArray]:
@@ -161,31 +145,16 @@ def part_problem(problem: MemoryOrdering, instance: OrderingInstance, done: IntA
     part
         Operators of the part.
     """
-    inside, finished = np.zeros(instance.operators, dtype=bool), np.zeros(instance.operators, dtype=bool)
-    inside[part], finished[done] = True, True
-    names, operators = instance.names, problem.graph.operators
-    touched = sorted({int(s) for v in part for s in (*instance.reads[v], *instance.writes[v])})
-    arcs = {(int(u), int(v)) for v in part for u in instance.before[v] if inside[u]} - {
-        (int(instance.producer[s]), int(v)) for v in part for s in instance.reads[v]
-    }
-    return MemoryOrdering(
-        graph=OpGraph(
-            operators=tuple(
-                Operator(
-                    id=names[v],
-                    inputs=tuple(f"s{s}" for s in instance.reads[v]),
-                    outputs=tuple(f"s{s}" for s in instance.writes[v]),
-                    workspace_bytes=int(instance.workspace[v]),
-                    inplace_ok=operators[v].inplace_ok,
-                )
-                for v in part.tolist()
-            ),
-            tensors=tuple(Tensor(id=f"s{s}", bytes=int(instance.size[s])) for s in touched),
-            outputs=tuple(f"s{s}" for s in touched if instance.kept[s] or not finished[instance.readers[s]].all()),
-        ),
-        constraints=tuple(Precede(before=names[u], after=names[v]) for u, v in sorted(arcs)),
-        in_place=problem.in_place,
-    )
+    finished = np.zeros(instance.operators, dtype=bool)
+    finished[done] = True
+    touched = np.zeros(instance.storages, dtype=bool)
+    for v in part.tolist():
+        touched[instance.reads[v]] = touched[instance.writes[v]] = True
+    for s in np.flatnonzero(touched & ~instance.kept).tolist():
+        touched[s] = not finished[instance.readers[s]].all()
+    nodes = single_nodes(problem, instance)
+    whole = problem.model_copy(update={"limit_bytes": None})
+    return problem_of(whole, instance, [nodes[v] for v in part.tolist()], touched)
 
 
 register(

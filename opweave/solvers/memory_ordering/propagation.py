@@ -8,7 +8,6 @@ that the peak exceeds the target.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,18 +21,12 @@ BUSIEST = 60
 """Operators whose steps are examined, by decreasing upper bound of their L2."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Propagated:
-    """The arrays with the arcs found, or None when no order stays within the target."""
-
-    arrays: OrderingArrays | None
-    arcs: int
-
-
 def propagate(
     arrays: OrderingArrays, target: int, keys: IntArray, cuts: int, should_stop: Callable[[], bool]
-) -> Propagated:
+) -> OrderingArrays | None:
     """Add every forced precedence that the busiest operators reveal, until there is nothing new.
+
+    Returns None when no order stays within the target.
 
     Parameters
     ----------
@@ -48,28 +41,28 @@ def propagate(
     should_stop
         Asked between operators.
     """
-    found, left = 0, cuts
+    left = cuts
     busy = np.argsort(-keys, kind="stable")[:BUSIEST].tolist()
     rank = np.empty(len(keys), dtype=np.int64)
     rank[topological_order(Adjacency(arrays.after_start, arrays.after))] = np.arange(len(keys))
-    found_before = -1
-    while found > found_before:
-        found_before = found
+    found = True
+    while found:
+        found = False
         for v in busy:
             if left <= 0 or should_stop():
-                return Propagated(arrays, found)
+                return arrays
             side = sides_around(arrays, v)
             room = target - least_increase(arrays, v, side)
             verdict = np.zeros(len(keys), dtype=np.int8)
             work = 300 * int((side == FREE).sum()) + 8 * len(arrays.reads)
             used = unavoidable.sized(work)(arrays, side, room, rank, left, verdict)
             if used < 0:
-                return Propagated(None, found)
+                return None
             left -= used
             before, after = np.flatnonzero(verdict == INSIDE), np.flatnonzero(verdict == OUTSIDE)
             if len(before) + len(after):
                 early = np.concatenate([before, np.full(len(after), v)])
                 late = np.concatenate([np.full(len(before), v), after])
                 arrays = with_arcs(arrays, early, late)
-                found += len(early)
-    return Propagated(arrays, found)
+                found = True
+    return arrays

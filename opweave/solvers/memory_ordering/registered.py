@@ -1,5 +1,5 @@
 """All solvers of memory ordering: importing this module registers them."""
 
-from opweave.solvers.memory_ordering import auto, baselines, btsearch, engines, exact, lanes, mincut, partition
+from opweave.solvers.memory_ordering import auto, baselines, btsearch, engines, exact, lanes, partition
 
-__all__ = ["auto", "baselines", "btsearch", "engines", "exact", "lanes", "mincut", "partition"]
+__all__ = ["auto", "baselines", "btsearch", "engines", "exact", "lanes", "partition"]

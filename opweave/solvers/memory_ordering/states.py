@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from opweave.formulations.expressions import expression
 from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.problems.graph_arrays import Adjacency
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 
 StepRule = Callable[[frozenset[str], str], bool]
@@ -56,20 +55,17 @@ class StateWalk:
         self._names = instance.names
         self._rules = rules
         self._limit = limit
-        self._reads, self._after = _rows(instance.reads), _rows(instance.after)
-        self._before = _rows(instance.before)
+        self._reads, self._after = instance.reads.lists(), instance.after.lists()
+        self._before = instance.before.lists()
         self._waiting = [len(row) for row in self._before]
         self._fed = [0] * instance.operators
         self._tops = 0
-        self._unread_by: list[int] = [len(row) for row in _rows(instance.readers)]
+        self._unread_by: list[int] = [len(row) for row in instance.readers.lists()]
         self._size: list[int] = instance.size.tolist()
         self._mortal: list[bool] = (~instance.kept).tolist()
-        self._overwrite = _overwrites(instance)
-        unread: list[bool] = instance.unread().tolist()
-        writes = _rows(instance.writes)
-        self._made = [sum(self._size[s] for s in row if not unread[s]) for row in writes]
-        workspace: list[int] = instance.workspace.tolist()
-        self._stay = [extra + sum(self._size[s] for s in row) for extra, row in zip(workspace, writes, strict=True)]
+        self._overwrite = [instance.overwriting(v) for v in range(instance.operators)]
+        self._made: list[int] = instance.made().tolist()
+        self._stay: list[int] = instance.stay().tolist()
 
     def first_ready(self) -> list[int]:
         """Operators without predecessors."""
@@ -124,21 +120,3 @@ class StateWalk:
             self._unread_by[s] += 1
         for w in self._after[v]:
             self._waiting[w] += 1
-
-
-def _rows(adjacency: Adjacency) -> list[list[int]]:
-    start, items = adjacency.start.tolist(), adjacency.items.tolist()
-    return [items[start[k] : start[k + 1]] for k in range(len(adjacency))]
-
-
-def _overwrites(instance: OrderingInstance) -> list[list[tuple[int, int, list[int]]]]:
-    """For every operator (size, results of that size, inputs of that size that may be overwritten)."""
-    start, items = instance.overwrite.start.tolist(), instance.overwrite.items.tolist()
-    grouped: list[list[tuple[int, int, list[int]]]] = []
-    for v in range(instance.operators):
-        groups: dict[int, tuple[int, int, list[int]]] = {}
-        for k in range(start[v], start[v + 1]):
-            size = int(instance.size[items[k]])
-            groups.setdefault(size, (size, int(instance.slots[k]), []))[2].append(items[k])
-        grouped.append(list(groups.values()))
-    return grouped

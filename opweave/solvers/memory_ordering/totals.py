@@ -1,24 +1,33 @@
 """The smallest total: greedy orders, local search with kicks, and the sum of least footprints as bound.
 
+The local search moves one operator at a time to its best place between its neighbours in the graph.
+
 No safe moves are known for the total, so proofs come only from the search over states on narrow graphs.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.memory_ordering.spec import MemoryOrdering
-from opweave.solvers.memory_ordering.arrays import OrderingArrays, arrays_of
-from opweave.solvers.memory_ordering.baselines import BY_NAME
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.memory_ordering.arrays import (
+    OrderingArrays,
+    arrays_of,
+    initial_bytes,
+    initial_left,
+    pass_over,
+    peak,
+    step,
+    total,
+)
+from opweave.solvers.memory_ordering.baselines import starting_orders
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, step_bound
-from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.plans import peak, total
-from opweave.solvers.memory_ordering.shift import shift
 from opweave.solvers.run import Run
 
 SWEEPS = 20
@@ -27,6 +36,8 @@ KICK_MOVES = 6
 CUT_OPERATORS = 2_000
 FORCED_OPERATORS = 30_000
 NO_CEILING = 1 << 62
+SLICE = 5_000_000
+"""Steps over a neighbour (tens of nanoseconds each when compiled) between two checks of the time."""
 
 
 def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) -> tuple[IntArray, str]:
@@ -43,7 +54,7 @@ def least_footprints(arrays: OrderingArrays, should_stop: Callable[[], bool]) ->
     for v in range(count):
         if should_stop():
             return least, "L1 and L2"
-        least[v] = step_bound(arrays, v).value
+        least[v] = step_bound(arrays, v)
     return least, "L2"
 
 
@@ -53,13 +64,14 @@ def total_bound(arrays: OrderingArrays, should_stop: Callable[[], bool] = lambda
     return int(least.sum()), source if source == "nothing" else f"sum of {source}"
 
 
-def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, run: Run) -> list[IntArray]:
+def report_greedy_totals(problem: MemoryOrdering, run: Run) -> list[IntArray]:
     """Report the named orders, the greedy portfolio and the run's best so far, if they respect the limit."""
+    instance = lower(problem)
     arrays = arrays_of(instance, run.halt)
     run.enter("greedy orders")
     known = run.best
     kept: list[IntArray] = []
-    for order in _starts(instance, arrays):
+    for order in starting_orders(instance, arrays):
         if peak(arrays, order) <= _ceiling(problem):
             kept.append(order)
             run.found(instance.ordering(order), total(arrays, order))
@@ -68,28 +80,16 @@ def report_greedy_totals(problem: MemoryOrdering, instance: OrderingInstance, ru
     return kept if known is None else [instance.positions(known), *kept]  # type: ignore[arg-type]
 
 
-def _starts(instance: OrderingInstance, arrays: OrderingArrays) -> Iterator[IntArray]:
-    for build in BY_NAME.values():
-        yield build(instance)
-    for sign, rule in PORTFOLIO:
-        yield greedy(arrays, sign, rule)
-
-
 def _ceiling(problem: MemoryOrdering) -> int:
     return NO_CEILING if problem.limit_bytes is None else problem.limit_bytes
 
 
-def improve_total(
-    problem: MemoryOrdering,
-    instance: OrderingInstance,
-    run: Run,
-    starts: Sequence[IntArray],
-    kicks: int | None = KICKS,
-) -> None:
+def improve_total(problem: MemoryOrdering, run: Run, starts: Sequence[IntArray], kicks: int | None = KICKS) -> None:
     """Report better and better orders under the limit: shift the starts, best first, then kick the best order.
 
     With ``kicks`` None it continues until the run stops it.
     """
+    instance = lower(problem)
     arrays = arrays_of(instance, run.halt)
     ceiling = _ceiling(problem)
     run.enter("local search")
@@ -143,3 +143,126 @@ def _move_at_random(arrays: OrderingArrays, order: IntArray, rng: np.random.Gene
     else:
         order[to + 1 : at + 1] = order[to:at]
     order[to] = v
+
+
+def shift(
+    arrays: OrderingArrays, order: IntArray, ceiling: int, sweeps: int, should_stop: Callable[[], bool] = lambda: False
+) -> IntArray:
+    """An order with a total no higher, and no footprint above ``ceiling`` unless the given order had one.
+
+    Parameters
+    ----------
+    arrays
+        The problem.
+    order
+        The order to start from. Shape (operators,).
+    ceiling
+        Bytes that no moved step may exceed.
+    sweeps
+        Most passes over the operators; a pass without a move ends the search.
+    should_stop
+        Asked now and then; gains so far are kept.
+    """
+    better = order.copy()
+    for _ in range(sweeps):
+        at, gained = 0, 0
+        while at < len(order):
+            if should_stop():
+                return better
+            at, more = shift_from.sized(min(20 * len(order) ** 2, SLICE))(arrays, better, ceiling, at, SLICE)
+            gained += more
+        if gained == 0:
+            break
+    return better
+
+
+@inlined
+def _best_place(
+    arrays: OrderingArrays, order: IntArray, at: int, sign: int, live: int, left: IntArray, ceiling: int
+) -> tuple[int, int, int]:
+    """Best gain and position for moving the operator at ``at`` in direction ``sign``, and the neighbours examined.
+
+    Restores ``left``.
+
+    ``live`` and ``left`` describe the state on the near side of the operator. The neighbours slide to the near side one
+    by one; after k of them, the operator's own step is evaluated in the state that they leave.
+    """
+    u = order[at]
+    enters_start, enters = (arrays.after_start, arrays.after) if sign == 1 else (arrays.before_start, arrays.before)
+    cost, far = step(arrays, u, live, left, sign)
+    old = cost
+    with_live = far
+    new = 0
+    best_gain, best_at = 0, at
+    near = live
+    moved = 0
+    i = at + sign
+    count = len(order)
+    while 0 <= i < count:
+        v = order[i]
+        blocked = False
+        for k in range(enters_start[u], enters_start[u + 1]):
+            if enters[k] == v:
+                blocked = True
+                break
+        if blocked:
+            break
+        pass_over(arrays, u, left, sign)
+        cost, with_live = step(arrays, v, with_live, left, sign)
+        old += cost
+        pass_over(arrays, u, left, -sign)
+        cost, near = step(arrays, v, near, left, sign)
+        if cost > ceiling:
+            break
+        new += cost
+        pass_over(arrays, v, left, sign)
+        moved += 1
+        cost, _ = step(arrays, u, near, left, sign)
+        if cost <= ceiling and old - new - cost > best_gain:
+            best_gain, best_at = old - new - cost, i
+        i += sign
+    for k in range(moved):
+        pass_over(arrays, order[at + sign * (k + 1)], left, -sign)
+    return best_gain, best_at, moved
+
+
+@kernel
+def shift_from(arrays: OrderingArrays, order: IntArray, ceiling: int, at: int, work: int) -> tuple[int, int]:
+    """Improve ``order`` in place, operator by operator from position ``at`` on, for about ``work`` steps.
+
+    Returns the position to continue from, ``len(order)`` at the end of the sweep, and the bytes gained.
+    """
+    count = len(order)
+    gained = 0
+    left = initial_left(arrays, 1)
+    live = initial_bytes(arrays, 1)
+    for position in range(at):
+        _, live = step(arrays, order[position], live, left, 1)
+        pass_over(arrays, order[position], left, 1)
+    while at < count and work > 0 and arrays.halt[0] == 0:
+        u = order[at]
+        _, far = step(arrays, u, live, left, 1)
+        gain, place, seen = _best_place(arrays, order, at, 1, live, left, ceiling)
+        pass_over(arrays, u, left, 1)
+        back_gain, back_place, seen_back = _best_place(arrays, order, at, -1, far, left, ceiling)
+        work -= seen + seen_back + 1
+        if gain == 0 and back_gain == 0:
+            live = far
+            at += 1
+            continue
+        pass_over(arrays, u, left, -1)
+        if gain >= back_gain:
+            gained += gain
+            for i in range(at, place):
+                order[i] = order[i + 1]
+            order[place] = u
+            continue
+        gained += back_gain
+        for i in range(at - 1, back_place - 1, -1):
+            w = order[i]
+            _, live = step(arrays, w, live, left, -1)
+            pass_over(arrays, w, left, -1)
+            order[i + 1] = w
+        order[back_place] = u
+        at = back_place
+    return at, gained

@@ -8,6 +8,8 @@ out here.
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -164,49 +166,50 @@ def window_at(arrays: PipelineArrays, stage_limit: float, link_limit: float) -> 
     return window
 
 
-@kernel
-def next_value(
-    arrays: PipelineArrays, low: float, strict: bool, with_compute: bool, with_links: bool, down: bool
-) -> float:
-    """The smallest possible time of a stage or transfer above ``low`` (or equal to it, unless strict); inf for none.
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """The times that stages and transfers can take.
 
-    With ``down``, the largest time below it; -1 for none.
+    Attributes
+    ----------
+    arrays
+        The instance.
+    stages, transfers
+        Whether the times of stages, or of transfers, are among them.
     """
-    devices, points = arrays.reach.shape
-    best = -1.0 if down else np.inf
-    if with_links:
-        layered = len(arrays.neighbour) > 1
-        for b in range(1, points - 1):
-            if b > 1 and not layered and arrays.sent[b] == arrays.sent[b - 1]:
-                continue
-            layer = b if layered else 0
-            for v in range(devices):
-                first, last = 0, arrays.degree[v]
-                while first < last:
-                    middle = (first + last) // 2
-                    value = seconds_between(arrays, b, v, arrays.neighbour[layer, v, middle])
-                    passed = value > low if strict != down else value >= low
-                    if passed:
-                        last = middle
-                    else:
-                        first = middle + 1
-                if down and first > 0:
-                    best = max(best, seconds_between(arrays, b, v, arrays.neighbour[layer, v, first - 1]))
-                elif not down and first < arrays.degree[v]:
-                    best = min(best, seconds_between(arrays, b, v, arrays.neighbour[layer, v, first]))
-    if with_compute:
-        for v in range(devices):
-            last = 0
-            for a in range(points - 1):
-                last = max(last, a)
-                while last < arrays.reach[v, a]:
-                    value = arrays.elapsed[v, last + 1] - arrays.elapsed[v, a]
-                    passed = value > low if strict != down else value >= low
-                    if passed:
-                        break
-                    last += 1
-                if down and a < last <= arrays.reach[v, a]:
-                    best = max(best, arrays.elapsed[v, last] - arrays.elapsed[v, a])
-                elif not down and last < arrays.reach[v, a]:
-                    best = min(best, arrays.elapsed[v, last + 1] - arrays.elapsed[v, a])
-    return best
+
+    arrays: PipelineArrays
+    stages: bool
+    transfers: bool
+
+    def above(self, low: float) -> float:
+        """The smallest time above ``low``; infinite for none."""
+        return float(self._beside(window_at(self.arrays, low, low), 1).min(initial=np.inf))
+
+    def below(self, high: float) -> float:
+        """The largest time below ``high``; -1 for none."""
+        limit = float(np.nextafter(high, -np.inf))
+        return float(self._beside(window_at(self.arrays, limit, limit), 0).max(initial=-1.0))
+
+    def between(self, low: float, high: float) -> float | None:
+        """A time between two, both excluded, near their geometric mean; None when there is none."""
+        first = self.above(low) if low >= 0.0 else 0.0
+        if first >= high:
+            return None
+        last = max(first, self.below(high))
+        middle = math.sqrt(first * last) if first > 0.0 else 0.5 * last
+        return min(max(self.below(math.nextafter(middle, math.inf)), first), last)
+
+    def _beside(self, window: Window, step: int) -> FloatArray:
+        """The longest stages and transfers within a window (step 0), or the shortest ones beyond it (1)."""
+        arrays, found = self.arrays, [np.zeros(0)]
+        if self.stages:
+            end = window.end + step
+            v, a = np.nonzero((end > np.arange(end.shape[1])) & (end <= arrays.reach))
+            found.append(arrays.elapsed[v, end[v, a]] - arrays.elapsed[v, a])
+        if self.transfers:
+            place = window.links[1:-1] - 1 + step
+            b, v = np.nonzero((place >= 0) & (place < arrays.degree))
+            w = arrays.neighbour[b + 1 if len(arrays.neighbour) > 1 else 0, v, place[b, v]]
+            found.append(arrays.latency[v, w] + arrays.sent[b + 1] / arrays.rate[v, w])
+        return np.concatenate(found)

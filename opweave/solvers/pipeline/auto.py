@@ -6,18 +6,20 @@ method short. The proof comes from the joint search.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
+
 from opweave.formulations.expressions import expressible
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance, lower, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.arrays import arrays_of
-from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split
+from opweave.solvers.pipeline.baselines import by_memory, joint_greedy, one_device, random_split, sorting
 from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.kpath import kpath
-from opweave.solvers.pipeline.plans import Best, Rule, attempt, plan_from, value_of
-from opweave.solvers.pipeline.sorting import sorting
+from opweave.solvers.pipeline.plans import Best, Plan, Rule, attempt, plan_from, value_of
 from opweave.solvers.pipeline.sums import SumSearch
 from opweave.solvers.registry import Feature, Solver, find_solver, register
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import Outcome, Run
 
 ENGINE = "highs"
@@ -49,9 +51,7 @@ def solve_auto(problem: Pipeline, run: Run, joint: type[BottleneckSearch] = Bott
         best.consider(plan_from(instance, run.start))
     outcome = _searched(problem, instance, run, best, joint)
     if not outcome.infeasible and not run.closed():
-        for rule in SIMPLE_RULES:
-            _try(rule, best.instance, best)
-        _try(_within_grace(run), best.instance, best)
+        _try([*SIMPLE_RULES, _within_grace(run)], best)
     return outcome
 
 
@@ -63,7 +63,7 @@ def _searched(
         run.found(instance.stages((), ()), 0.0)
         run.proved(0.0, "nothing to run")
         return Outcome(run.termination())
-    _try(one_device, instance, best)
+    _try([one_device], best)
     if best.value == 0.0:
         run.proved(0.0, "nothing takes no time")
         return Outcome(run.termination())
@@ -99,15 +99,17 @@ def _search(problem: Pipeline, instance: PipelineInstance, best: Best, joint: ty
 
 def _within_grace(run: Run) -> Rule:
     """The paper's method until time is up, but at least for a moment."""
-    graced = run.elapsed() + GRACE_SECONDS
-    return lambda instance, seed: kpath(instance, seed, lambda: run.elapsed() > graced and run.should_stop())
+
+    def rule(instance: PipelineInstance, seed: int) -> Plan:
+        graced = run.elapsed() + GRACE_SECONDS
+        return kpath(instance, seed, lambda: run.elapsed() > graced and run.should_stop())
+
+    return rule
 
 
-def _try(rule: Rule, instance: PipelineInstance, best: Best) -> None:
-    try:
-        best.consider(attempt(rule, instance, best.run.seed))
-    except NoPlanError:
-        return
+def _try(rules: Iterable[Rule], best: Best) -> None:
+    for plan in plans_of(partial(attempt, rule, best.instance, best.run.seed) for rule in rules):
+        best.consider(plan)
 
 
 for _name, _run, _about in (

@@ -14,7 +14,7 @@ from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.formulations.pipeline.shortage import smallest_memory
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.result import Termination
-from opweave.solvers.pipeline.arrays import PipelineArrays, next_value
+from opweave.solvers.pipeline.arrays import PipelineArrays, Times
 from opweave.solvers.pipeline.plans import Best
 from opweave.solvers.pipeline.threshold import Answer, Thresholds
 from opweave.solvers.run import Outcome, Run
@@ -57,6 +57,7 @@ class BottleneckSearch:
 
     def __post_init__(self) -> None:
         self.tester = Thresholds(self.arrays, self.run.seed)
+        self.times = Times(self.arrays, stages=self.instance.compute_counts, transfers=True)
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -67,11 +68,7 @@ class BottleneckSearch:
         self._narrow()
         self._close()
         self.best.proved(self.lower_bound(), "priced walks and labels")
-        if self.proved:
-            return Outcome(self.run.termination())
-        if self.run.time_limit is None and not self.run.should_stop():
-            return Outcome(Termination.BUDGET)
-        return Outcome(self.run.termination())
+        return finished(self.run, proved=self.proved)
 
     @property
     def proved(self) -> bool:
@@ -80,18 +77,7 @@ class BottleneckSearch:
 
     def lower_bound(self) -> float:
         """The smallest threshold that is not refuted."""
-        return min(self.best.value, self._next(self.refuted))
-
-    def _next(self, low: float) -> float:
-        """The smallest time of a stage or transfer above ``low``, or 0."""
-        if low < 0.0:
-            return 0.0
-        return neighbouring(self.arrays, low, compute=self.instance.compute_counts, links=True, down=False)
-
-    def _below(self, high: float) -> float:
-        """The largest time of a stage or transfer below ``high``, or 0."""
-        compute = self.instance.compute_counts
-        return max(0.0, neighbouring(self.arrays, high, compute=compute, links=True, down=True))
+        return min(self.best.value, self.times.above(self.refuted) if self.refuted >= 0.0 else 0.0)
 
     def _learn(self, limit: float, answer: Answer) -> None:
         if answer is Answer.KEPT and self.tester.plan is not None:
@@ -100,21 +86,12 @@ class BottleneckSearch:
             self.refuted = max(self.refuted, limit)
             self.best.proved(self.lower_bound(), "priced walks")
 
-    def _middle(self, low: float, high: float) -> float | None:
-        """A threshold between two, both excluded; None when there is none."""
-        first = self._next(low)
-        if first >= high:
-            return None
-        last = max(first, self._below(high))
-        middle = math.sqrt(first * last) if first > 0 else 0.5 * last
-        return min(max(self._below(math.nextafter(middle, math.inf)), first), last)
-
     def _narrow(self) -> None:
         """Bisect with the cheap tests; thresholds that they leave open count as too low for now."""
         self.run.enter("bisection")
         low = self.refuted
         while not self.run.should_stop():
-            limit = self._middle(low, self.best.value)
+            limit = self.times.between(low, self.best.value)
             if limit is None or (low > self.refuted and self.best.value - low < CLOSE * self.best.value):
                 return
             answer = self.tester.quick(limit)
@@ -131,7 +108,7 @@ class BottleneckSearch:
         self.run.enter("exact labels")
         width, work = 4, FIRST_WORK
         while not (self.proved or self._over()):
-            limit = self._below(self.best.value)
+            limit = max(0.0, self.times.below(self.best.value))
             answer = self.tester.exact(limit, affordable(self.run, work))
             self._learn(limit, answer)
             if answer is not Answer.OPEN:
@@ -144,7 +121,7 @@ class BottleneckSearch:
         """Bisect from below; thresholds that stay open count as too high for now."""
         high = self.best.value
         while not self._over():
-            limit = self._middle(self.refuted, high)
+            limit = self.times.between(self.refuted, high)
             if limit is None or high - self.refuted < CLOSE * high:
                 return
             answer = self.tester.exact(limit, affordable(self.run, work))
@@ -156,7 +133,7 @@ class BottleneckSearch:
         """Bisect from above with wide beams; thresholds that stay open count as too low for now."""
         low = self.refuted
         while not self._over():
-            limit = self._middle(low, self.best.value)
+            limit = self.times.between(low, self.best.value)
             if limit is None or self.best.value - low < CLOSE * self.best.value:
                 return
             answer = self.tester.priced(limit, width, most_work=affordable(self.run, work))
@@ -165,15 +142,18 @@ class BottleneckSearch:
                 low = limit
 
     def _over(self) -> bool:
-        return self.run.should_stop() or self._too_long()
-
-    def _too_long(self) -> bool:
-        return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS
+        return self.run.should_stop() or is_too_long(self.run)
 
 
-def neighbouring(arrays: PipelineArrays, value: float, *, compute: bool, links: bool, down: bool) -> float:
-    """The next time of a stage or a transfer above (or below) a value; inf (or -1) for none."""
-    return float(next_value.sized(40 * arrays.reach.size)(arrays, value, True, compute, links, down))
+def is_too_long(run: Run) -> bool:
+    """Whether a search without a time limit should stop."""
+    return run.time_limit is None and run.elapsed() > UNTIMED_SECONDS
+
+
+def finished(run: Run, *, proved: bool) -> Outcome:
+    """The outcome of a search that has proved its plan, or was stopped."""
+    budget = not proved and run.time_limit is None and not run.should_stop()
+    return Outcome(Termination.BUDGET if budget else run.termination())
 
 
 def affordable(run: Run, work: int) -> int:

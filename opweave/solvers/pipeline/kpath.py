@@ -17,11 +17,11 @@ import numpy as np
 from numpy.random import Generator
 
 from opweave.formulations.pipeline.instance import SUPPORTS, PipelineInstance
-from opweave.problems.arrays import IntArray
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.solvers.pipeline.baselines import one_device, smallest_sum_cuts
 from opweave.solvers.pipeline.color_coding import find_path
-from opweave.solvers.pipeline.partition_graph import classes_of, smallest_sum_cuts
 from opweave.solvers.pipeline.plans import Plan, carry_out, is_valid, value_of
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
@@ -61,9 +61,7 @@ def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) 
     """
     cuts = smallest_sum_cuts(instance)
     if not cuts:
-        return Plan(
-            (), (int(np.argmin(np.where(instance.reach[:, 0] == instance.last, instance.elapsed[:, -1], np.inf))),)
-        )
+        return one_device(instance, seed)
     random, tried = np.random.default_rng(seed), set()
     for count in range(classes, 0, -1):
         kinds = classes_of(instance.sent[list(cuts)], count)
@@ -76,6 +74,12 @@ def kpath_with(classes: int, instance: PipelineInstance, seed: int, over: Over) 
             if is_valid(instance, plan):
                 return plan
     raise NoPlanError("no path of devices was found for the partitions, with any number of classes")
+
+
+def classes_of(values: FloatArray, count: int) -> tuple[int, ...]:
+    """Sort values into ``count`` classes of about equal size by rank, 0 the lowest; equal values share a class."""
+    ranked = np.searchsorted(np.sort(values), values, side="left")
+    return tuple((ranked * count // max(1, len(values))).tolist())
 
 
 def _matched(instance: PipelineInstance, kinds: Sequence[int], random: Generator, over: Over) -> tuple[int, ...] | None:

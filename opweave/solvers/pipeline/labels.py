@@ -65,11 +65,10 @@ class Hunt(NamedTuple):
     price
         Price of a visit, by device.
     stage_weight, link_weight
-        Cost of a second of computing or sending.
+        Cost of a second of computing or sending. Without the second, any walk ends the search; else the cheapest is
+        found.
     budget
         Largest cost of a walk.
-    enough
-        A walk of this cost ends the search; else the cheapest is found.
     memory
         Sets of devices that each device remembers. Shape (devices, words).
     barrier
@@ -88,7 +87,6 @@ class Hunt(NamedTuple):
     stage_weight: float
     link_weight: float
     budget: float
-    enough: float
     memory: WordMatrix
     barrier: WordMatrix
     width: int
@@ -289,7 +287,7 @@ def search_labels(
                         better = here < best or (best_label < 0 and here <= best)
                         if better and arrays.least <= labels.number[i] <= most:
                             best, best_label = here, i
-                            if best <= hunt.enough:
+                            if hunt.link_weight == 0.0:
                                 count = _trace(labels, best_label, points, stages, ends)
                                 return FOUND, count, best, tally[DROPPED]
                     elif (

@@ -32,7 +32,7 @@ class SharedSearch(BottleneckSearch):
         if isinstance(best, Stages) and known is not None and known < self.best.value:
             self.best.plan, self.best.value = plan_from(self.instance, best), float(known)
         if self.run.bound is not None and self.run.bound > 0:
-            self.refuted = max(self.refuted, self._below(float(self.run.bound)))
+            self.refuted = max(self.refuted, 0.0, self.times.below(float(self.run.bound)))
 
     def _over(self) -> bool:
         self.catch_up()
@@ -54,7 +54,7 @@ class FromBelow(SharedSearch):
         self.run.enter("bisection")
         high = self.best.value
         while not self._over():
-            limit = self._middle(self.refuted, high)
+            limit = self.times.between(self.refuted, high)
             if limit is None or high - self.refuted < NEAR * high:
                 return
             answer = self.tester.quick(limit)
@@ -69,7 +69,7 @@ class FromBelow(SharedSearch):
             self._raise(work)
             work *= 4
             if not (self.proved or self._over()):
-                limit = self._below(self.best.value)
+                limit = max(0.0, self.times.below(self.best.value))
                 self._learn(limit, self.tester.exact(limit, affordable(self.run, work)))
 
 

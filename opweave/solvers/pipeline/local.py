@@ -89,11 +89,8 @@ class Sums:
         """The best cuts for a sequence of devices; None if there are none."""
         if not devices:
             return None
-        tables, point = [self._behind()], self.instance.last
-        for source, v in zip([None, *devices[:-1]], devices, strict=True):
-            each = np.asarray([v])
-            tables.append(self.forward(each, tables[-1] + self.sending(source, each)))
-        if not math.isfinite(tables[-1][0, -1]):
+        tables, point = self.fronts(devices), self.instance.last
+        if not math.isfinite(tables[-1][-1]):
             return None
         ends: list[int] = []
         for j in range(len(devices) - 1, 0, -1):

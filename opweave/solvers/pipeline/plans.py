@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
-from opweave.problems.arrays import IntArray
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
@@ -30,11 +29,6 @@ class Plan:
     devices: tuple[int, ...]
 
 
-def plan_of(stages: IntArray, ends: IntArray, count: int) -> Plan:
-    """The plan of a walk without repetitions."""
-    return Plan(tuple(ends[: count - 1].tolist()), tuple(stages[:count].tolist()))
-
-
 def exact_value(instance: PipelineInstance, plan: Plan) -> float:
     """The objective of a plan, every stage summed separately; it equals the referee's except for the last digits."""
     position = instance.position
@@ -45,12 +39,8 @@ def exact_value(instance: PipelineInstance, plan: Plan) -> float:
 
 def plan_from(instance: PipelineInstance, stages: Stages) -> Plan:
     """A valid solution as points and devices."""
-    place = {position: point for point, position in enumerate(instance.position.tolist())}
-    ends, done = [], 0
-    for stage in stages.stages:
-        done += len(stage.operators)
-        ends.append(place[done])
-    return Plan(tuple(ends[:-1]), tuple(instance.devices.index(stage.device) for stage in stages.stages))
+    points, devices = instance.plan(stages)
+    return Plan(tuple(points[1:-1]), tuple(devices))
 
 
 def stage_seconds(instance: PipelineInstance, plan: Plan) -> list[float]:

@@ -6,7 +6,8 @@ all prices, no plan keeps the threshold. Subgradients adapt the prices: a device
 expensive. With a limit on the number of stages, every visit costs an additional price, and this price times the limit
 is added to the sum.
 
-The same walk with seconds as costs bounds sums of times.
+The same walk with seconds as costs bounds sums of times. Dives build plans stage by stage along the completions of a
+table, with some randomness.
 """
 
 from __future__ import annotations
@@ -33,6 +34,10 @@ PATIENCE = 8
 
 SURELY = 1e-6
 """Allowance for rounding: prices sum to the number of devices, and an excess of the walk above this refutes."""
+
+
+LUCK = 0.9
+"""Largest random addition to the cost of a completion, in prices of one visit."""
 
 
 class Table(NamedTuple):
@@ -180,22 +185,6 @@ def is_simple(arrays: PipelineArrays, stages: IntArray, count: int) -> bool:
     return True
 
 
-@kernel
-def count_stages(
-    arrays: PipelineArrays, window: Window, table: Table, stages: IntArray, ends: IntArray
-) -> tuple[int, int]:
-    """The walk with the fewest stages: its length (0 for no walk), and whether the threshold is refuted or kept."""
-    price = np.ones(arrays.reach.shape[0])
-    if not fill_table(arrays, window, price, 0.0, 0.0, table):
-        return 0, UNDECIDED
-    count = read_walk(table, stages, ends)
-    if count == 0 or count > arrays.most:
-        return count, REFUTED
-    if count >= arrays.least and is_simple(arrays, stages, count):
-        return count, SIMPLE
-    return count, UNDECIDED
-
-
 @inlined
 def _move(
     arrays: PipelineArrays, price: FloatArray, direction: FloatArray, stages: IntArray, count: int, length: float
@@ -307,3 +296,50 @@ def best_walk(
         return -1, False
     count = read_walk(table, stages, ends)
     return count, arrays.least <= count <= arrays.most and is_simple(arrays, stages, count)
+
+
+@kernel
+def dive(
+    arrays: PipelineArrays, window: Window, table: Table, tries: int, seed: int, stages: IntArray, ends: IntArray
+) -> int:
+    """From every stage, go to the unused device with the cheapest completion plus noise; return the stages, or 0."""
+    devices, points = arrays.reach.shape
+    layered = len(arrays.neighbour) > 1
+    used = np.zeros(devices, dtype=np.bool_)
+    luck = seed % 2147483646 + 1
+    for attempt in range(tries):
+        if arrays.halt[0] != 0:
+            return 0
+        used[:] = False
+        b, v, count = 0, -1, 0
+        best = np.inf
+        for w in range(devices):
+            luck = luck * 16807 % 2147483647
+            value = table.cost[0, 0, w] + (LUCK * (luck / 2147483647.0) if attempt > 0 else 0.0)
+            if value < best:
+                best, v = value, w
+        while v >= 0 and arrays.halt[0] == 0:
+            used[v] = True
+            stages[count] = v
+            count += 1
+            if window.end[v, b] == points - 1 and arrays.least <= count <= arrays.most:
+                ends[count - 1] = points - 1
+                return count
+            if count >= arrays.most:
+                break
+            best, following, end = np.inf, -1, 0
+            for e in range(window.end[v, b], b, -1):
+                if e == points - 1:
+                    continue
+                for j in range(window.links[e, v]):
+                    w = arrays.neighbour[e if layered else 0, v, j]
+                    if used[w] or table.cost[0, e, w] >= best:
+                        continue
+                    rest = table.cost[0, e, w] if table.device[0, e, w] != v else table.cost[1, e, w]
+                    luck = luck * 16807 % 2147483647
+                    value = rest + (LUCK * (luck / 2147483647.0) if attempt > 0 else 0.0)
+                    if value < best:
+                        best, following, end = value, w, e
+            ends[count - 1] = end
+            v, b = following, end
+    return 0

@@ -1,5 +1,5 @@
 """All solvers of pipelines: importing this module registers them."""
 
-from opweave.solvers.pipeline import auto, baselines, engines, kpath, lanes, sorting
+from opweave.solvers.pipeline import auto, baselines, engines, kpath, lanes
 
-__all__ = ["auto", "baselines", "engines", "kpath", "lanes", "sorting"]
+__all__ = ["auto", "baselines", "engines", "kpath", "lanes"]

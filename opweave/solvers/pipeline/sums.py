@@ -16,26 +16,13 @@ import numpy as np
 
 from opweave.formulations.pipeline.instance import PipelineInstance
 from opweave.problems.pipeline.spec import Pipeline
-from opweave.problems.result import Termination
-from opweave.solvers.pipeline.arrays import PipelineArrays, Window, window_at
-from opweave.solvers.pipeline.exact import UNTIMED_SECONDS, affordable, find_any, neighbouring
-from opweave.solvers.pipeline.labels import (
-    FOUND,
-    FULL,
-    NOTHING,
-    Hunt,
-    Words,
-    barriers,
-    full_memories,
-    new_labels,
-    remember_repeats,
-    search_labels,
-    small_memories,
-)
+from opweave.solvers.pipeline.arrays import PipelineArrays, Times
+from opweave.solvers.pipeline.exact import affordable, find_any, finished, is_too_long
+from opweave.solvers.pipeline.labels import FOUND, FULL, NOTHING, Words
 from opweave.solvers.pipeline.local import Descent, Sums
-from opweave.solvers.pipeline.plans import Best, Plan, plan_of, stage_seconds, transfer_seconds
-from opweave.solvers.pipeline.priced_walks import best_walk, new_table, table_work
-from opweave.solvers.pipeline.threshold import FIRST_LABELS, MOST_LABELS, Thresholds
+from opweave.solvers.pipeline.plans import Best, Plan, stage_seconds, transfer_seconds
+from opweave.solvers.pipeline.threshold import Thresholds
+from opweave.solvers.pipeline.workbench import Workbench
 from opweave.solvers.run import Outcome, Run
 
 WIDTH = 8
@@ -81,16 +68,9 @@ class SumSearch:
     link_weight: float
 
     def __post_init__(self) -> None:
-        devices, points = self.arrays.reach.shape
-        self._memory = small_memories(devices)
-        self._full = full_memories(devices)
-        self._barrier = barriers(self.arrays.twin)
-        self._table = new_table(points, devices)
-        self._labels = new_labels(max(FIRST_LABELS, 2 * devices), points, devices)
-        self._stages = np.zeros(points + 1, dtype=np.int64)
-        self._ends = np.zeros(points + 1, dtype=np.int64)
-        self._price = np.zeros(devices)
-        self._work = table_work(self.arrays)
+        self._bench = Workbench(self.arrays, self.run.seed, self.stage_weight, self.link_weight)
+        self._times = Times(self.arrays, stages=True, transfers=False)
+        self._price = np.zeros(len(self.arrays.twin))
 
     def search(self) -> Outcome:
         """Run until the optimum is proved or time is up."""
@@ -107,38 +87,36 @@ class SumSearch:
             if least.plan is not None:
                 self.best.consider(least.plan)
             self.best.proved(self.best.value if least.settled else least.bound, "walks along the pipeline")
-        if self.run.closed() or self.run.time_limit is not None or self.run.should_stop():
-            return Outcome(self.run.termination())
-        return Outcome(Termination.BUDGET)
+        return finished(self.run, proved=self.run.closed())
 
     def least(self, stage_limit: float, ceiling: float) -> Least:
         """Search the least sum with stages within a limit, if it is below a ceiling."""
-        window = window_at(self.arrays, stage_limit, math.inf)
+        self._bench.open(stage_limit, math.inf)
         self._price[:] = 0.0
-        count, simple, bound = self._walked(window)
+        count, simple, bound = self._walked()
         if bound >= ceiling * (1 - HAIR):
             return Least(None, bound, settled=True)
         if simple:
-            return Least(plan_of(self._stages, self._ends, count), bound, settled=True)
+            return Least(self._bench.plan(count), bound, settled=True)
         plan = None
-        happened, count, _ = self._labelled(window, ceiling, self._full, WIDTH)
+        happened, count, _ = self._labelled(ceiling, self._bench.everything, WIDTH)
         if happened == FOUND:
-            plan = plan_of(self._stages, self._ends, count)
+            plan = self._bench.plan(count)
             ceiling = min(ceiling, self._sum(plan))
         if ceiling < math.inf:
-            bound = max(bound, self._priced(window, ceiling))
-        return self._exactly(window, Least(plan, bound, settled=False), ceiling)
+            bound = max(bound, self._priced(ceiling))
+        return self._exactly(Least(plan, bound, settled=False), ceiling)
 
-    def _priced(self, window: Window, ceiling: float) -> float:
+    def _priced(self, ceiling: float) -> float:
         """Move the prices of visits so that the cheapest walk gives the best bound of the sum; return the bound.
 
         A plan pays every price at most once, so its sum is at least the cost of the cheapest walk minus all prices.
         """
         best, kept, factor, stale = -math.inf, self._price.copy(), 1.0, 0
         for _ in range(PRICINGS):
-            count, simple, cost = self._walked(window)
+            count, simple, cost = self._walked()
             bound = self._below(cost)
-            visits = np.bincount(self._stages[:count], minlength=len(self._price))
+            visits = np.bincount(self._bench.stages[:count], minlength=len(self._price))
             if bound > best:
                 best, kept, stale = bound, self._price.copy(), 0
             else:
@@ -149,37 +127,35 @@ class SumSearch:
                 break
             self._price = np.maximum(0.0, self._price + factor * max(ceiling - bound, 0.0) / (slope @ slope) * slope)
         self._price = kept
-        self._walked(window)
+        self._walked()
         return best
 
-    def _exactly(self, window: Window, known: Least, ceiling: float) -> Least:
+    def _exactly(self, known: Least, ceiling: float) -> Least:
         """Let labels remember more and more, until the best walk is the best plan."""
         plan, bound, work = known.plan, known.bound, WORK
-        while not (self.run.should_stop() or self._too_long()):
-            happened, count, cost = self._labelled(window, ceiling, self._memory, 0, affordable(self.run, work))
+        while not (self.run.should_stop() or is_too_long(self.run)):
+            happened, count, cost = self._labelled(ceiling, self._bench.memory, 0, affordable(self.run, work))
             if happened == NOTHING:
                 return Least(plan, ceiling, settled=True)
-            if happened == FULL and len(self._labels.point) < MOST_LABELS:
-                self._labels = new_labels(4 * len(self._labels.point), *self._labels.head.shape)
-            elif happened != FOUND:
+            if happened == FULL:
+                break
+            if happened != FOUND:
                 work *= 4
-                if happened == FULL:
-                    break
-            else:
-                bound = max(bound, self._below(cost))
-                if not remember_repeats.sized(10_000)(self.arrays, self._memory, self._stages, count):
-                    found = plan_of(self._stages, self._ends, count)
-                    if self._sum(found) < ceiling:
-                        plan, ceiling = found, self._sum(found)
-                    if not self._forgive(window, found):
-                        return Least(plan, ceiling, settled=True)
+                continue
+            bound = max(bound, self._below(cost))
+            if not self._bench.repeats(count):
+                found = self._bench.plan(count)
+                if self._sum(found) < ceiling:
+                    plan, ceiling = found, self._sum(found)
+                if not self._forgive(found):
+                    return Least(plan, ceiling, settled=True)
         return Least(plan, min(bound, ceiling), settled=False)
 
     def _below(self, cost: float) -> float:
         """The lower bound of every plan's sum, given that no walk costs less than ``cost`` with prices."""
         return cost - float(self._price.sum()) - HAIR * abs(cost)
 
-    def _forgive(self, window: Window, plan: Plan) -> bool:
+    def _forgive(self, plan: Plan) -> bool:
         """Drop the prices of devices that the cheapest plan does not visit; return False when there are none.
 
         Without these prices, it is also the cheapest plan by its own sum.
@@ -189,7 +165,7 @@ class SumSearch:
         if not (self._price[unvisited] > 0).any():
             return False
         self._price[unvisited] = 0.0
-        self._walked(window)
+        self._walked()
         return True
 
     def _sum(self, plan: Plan) -> float:
@@ -197,52 +173,29 @@ class SumSearch:
         stages, links = stage_seconds(self.instance, plan), transfer_seconds(self.instance, plan)
         return self.stage_weight * math.fsum(stages) + self.link_weight * math.fsum(links)
 
-    def _walked(self, window: Window) -> tuple[int, bool, float]:
+    def _walked(self) -> tuple[int, bool, float]:
         """Fill the table; return the cheapest walk's stages, whether it is a plan, and its cost, which is a bound."""
-        walking = best_walk.sized(self._work)
-        count, simple = walking(
-            self.arrays, window, self._price, self.stage_weight, self.link_weight, self._table, self._stages, self._ends
-        )
+        count, simple = self._bench.walk(self._price)
         if count < 0:  # halted: only the trivial bound 0 is known
             return 0, False, 0.0
-        return count, simple, float(self._table.cost[0, 0].min()) if count else math.inf
+        return count, simple, float(self._bench.table.cost[0, 0].min()) if count else math.inf
 
-    def _labelled(
-        self, window: Window, ceiling: float, memory: Words, width: int, work: int = WORK
-    ) -> tuple[int, int, float]:
+    def _labelled(self, ceiling: float, memory: Words, width: int, work: int = WORK) -> tuple[int, int, float]:
         """Search labels strictly below a ceiling."""
-        prices = float(self._price.sum())
         budget = ceiling - max(HAIR * abs(ceiling), 5e-324) if ceiling < math.inf else math.inf
-        budget += prices * (1 + HAIR)
-        searching = search_labels.sized(4 * self._work)
-        hunt = Hunt(
-            price=self._price,
-            stage_weight=self.stage_weight,
-            link_weight=self.link_weight,
-            budget=budget,
-            enough=-1.0,
-            memory=memory,
-            barrier=self._barrier,
-            width=width,
-            noise=0.0,
-            seed=self.run.seed,
-            work=work,
-        )
-        happened, count, cost, _ = searching(
-            self.arrays, window, self._table, hunt, self._labels, self._stages, self._ends
-        )
-        return happened, count, cost
+        budget += float(self._price.sum()) * (1 + HAIR)
+        return self._bench.label(self._price, budget, memory, width=width, work=work)[:3]
 
     def _is_open(self) -> bool:
         """Whether the cheapest walks leave a gap for local search; their bound and plan are reported at once."""
         self._price[:] = 0.0
-        window = window_at(self.arrays, math.inf, math.inf)
-        count, simple, bound = self._walked(window)
+        self._bench.open(math.inf, math.inf)
+        count, simple, bound = self._walked()
         if simple:
-            self.best.consider(plan_of(self._stages, self._ends, count))
+            self.best.consider(self._bench.plan(count))
             return False
         if math.isfinite(self.best.value):
-            bound = max(bound, self._priced(window, self.best.value))
+            bound = max(bound, self._priced(self.best.value))
         self.run.proved(min(bound, self.best.value), "walks along the pipeline")
         return bound < self.best.value * (1 - HAIR) and not self.run.should_stop()
 
@@ -260,8 +213,8 @@ class SumSearch:
         """Bisect the limit for stages against the sum of transfers."""
         self._bound_by_walks()
         low = -1.0
-        while not (self.run.should_stop() or self._too_long()):
-            limit = self._between(low, self.best.value)
+        while not (self.run.should_stop() or is_too_long(self.run)):
+            limit = self._times.between(low, self.best.value)
             if limit is None:
                 self.best.proved(self.best.value, "bisection")
                 return
@@ -280,25 +233,14 @@ class SumSearch:
     def _bound_by_walks(self) -> None:
         """Find the largest limit for stages that even the cheapest walk's sending exceeds: no plan is shorter."""
         low, high = -1.0, self.best.value
-        while not (self.run.should_stop() or self._too_long()):
-            limit = self._between(low, high)
+        while not (self.run.should_stop() or is_too_long(self.run)):
+            limit = self._times.between(low, high)
             if limit is None:
                 return
-            _, _, bound = self._walked(window_at(self.arrays, limit, math.inf))
+            self._bench.open(limit, math.inf)
+            _, _, bound = self._walked()
             if bound > limit:
                 low = limit
                 self.best.proved(min(low, self.best.value), "walks along the pipeline")
             else:
                 high = limit
-
-    def _between(self, low: float, high: float) -> float | None:
-        """The time of a stage between two limits, both excluded, near their middle; None when there is none."""
-        first = 0.0 if low < 0 else neighbouring(self.arrays, low, compute=True, links=False, down=False)
-        if first >= high:
-            return None
-        last = max(first, neighbouring(self.arrays, high, compute=True, links=False, down=True))
-        middle = math.nextafter(0.5 * (first + last), math.inf)
-        return min(max(first, neighbouring(self.arrays, middle, compute=True, links=False, down=True)), last)
-
-    def _too_long(self) -> bool:
-        return self.run.time_limit is None and self.run.elapsed() > UNTIMED_SECONDS

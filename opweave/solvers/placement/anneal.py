@@ -1,9 +1,16 @@
-"""Simulated annealing over plans (order of the operators, device of each), compiled.
+"""Simulated annealing over plans, compiled, in two ways.
 
-A move changes the device of one operator, of a stretch of the order, or of an operator and its private successors; or
-it makes an operator join a neighbour's device; or it shifts an operator within the positions that its neighbours in the
-graph allow. The acceptance threshold is drawn before the move is judged, so that the scheduler can stop as soon as it
-is exceeded.
+:func:`anneal` works on the order of the operators and the device of each. A move changes the device of one operator, of
+a stretch of the order, or of an operator and its private successors; or it makes an operator join a neighbour's device;
+or it shifts an operator within the positions that its neighbours in the graph allow.
+
+:func:`anneal_assignment` works on assignments alone, and judges each in the order of its own upward ranks. A stretch of
+operators that moves to another device usually needs another order there. Moves of single operators in a fixed order
+find that order late; here the order follows at once. A move changes the device of one operator, of a whole stretch of
+the order, or of the operators of a stretch that share a device; or it swaps two devices within a stretch, so that
+parallel operators stay parallel.
+
+The acceptance threshold is drawn before a move is judged, so that the scheduler can stop as soon as it is exceeded.
 """
 
 from __future__ import annotations
@@ -16,10 +23,15 @@ from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntMatrix
 from opweave.problems.graph_arrays import Adjacency
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import exceeds, lengths_of, sort_rising
-from opweave.solvers.placement.arrays import PlacementArrays, new_clock, place
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_below, sending
+from opweave.solvers.placement.plans import memory_used
 
 DRAWS = 5
 """Random numbers drawn for each move."""
+
+ALONE, SAME_DEVICE, SWAP, STRETCH = 0, 1, 2, 3
+KINDS = np.array([ALONE, ALONE, SAME_DEVICE, SAME_DEVICE, SWAP, STRETCH])
+"""Kinds of moves of assignments, and how many of six moves are of each kind."""
 
 
 class CountedPlan(NamedTuple):
@@ -35,6 +47,8 @@ class CountedPlan(NamedTuple):
         Bytes on every device. Shape (devices,).
     holders
         How many operators on each device use each parameter. Shape (parameters, devices).
+    cluster, members_start, members
+        The cluster of every operator, and the operators of every cluster: Colocate moves them together.
     """
 
     order: IntArray
@@ -42,9 +56,12 @@ class CountedPlan(NamedTuple):
     device: IntArray
     used: IntArray
     holders: IntMatrix
+    cluster: IntArray
+    members_start: IntArray
+    members: IntArray
 
 
-def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray) -> CountedPlan:
+def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray, cluster: IntArray) -> CountedPlan:
     """A plan with its memory counted."""
     devices = arrays.seconds.shape[1]
     position = np.empty(len(order), dtype=np.int64)
@@ -52,15 +69,9 @@ def counted_plan(arrays: PlacementArrays, order: IntArray, device: IntArray) -> 
     heads = np.repeat(np.arange(len(order)), np.diff(arrays.parameters_start))
     holders = np.zeros((len(arrays.parameter_bytes), devices), dtype=np.int64)
     np.add.at(holders, (arrays.parameters, device[heads]), 1)
-    used = np.zeros(devices, dtype=np.int64)
-    np.add.at(used, device, arrays.memory)
-    used += ((holders > 0) * arrays.parameter_bytes[:, None]).sum(axis=0)
-    return CountedPlan(order.copy(), position, device.copy(), used, holders)
-
-
-def members_of(cluster: IntArray) -> Adjacency:
-    """Operators of every Colocate cluster."""
-    return Adjacency.from_pairs(int(cluster.max(initial=-1)) + 1, cluster, np.arange(len(cluster)))
+    members = Adjacency.from_pairs(int(cluster.max(initial=-1)) + 1, cluster, np.arange(len(cluster)))
+    used = memory_used(arrays, device)
+    return CountedPlan(order.copy(), position, device.copy(), used, holders, cluster, members.start, members.items)
 
 
 @inlined
@@ -124,15 +135,7 @@ def _gather(arrays: PlacementArrays, plan: CountedPlan, v: int, kind: int, draw:
 
 
 @inlined
-def with_clusters(
-    members_start: IntArray,
-    members: IntArray,
-    cluster: IntArray,
-    group: IntArray,
-    size: int,
-    taken: IntArray,
-    mark: int,
-) -> int:
+def with_clusters(plan: CountedPlan, group: IntArray, size: int, taken: IntArray, mark: int) -> int:
     """Add to ``group`` all operators that Colocate ties to its members; ``taken`` holds ``mark`` for every member."""
     count = 0
     for i in range(size):
@@ -142,9 +145,9 @@ def with_clusters(
             count += 1
     alone = count
     for i in range(alone):
-        c = cluster[group[i]]
-        for j in range(members_start[c], members_start[c + 1]):
-            w = members[j]
+        c = plan.cluster[group[i]]
+        for j in range(plan.members_start[c], plan.members_start[c + 1]):
+            w = plan.members[j]
             if taken[w] != mark:
                 taken[w] = mark
                 group[count] = w
@@ -178,25 +181,10 @@ def _window(arrays: PlacementArrays, plan: CountedPlan, v: int) -> tuple[int, in
     return low, high
 
 
-@inlined
-def _judge(arrays: PlacementArrays, plan: CountedPlan, threshold: float) -> float:
-    """Makespan, or the first end above the threshold if there is one."""
-    clock = new_clock(arrays)
-    makespan = 0.0
-    for v in plan.order:
-        makespan = max(makespan, place(arrays, clock, v, plan.device[v], plan.device))
-        if makespan > threshold:
-            break
-    return makespan
-
-
 @kernel
 def anneal(
     arrays: PlacementArrays,
     plan: CountedPlan,
-    members_start: IntArray,
-    members: IntArray,
-    cluster: IntArray,
     draws: FloatMatrix,
     heat: FloatArray,
     halt: IntArray,
@@ -209,7 +197,7 @@ def anneal(
     and that of the last. Stops when ``halt`` is raised.
     """
     count, devices = arrays.seconds.shape
-    current = _judge(arrays, plan, np.inf)
+    current = makespan_below(arrays, plan.order, plan.device, np.inf)
     best = current
     best_order[:] = plan.order
     best_device[:] = plan.device
@@ -235,7 +223,7 @@ def anneal(
             if kind >= 4:
                 k = neighbour_device(arrays, plan, v, draws[move, 2])
             size = _gather(arrays, plan, v, kind % 4, draws[move, 3], group)
-            size = with_clusters(members_start, members, cluster, group, size, taken, move)
+            size = with_clusters(plan, group, size, taken, move)
             changed = False
             allowed = True
             for i in range(size):
@@ -248,7 +236,7 @@ def anneal(
                 settle(arrays, plan, group[i], k)
         value = np.inf
         if not overfull(arrays, plan):
-            value = _judge(arrays, plan, threshold)
+            value = makespan_below(arrays, plan.order, plan.device, threshold)
         if value <= threshold:
             current = value
             if value < best:
@@ -292,9 +280,7 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
         for i in range(arrays.out_start[v], arrays.out_start[v + 1]):
             f = arrays.outgoing[i]
             w = arrays.target[f]
-            a, b = device[v], device[w]
-            sent = 0.0 if a == b else arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b]
-            depth[v] = max(depth[v], sent + depth[w])
+            depth[v] = max(depth[v], sending(arrays, f, device[v], device[w]) + depth[w])
         for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
             depth[v] = max(depth[v], depth[arrays.after[i]])
         depth[v] += arrays.seconds[v, device[v]]
@@ -307,3 +293,87 @@ def fill_order(arrays: PlacementArrays, device: IntArray, order: IntArray) -> No
     for v in range(count):
         depth[v] = -depth[v]
     sort_rising(depth, order, stack)
+
+
+@inlined
+def _stretch(plan: CountedPlan, v: int, k: int, kind: int, draw: float, group: IntArray) -> int:
+    """Write the operators that a move takes along to ``group``; return their number."""
+    if kind == ALONE:
+        group[0] = v
+        return 1
+    first = plan.position[v]
+    last = min(len(plan.order), first + int(np.exp(draw * np.log(len(plan.order)))) + 1)
+    size, a = 0, plan.device[v]
+    for i in range(first, last):
+        w = plan.order[i]
+        if kind == STRETCH or plan.device[w] == a or (kind == SWAP and plan.device[w] == k):
+            group[size] = w
+            size += 1
+    return size
+
+
+@kernel
+def anneal_assignment(
+    arrays: PlacementArrays,
+    plan: CountedPlan,
+    draws: FloatMatrix,
+    heat: FloatArray,
+    halt: IntArray,
+    best_order: IntArray,
+    best_device: IntArray,
+) -> tuple[float, float]:
+    """Make one move for every row of ``draws`` at the temperatures ``heat``, like :func:`anneal`."""
+    count, devices = arrays.seconds.shape
+    fill_order(arrays, plan.device, plan.order)
+    for i in range(count):
+        plan.position[plan.order[i]] = i
+    current = makespan_below(arrays, plan.order, plan.device, np.inf)
+    best = current
+    best_order[:] = plan.order
+    best_device[:] = plan.device
+    group = np.empty(2 * count + 1, dtype=np.int64)
+    old = np.empty(count + 1, dtype=np.int64)
+    order = np.empty(count, dtype=np.int64)
+    taken = np.full(count, -1, dtype=np.int64)
+    for move in range(len(draws)):
+        if halt[0] != 0:
+            break
+        v = int(draws[move, 0] * count)
+        choice = int(draws[move, 1] * 2 * len(KINDS))
+        kind = KINDS[choice // 2]
+        k = int(draws[move, 2] * devices) if choice % 2 == 0 else neighbour_device(arrays, plan, v, draws[move, 2])
+        a = plan.device[v]
+        threshold = current - heat[move] * np.log(max(draws[move, 4], 1e-300))
+        if kind != STRETCH and a == k:
+            continue
+        size = _stretch(plan, v, k, kind, draws[move, 3], group)
+        size = with_clusters(plan, group, size, taken, move)
+        changed, allowed = False, True
+        for i in range(size):
+            w = group[i]
+            to = a if kind == SWAP and plan.device[w] == k else k
+            allowed = allowed and arrays.seconds[w, to] < np.inf
+            changed = changed or plan.device[w] != to
+        if not (allowed and changed):
+            continue
+        for i in range(size):
+            w = group[i]
+            old[i] = plan.device[w]
+            settle(arrays, plan, w, a if kind == SWAP and old[i] == k else k)
+        value = np.inf
+        if not overfull(arrays, plan):
+            fill_order(arrays, plan.device, order)
+            value = makespan_below(arrays, order, plan.device, threshold)
+        if value > threshold:
+            for i in range(size):
+                settle(arrays, plan, group[i], old[i])
+            continue
+        current = value
+        plan.order[:] = order
+        for i in range(count):
+            plan.position[order[i]] = i
+        if value < best:
+            best = value
+            best_order[:] = order
+            best_device[:] = plan.device
+    return best, current

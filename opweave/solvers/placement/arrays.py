@@ -14,14 +14,16 @@ import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
-from opweave.problems.placement.spec import Placement
+from opweave.problems.graph_arrays import Adjacency
+from opweave.problems.placement.spec import Placement, TransferModel
 from opweave.solvers.compiled import inlined, kernel
 
 DELAY = 0
 PORT_EDGE = 1
 PORT_TENSOR = 2
 
-MODELS = {"delay": DELAY, "one_port_edge": PORT_EDGE, "one_port_tensor": PORT_TENSOR}
+NAMES: tuple[TransferModel, ...] = ("delay", "one_port_edge", "one_port_tensor")
+"""What the problem calls these models."""
 
 
 class PlacementArrays(NamedTuple):
@@ -75,7 +77,31 @@ def arrays_of(instance: PlacementInstance, problem: Placement) -> PlacementArray
         parameter_bytes=instance.parameter_bytes,
         capacity=instance.capacity,
         tensors=len(instance.tensors),
-        model=MODELS[problem.transfers],
+        model=NAMES.index(problem.transfers),
+    )
+
+
+def with_arcs(arrays: PlacementArrays, before: Adjacency) -> PlacementArrays:
+    """The arrays with other arcs, given the predecessors of every operator."""
+    after = before.reversed(len(before))
+    return arrays._replace(before_start=before.start, before=before.items, after_start=after.start, after=after.items)
+
+
+def reversed_net(arrays: PlacementArrays) -> PlacementArrays:
+    """The same problem with time reversed: its heads are the tails."""
+    return arrays._replace(
+        source=arrays.target,
+        target=arrays.source,
+        in_start=arrays.out_start,
+        incoming=arrays.outgoing,
+        out_start=arrays.in_start,
+        outgoing=arrays.incoming,
+        before_start=arrays.after_start,
+        before=arrays.after,
+        after_start=arrays.before_start,
+        after=arrays.before,
+        latency=np.ascontiguousarray(arrays.latency.T),
+        per_byte=np.ascontiguousarray(arrays.per_byte.T),
     )
 
 
@@ -118,6 +144,17 @@ def new_clock(arrays: PlacementArrays) -> Clock:
 
 
 @inlined
+def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
+    """Seconds that flow f takes from device a to device b: 0 within a device, inf where nothing can be sent."""
+    return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
+
+
+def durations(arrays: PlacementArrays) -> FloatArray:
+    """Seconds of every flow between every two devices, as :func:`sending`. Shape (flows, K, K)."""
+    return np.asarray(arrays.latency + arrays.size[:, None, None] * arrays.per_byte)
+
+
+@inlined
 def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArray) -> float:
     """Schedule operator v on device k after everything scheduled so far; return its end."""
     ready = clock.free[k]
@@ -134,7 +171,7 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
             ready = max(ready, clock.arrived[t, k])
             continue
         start = clock.end[u]
-        lasts = arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
+        lasts = sending(arrays, f, a, k)
         if arrays.model != DELAY:
             start = max(start, clock.sends[a], clock.receives[k])
             clock.sends[a] = start + lasts
@@ -146,6 +183,44 @@ def place(arrays: PlacementArrays, clock: Clock, v: int, k: int, device: IntArra
     clock.end[v] = ready + arrays.seconds[v, k]
     clock.free[k] = clock.end[v]
     return float(clock.end[v])
+
+
+@inlined
+def arrival(arrays: PlacementArrays, clock: Clock, device: IntArray, v: int, k: int) -> float:
+    """When the inputs of operator v could be on device k, sent as in :func:`place`; inf if a link is missing."""
+    ready, cursor = 0.0, clock.receives[k]
+    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
+        ready = max(ready, clock.end[arrays.before[i]])
+    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
+        f = arrays.incoming[i]
+        u = arrays.source[f]
+        a = device[u]
+        if a == k:
+            continue
+        if arrays.latency[a, k] == np.inf:
+            return np.inf
+        if arrays.model == PORT_TENSOR and clock.arrived[arrays.tensor[f], k] >= 0.0:
+            ready = max(ready, clock.arrived[arrays.tensor[f], k])
+            continue
+        begin = clock.end[u]
+        lasts = sending(arrays, f, a, k)
+        if arrays.model != DELAY:
+            begin = max(begin, clock.sends[a], cursor)
+            cursor = begin + lasts
+        ready = max(ready, begin + lasts)
+    return float(ready)
+
+
+@inlined
+def makespan_below(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
+    """Makespan of a plan, or the first end above ``threshold`` if there is one."""
+    clock = new_clock(arrays)
+    makespan = 0.0
+    for v in order:
+        makespan = max(makespan, place(arrays, clock, v, device[v], device))
+        if makespan > threshold:
+            break
+    return makespan
 
 
 @kernel
@@ -164,11 +239,5 @@ def run_plan(
 
 @kernel
 def makespan_within(arrays: PlacementArrays, order: IntArray, device: IntArray, threshold: float) -> float:
-    """Makespan of a plan, or the first end above ``threshold`` if there is one."""
-    clock = new_clock(arrays)
-    makespan = 0.0
-    for v in order:
-        makespan = max(makespan, place(arrays, clock, v, device[v], device))
-        if makespan > threshold:
-            break
-    return makespan
+    """See :func:`makespan_below`."""
+    return makespan_below(arrays, order, device, threshold)

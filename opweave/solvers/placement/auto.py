@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.baselines import FIRST, OTHERS
-from opweave.solvers.placement.bounds.modules import modules
-from opweave.solvers.placement.bounds.quick import quick_bounds
+from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
     LocalSearch,
@@ -83,12 +83,12 @@ WHOLE = 0.6
 
 def solve_auto(problem: Placement, run: Run) -> Outcome:
     """Run the solvers of placement in turn."""
-    instance = lower_unless_short(problem)
+    lower_unless_short(problem)
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return _solve_by_engines(problem, run)
-    search = empty_search(problem, instance, run)
-    if isinstance(run.start, Schedule):
-        search.consider_schedule(run.start)
+    search = empty_search(problem, run)
+    instance = search.instance
+    search.consider_solution(run.start)
     list_plans(search, FIRST)
     with run.share(LISTS_SHARE, UNTIMED_SECONDS):
         if instance.operators:
@@ -133,7 +133,7 @@ def last_word(search: LocalSearch, share: float) -> Outcome:
     with run.share(share, UNTIMED_SECONDS):
         large = search.instance.operators > TINY and is_available(problem, CONSTRAINT_ENGINE)
         outcome = go_on_with(problem, CONSTRAINT_ENGINE if large else ENGINE, run, head_start=False)
-    _take_best(search)
+    search.consider_solution(run.best)
     return outcome
 
 
@@ -167,7 +167,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     if not small and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
             go_on_with(search.problem, "units", run)
-        _take_best(search)
+        search.consider_solution(run.best)
     whole = is_whole(search)
     brief = BRIEF_SHARE if small else LONGER_SHARE
     with run.share(brief if whole else LOCAL_SHARE, UNTIMED_SECONDS):
@@ -176,7 +176,7 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
         return outcome
     with run.share(FIRST_DECOMPOSITION_SHARE if whole else DECOMPOSITION_SHARE, UNTIMED_SECONDS):
         decomposed = go_on_with(search.problem, "decompose", run)
-    _take_best(search)
+    search.consider_solution(run.best)
     left = run.remaining()
     if whole and (small or left is None or left >= LARGER_SECONDS) and not run.should_stop():
         outcome = last_word(search, PROVABLE_SHARE) if small else _on_trial(search)
@@ -201,12 +201,6 @@ def _improve_and_bound(search: LocalSearch) -> Outcome | None:
     return outcome
 
 
-def _take_best(search: LocalSearch) -> None:
-    """Let local search continue from the best plan of the run."""
-    if isinstance(search.run.best, Schedule):
-        search.consider_schedule(search.run.best)
-
-
 def is_whole(search: LocalSearch) -> bool:
     """Whether constraint programming should run before decomposition: the problem is small and mostly one module."""
     operators = search.instance.operators
@@ -226,6 +220,6 @@ register(
         about="do not split, list schedulers, local search, bounds and decomposition, in the order of their cost",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(*SUPPORTS, "disjunctive"),
+        supports=(*SUPPORTS, "disjunctive", "on", "uses"),
     )
 )

@@ -12,13 +12,10 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance, lower, lower_unless_short
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.cpop import cpop
-from opweave.solvers.placement.etf import etf
+from opweave.solvers.placement.earliest import etf
 from opweave.solvers.placement.fill import fill, fill_even
-from opweave.solvers.placement.getf import getf
-from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.msct import msct
-from opweave.solvers.placement.peft import peft
+from opweave.solvers.placement.guided import getf, msct
+from opweave.solvers.placement.insertion import cpop, heft, peft
 from opweave.solvers.placement.plans import Plan, fits, memory_used, plan_of, report, shortage, solution_of
 from opweave.solvers.placement.ranks import order_of_graph
 from opweave.solvers.rules import NoPlanError, plans_of, register_rule

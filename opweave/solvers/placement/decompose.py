@@ -15,22 +15,31 @@ Source: the lazy decomposition of "Moirai" reproductions: lower bounds along a s
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance, lower_unless_short
-from opweave.problems.arrays import IntArray
+from opweave.formulations.placement.instance import lower, lower_unless_short
+from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.spec import FrozenDict
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.bounds.best import raise_level
-from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Module, milestones_of
-from opweave.solvers.placement.bounds.quick import quick_bounds
-from opweave.solvers.placement.lengths import NO_MORE, ROUNDED, Known, Lengths
+from opweave.solvers.placement.bounds.best import DETOURS, put_back, raise_level
+from opweave.solvers.placement.bounds.chain_bound import (
+    EXACT,
+    INTEGER,
+    RELAXED,
+    Milestones,
+    Module,
+    devices_to,
+    milestones_of,
+    shortest,
+)
+from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import Found, search_module
 from opweave.solvers.placement.plans import Plan, fits, no_plan_found, order_by_start, plan_of, solution_of, times_of
@@ -66,11 +75,14 @@ TRIES = (
 )
 """Tries for a module and its end devices, in order, with the approximate seconds of each."""
 
-DETOURS = 8
-"""Number of paths on which a lane looks for a module that no other lane works on."""
-
 NODES_PER_SECOND = 150_000
 """Approximate speed of the search, used to keep it within the time."""
+
+ROUNDED = 2e-6
+"""Relative gap that rounding to ticks may leave. No more tries follow below it, although it is no proof."""
+
+NO_MORE = 1_000
+"""Number of tries after which a module counts as settled."""
 
 LEVELS = (RELAXED, INTEGER, EXACT)
 """Levels of the windows' bounds, in order."""
@@ -81,8 +93,58 @@ LARGEST_SEARCHED = 40
 SETTLED = 1e-9
 """Relative gap below which a module's length counts as known."""
 
-ExactModule = Callable[[PlacementArrays, float, float, int, IntArray], Found]
-"""Solves a small instance: (arrays, upper bound, lower bound, budget, halt) -> what was found, as ``search_module``."""
+
+class Known(NamedTuple):
+    """What is known of a module between two end devices: a lower bound of its length, and its best plan."""
+
+    bound: float
+    plan: Found | None
+
+
+@dataclass(eq=False)
+class Lengths:
+    """Upper bounds of a class of equal modules: lengths, plans and tries by end devices. Shapes (K, K)."""
+
+    module: Module
+    window: Window
+    upper: FloatArray = field(init=False)
+    tries: IntArray = field(init=False)
+    plans: dict[tuple[int, int], Found] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.upper = np.full(self.module.whole.shape, np.inf)
+        self.tries = np.zeros(self.module.whole.shape, dtype=np.int64)
+
+    def keep(self, a: int, b: int, found: Found) -> None:
+        """Keep a plan if it is the best for its end devices."""
+        if found.device[0] >= 0 and found.makespan < self.upper[a, b]:
+            self.upper[self.window.cells(a, b)] = found.makespan
+            self.plans[self._pair(a, b)] = found
+
+    def plan(self, a: int, b: int) -> Found:
+        """The best plan for two end devices."""
+        return self.plans[self._pair(a, b)]
+
+    def prove(self, a: int, b: int, value: float) -> None:
+        """Raise the lower bound."""
+        cells = self.window.cells(a, b)
+        self.module.whole[cells] = np.maximum(self.module.whole[cells], value)
+
+    def known(self, a: int, b: int) -> Known:
+        """The knowledge to share with other lanes."""
+        return Known(float(self.module.whole[a, b]), self.plans.get(self._pair(a, b)))
+
+    def learn(self, a: int, b: int, known: Known) -> None:
+        """Take over a try's findings; the pair is settled once bound and plan meet."""
+        if known.plan is not None:
+            self.keep(a, b, known.plan)
+        self.prove(a, b, known.bound)
+        if known.bound >= self.upper[a, b] * (1.0 - ROUNDED):
+            self.tries[a, b] = NO_MORE
+
+    def _pair(self, a: int, b: int) -> tuple[int, int]:
+        """End devices, with 0 in place of a missing end."""
+        return a if self.window.entry else 0, b if self.window.exit else 0
 
 
 Way = tuple[Lengths, int, int]
@@ -90,22 +152,28 @@ Way = tuple[Lengths, int, int]
 
 
 class Decomposition:
-    """One instance with its chain of modules and their lower and upper bounds."""
+    """One problem with its chain of modules and their lower and upper bounds.
 
-    def __init__(self, problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule) -> None:
-        self.problem, self.instance, self.run, self.exact = problem, instance, run, exact
-        self.arrays = arrays_of(instance, problem)
+    Parameters
+    ----------
+    problem
+        The problem.
+    run
+        Receives plans and bounds; its best plan so far gives the first upper bounds.
+    """
+
+    def __init__(self, problem: Placement, run: Run) -> None:
+        self.problem, self.instance, self.run = problem, lower(problem), run
+        self.arrays = arrays_of(self.instance, problem)
         self.best = Best(run)
-        quick_bounds(instance, self.arrays, self.best)
+        quick_bounds(self.instance, self.arrays, self.best)
         self.chain: Milestones = milestones_of(self.arrays)
-        self.lengths: dict[int, Lengths] = {}
+        self.lengths: dict[Module, Lengths] = {}
         self._blocks = self.chain.blocks()
         self._heard = 0
         for module, window in zip(self.chain.modules, self.chain.windows, strict=True):
-            if id(module) not in self.lengths:
-                shape = module.whole.shape
-                tries = np.zeros(shape, dtype=np.int64)
-                self.lengths[id(module)] = Lengths(module, window, np.full(shape, np.inf), tries)
+            if module not in self.lengths:
+                self.lengths[module] = Lengths(module, window)
 
     def take(self, plan: Plan) -> None:
         """Update the modules' upper bounds from a whole plan."""
@@ -117,23 +185,16 @@ class Decomposition:
             device = np.ascontiguousarray(plan.device[window.operators])
             here = plan_of(window.fixed(a, b), order, device)
             found = Found(here.makespan, False, device, here.start, here.begins)
-            self.lengths[id(module)].keep(a, b, found)
+            self.lengths[module].keep(a, b, found)
 
     def stitch(self) -> Plan | None:
         """The shortest plan composed of the modules' plans; None while some module has none."""
-        modules = [self.lengths[id(module)] for module in self.chain.modules]
-        values, froms = modules[0].upper[0], []
-        for own, lengths in zip(self.chain.seconds, modules[1:], strict=True):
-            sums = (values + own)[:, None] + lengths.upper
-            froms.append(np.argmin(sums, axis=0))
-            values = sums.min(axis=0)
+        modules = [self.lengths[module] for module in self.chain.modules]
+        first, *others = (lengths.upper for lengths in modules)
+        values, origins = shortest(first[0], self.chain.seconds, others)
         if not np.isfinite(values.min()):
             return None
-        where = int(np.argmin(values))
-        ends = [where]
-        for origin in reversed(froms):
-            ends.append(int(origin[ends[-1]]))
-        return self._joined(modules, [0, *ends[::-1]])
+        return self._joined(modules, [0, *devices_to(int(np.argmin(values)), origins)])
 
     def _joined(self, modules: list[Lengths], ends: list[int]) -> Plan:
         """One plan from the modules' plans between given devices."""
@@ -160,24 +221,26 @@ class Decomposition:
         if plan is None or (self.run.objective is not None and plan.makespan >= self.run.objective):
             return
         if fits(self.arrays, plan.device):
-            solution = solution_of(self.instance, self.arrays, plan)
-            judged = self.problem.evaluate(solution)
-            if judged.feasible and judged.objective is not None:
-                self.run.found(solution, judged.objective)
+            self._found(solution_of(self.instance, self.arrays, plan))
+
+    def _found(self, schedule: Schedule) -> None:
+        """Report a schedule if it obeys the whole problem."""
+        judged = self.problem.evaluate(schedule)
+        if judged.feasible and judged.objective is not None:
+            self.run.found(schedule, judged.objective)
 
     def learn(self) -> None:
         """Update from the best plan of the run, or from a list schedule when there is none."""
         best = self.run.best if isinstance(self.run.best, Schedule) else best_list_schedule(self.problem)
         if best is None:
             return
-        judged = self.problem.evaluate(best)
-        if judged.feasible and judged.objective is not None:
-            self.run.found(best, judged.objective)
+        self._found(best)
         starts, device = times_of(self.instance, best)
         self.take(plan_of(self.arrays, order_by_start(self.instance, starts), device))
 
     def advance(self) -> None:
-        """Continue until the problem is solved, time is up, or nothing is left to try."""
+        """Continue from the best plan until the problem is solved, time is up, or nothing is left to try."""
+        self.learn()
         self.report()
         raise_level(self.chain, RELAXED, self.run, self.best.report)
         self.run.enter("modules")
@@ -208,7 +271,7 @@ class Decomposition:
         """Modules and end devices that a step may work on, most promising first."""
         found: list[tuple[float, Lengths, int, int]] = []
         for (module, a, b), times in Counter(self.chain.module_path()).items():
-            lengths = self.lengths[id(module)]
+            lengths = self.lengths[module]
             low, high = float(module.table()[a, b]), float(lengths.upper[a, b])
             searchable = len(lengths.window.inner) <= LARGEST_SEARCHED and lengths.tries[a, b] < len(TRIES)
             if searchable and high - low > SETTLED * max(low, 1e-300):
@@ -225,9 +288,8 @@ class Decomposition:
         exchange = self.run.exchange
         if exchange is None:
             return ways[0]
-        before = [lengths.module.whole.copy() for lengths in self.lengths.values()]
         other = ways
-        try:
+        with put_back([module.whole for module in self.lengths]):
             for _ in range(DETOURS):
                 for way in other:
                     if exchange.claim(self._key(*way, int(way[0].tries[way[1:]]))):
@@ -236,9 +298,6 @@ class Decomposition:
                     lengths.prove(a, b, np.inf)
                 value = self.chain.value()
                 other = self._ways() if value < (self.run.objective or np.inf) else []
-        finally:
-            for lengths, whole in zip(self.lengths.values(), before, strict=True):
-                lengths.module.whole[:] = whole
         for lengths, a, b in ways:
             number = min(int(lengths.tries[a, b]) + 1, len(TRIES) - 1)
             if exchange.claim(self._key(lengths, a, b, number)):
@@ -247,7 +306,7 @@ class Decomposition:
         return None
 
     def _key(self, lengths: Lengths, a: int, b: int, number: int) -> Key:
-        return "module", list(self.lengths).index(id(lengths.module)), a, b, number
+        return "module", list(self.lengths).index(lengths.module), a, b, number
 
     def _absorb(self) -> None:
         """Take over what other lanes have found out about modules."""
@@ -280,11 +339,11 @@ class Decomposition:
             arrays = lengths.window.fixed(a, b)
             if now.way == "search":
                 budget = int(now.effort if left is None else min(now.effort, 1 + left * NODES_PER_SECOND))
-                found = self.exact(arrays, high, low, budget, self.run.halt)
+                found = search_module(arrays, high, low, budget, self.run.halt)
             else:
                 seconds = now.effort if left is None else min(left, now.effort)
                 found = solve_intervals(arrays, high, low, seconds, threads=self.run.threads)
-            self._learn(lengths, a, b, found)
+            lengths.learn(a, b, Known(min(high, found.makespan) if found.proved else found.bound, found))
             result = lengths.known(a, b)
         if self.run.exchange is not None:
             self.run.exchange.tell(Fact(self._key(lengths, a, b, number), result))
@@ -295,37 +354,9 @@ class Decomposition:
         for block, first, second in module.path(a, b):
             if block.open(first, second, INTEGER):
                 block.lift(first, second, INTEGER, seconds)
-                place = next(i for i, each in enumerate(self._blocks) if each is block)
-                raised.append((place, first, second, float(block.values[first, second])))
+                number = self._blocks.index(block)
+                raised.append((number, first, second, float(block.values[first, second])))
         return Lifted(tuple(raised))
-
-    def _learn(self, lengths: Lengths, a: int, b: int, found: Found) -> None:
-        lengths.keep(a, b, found)
-        lengths.prove(a, b, found.bound)
-        if found.proved:
-            lengths.prove(a, b, float(lengths.upper[a, b]))
-        if found.proved or found.bound >= lengths.upper[a, b] * (1.0 - ROUNDED):
-            lengths.tries[a, b] = NO_MORE
-
-
-def decompose(
-    problem: Placement, instance: PlacementInstance, run: Run, exact: ExactModule = search_module
-) -> Decomposition:
-    """Run the decomposition on an instance until it is solved, time is up, or no module can be worked on.
-
-    Parameters
-    ----------
-    problem, instance
-        The problem and its arrays.
-    run
-        Receives plans and bounds; its best plan so far gives the first upper bounds.
-    exact
-        Solver of one module.
-    """
-    work = Decomposition(problem, instance, run, exact)
-    work.learn()
-    work.advance()
-    return work
 
 
 def solve_decompose(problem: Placement, run: Run) -> Outcome:
@@ -334,8 +365,7 @@ def solve_decompose(problem: Placement, run: Run) -> Outcome:
     if instance.operators:
         work = run.kept.get("decompose")
         if not isinstance(work, Decomposition):
-            work = run.kept["decompose"] = Decomposition(problem, instance, run, search_module)
-        work.learn()
+            work = run.kept["decompose"] = Decomposition(problem, run)
         work.advance()
     else:
         run.proved(0.0, "trivial")

@@ -1,8 +1,13 @@
 """Earliest-start list scheduling: each step takes the ready operator and device that can start first.
 
-This is the core of ETF, SCT and GETF. Each device keeps two heaps of the ready operators that may run on it: those
-whose inputs would be there before the device is free, by priority, and those whose inputs come later, by that time.
-Ports only fill up, so a computed time stays a lower bound; it is refreshed when it reaches the top of its heap.
+This is m-ETF, and the core of m-SCT and GETF (:mod:`.guided`). Each device keeps two heaps of the ready operators that
+may run on it: those whose inputs would be there before the device is free, by priority, and those whose inputs come
+later, by that time. Ports only fill up, so a computed time stays a lower bound; it is refreshed when it reaches the top
+of its heap.
+
+Source: J.-J. Hwang, Y.-C. Chow, F. D. Anger, C.-Y. Lee, "Scheduling precedence graphs in systems with interprocessor
+communication times", SIAM J. Computing 18(2), 1989, doi:10.1137/0218016; with memory: B. Jeon et al., "Baechi: fast
+device placement of machine learning graphs", SoCC 2020, doi:10.1145/3419111.3421302.
 """
 
 from __future__ import annotations
@@ -16,18 +21,20 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, BoolMatrix, FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import lengths_of
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, Clock, PlacementArrays, new_clock, place
+from opweave.solvers.placement.arrays import PORT_TENSOR, Clock, PlacementArrays, arrival, new_clock, place
 from opweave.solvers.placement.insertion import no_device
 from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, settle
 from opweave.solvers.placement.plans import Plan
+from opweave.solvers.placement.ranks import upward_rank
 from opweave.solvers.rules import NoPlanError
-
-GUIDE_SECONDS = 20.0
-"""Most seconds of a linear program that guides a list scheduler. After that a simple rule replaces it, because list
-schedulers have to be quick."""
 
 Heap = list[tuple[float, float, int]]
 """Entries are (time, -priority, operator); the time is 0 among those that wait for the device only."""
+
+
+def etf(instance: PlacementInstance, arrays: PlacementArrays) -> Plan:
+    """Earliest start first; the longest remaining path breaks ties."""
+    return earliest_first(instance, arrays, upward_rank(arrays))
 
 
 def earliest_first(
@@ -184,7 +191,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
     free = state.clock.free[k]
     reserved = expected >= 0 and state.device[expected] < 0
     if reserved and state.waiting[expected] == 0 and state.open[expected, k]:
-        begin = max(free, _ready(state, expected, k))
+        begin = max(free, arrival(state.arrays, state.clock, state.device, expected, k))
         if begin < np.inf and has_room(state.arrays, state.clusters, state.room, expected, k):
             return expected, begin
         reserved = False
@@ -197,7 +204,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
         if not _usable(state, later, v, k):
             heappop(soon)
             continue
-        begin = _ready(state, v, k)
+        begin = arrival(state.arrays, state.clock, state.device, v, k)
         if begin <= free:
             return v, free
         entry = heappop(soon)
@@ -210,7 +217,7 @@ def _candidate(state: State, soon: Heap, later: list[Heap], k: int, expected: in
         if not _usable(state, later, v, k):
             heappop(mine)
             continue
-        begin = _ready(state, v, k)
+        begin = arrival(state.arrays, state.clock, state.device, v, k)
         if begin <= entry[0]:
             return v, max(begin, free)
         heappop(mine)
@@ -243,39 +250,13 @@ def _offer(state: State, later: list[Heap], v: int) -> None:
         for k in range(len(later)):
             if rank == 0 and not state.allowed[v, k]:
                 continue
-            begin = _ready(state, v, k)
+            begin = arrival(state.arrays, state.clock, state.device, v, k)
             if begin < np.inf and has_room(state.arrays, state.clusters, state.room, v, k):
                 state.open[v, k] = True
                 heappush(later[k], (begin, -state.priority[v], v))
                 found = True
     if not found:
         state.stuck[0] = v
-
-
-@inlined
-def _ready(state: State, v: int, k: int) -> float:
-    """Time at which the inputs of operator v could be on device k, sent as in :func:`.arrays.place`."""
-    arrays, clock = state.arrays, state.clock
-    ready, cursor = 0.0, clock.receives[k]
-    for i in range(arrays.before_start[v], arrays.before_start[v + 1]):
-        ready = max(ready, clock.end[arrays.before[i]])
-    for i in range(arrays.in_start[v], arrays.in_start[v + 1]):
-        f = arrays.incoming[i]
-        u = arrays.source[f]
-        a = state.device[u]
-        if a == k:
-            continue
-        if arrays.latency[a, k] == np.inf:
-            return np.inf
-        if arrays.model == PORT_TENSOR and clock.arrived[arrays.tensor[f], k] >= 0.0:
-            ready = max(ready, clock.arrived[arrays.tensor[f], k])
-            continue
-        begin = clock.end[u]
-        if arrays.model != DELAY:
-            begin = max(begin, clock.sends[a], cursor)
-            cursor = begin + arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k]
-        ready = max(ready, begin + arrays.latency[a, k] + arrays.size[f] * arrays.per_byte[a, k])
-    return ready
 
 
 @inlined
@@ -296,4 +277,4 @@ def _tell_readers(state: State, heap: Heap, v: int, k: int) -> None:
                 and state.waiting[w] == 0
                 and state.open[w, k]
             ):
-                heappush(heap, (_ready(state, w, k), -state.priority[w], w))
+                heappush(heap, (arrival(state.arrays, state.clock, state.device, w, k), -state.priority[w], w))

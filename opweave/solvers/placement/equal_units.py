@@ -13,6 +13,7 @@ units is not reported. Source: M3, the plan search by prices of memory.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -21,16 +22,16 @@ from opweave.formulations.placement.instance import SUPPORTS, PlacementInstance,
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
-from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
+from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, durations
 from opweave.solvers.placement.bounds.best import raise_level
-from opweave.solvers.placement.bounds.broadcasts import Broadcasts
+from opweave.solvers.placement.bounds.broadcasts import raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import priced_counts
-from opweave.solvers.placement.bounds.modules import modules
+from opweave.solvers.placement.bounds.windows import modules
 from opweave.solvers.placement.plans import Plan, no_plan_found, order_by_start, plan_of, report, times_of
 from opweave.solvers.placement.unit_counts import Kinds, Prices, best_counts, prices_of
 from opweave.solvers.placement.unit_plans import Cooling, Option, UnitSearch, first_of
-from opweave.solvers.placement.units import units_of
+from opweave.solvers.placement.units import Unit, units_of
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -79,15 +80,16 @@ MOST_ORDERED = 5
 class EqualUnits:
     """The units of one instance, their options, and how they are put together."""
 
-    def __init__(self, problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
-        self.problem, self.instance, self.arrays, self.run = problem, instance, arrays, run
+    def __init__(self, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> None:
+        self.instance, self.arrays, self.run = instance, arrays, run
         self.chain = milestones_of(arrays)
         self.units = units_of(self.chain, instance, arrays)
         self.searches = [UnitSearch(unit, instance, arrays) for unit in self.units]
+        self.links = [_links(unit) for unit in self.units]
         self.kinds = Kinds(
             [unit.times for unit in self.units],
             [[] for _ in self.units],
-            [self._mean_link(s) for s in range(len(self.units))],
+            [_mean_link(links) for links in self.links],
         )
 
     def raise_bound(self) -> None:
@@ -96,14 +98,7 @@ class EqualUnits:
         best.report(self.chain.value(), "milestones")
         with self.run.share(BOUND_SHARE, BOUND_SECONDS):
             raise_level(self.chain, RELAXED, self.run, best.report)
-            broadcasts = Broadcasts(self.chain)
-            while pairs := broadcasts.open_pairs():
-                for block, a, b in pairs:
-                    left = self.run.remaining()
-                    if self.run.should_stop():
-                        return
-                    broadcasts.lift(block, a, b, np.inf if left is None else left)
-                best.report(self.chain.value(), "milestones")
+            raise_by_broadcasts(self.chain, self.run, lambda: best.report(self.chain.value(), "milestones"))
 
     def first_options(self, price: FloatArray) -> None:
         """Add the pure plans, and the plans that the descents find at multiples of the first prices."""
@@ -122,17 +117,15 @@ class EqualUnits:
         rank = np.empty(len(starts), dtype=np.int64)
         rank[order_by_start(self.instance, starts)] = np.arange(len(starts))
         for s, search in enumerate(self.searches):
-            best: dict[int, Option] = {}
+            found = []
             for members in self.units[s].members[:MOST_LEARNED]:
                 first, last = int(device[members[0]]), int(device[members[-1]])
                 if (search.window.entry and search.window.exit and first != last) or self.run.should_stop():
                     continue
                 home = last if search.window.exit else first
                 order = np.argsort(rank[members], kind="stable").astype(np.int64)
-                option = search.option(home, order, np.ascontiguousarray(device[members]))
-                if home not in best or option.seconds < best[home].seconds:
-                    best[home] = option
-            for option in best.values():
+                found.append(search.option(home, order, np.ascontiguousarray(device[members])))
+            for option in _best_of_homes(found, np.zeros(search.devices)).values():
                 self._keep(s, option)
 
     def improve(self, price: FloatArray) -> None:
@@ -153,7 +146,6 @@ class EqualUnits:
             number += 1
             if number % len(HEATS) == 0:
                 chunks = min(2 * chunks, MOST_CHUNKS)
-            if number % len(HEATS) == 0:
                 self.assemble()
         self.assemble()
 
@@ -180,11 +172,7 @@ class EqualUnits:
 
     def _anneal(self, s: int, prices: Prices, number: int, chunks: int) -> None:
         """Anneal from the best option of every home that is near the best of all."""
-        best: dict[int, Option] = {}
-        for option in self.kinds.options[s]:
-            known = best.get(option.home)
-            if known is None or option.cost(prices.memory) < known.cost(prices.memory):
-                best[option.home] = option
+        best = _best_of_homes(self.kinds.options[s], prices.memory)
         near = NEAR[number >= len(HEATS)]
         most = (1.0 + near) * min((option.cost(prices.memory) for option in best.values()), default=0.0)
         search, heat = self.searches[s], HEATS[number % len(HEATS)]
@@ -193,21 +181,6 @@ class EqualUnits:
             if not self.run.should_stop() and option.cost(prices.memory) <= most:
                 cooling = Cooling(ties, heat, chunks, (self.run.seed, number, s, home))
                 self._keep(s, search.annealed(option, prices.memory, cooling, self.run))
-
-    def _link(self, s: int, a: int, b: int) -> float:
-        """Seconds to send the data of a unit's entry from device a to device b."""
-        if a == b:
-            return 0.0
-        window = self.units[s].window
-        flows = np.flatnonzero(window.arrays.source == 0) if window.entry else np.zeros(0, dtype=np.int64)
-        _, once = np.unique(window.arrays.tensor[flows], return_index=True)
-        return float((self.arrays.latency[a, b] + window.arrays.size[flows[once]] * self.arrays.per_byte[a, b]).sum())
-
-    def _mean_link(self, s: int) -> float:
-        devices = range(len(self.instance.devices))
-        links = [self._link(s, a, b) for a in devices for b in devices if a != b]
-        finite = [seconds for seconds in links if np.isfinite(seconds)]
-        return sum(finite) / len(finite) if finite else 0.0
 
     def _laid_out(self, counts: list[IntArray]) -> Plan:
         """The plan of the whole graph: every kind in blocks of equal home, in the order with the fastest transfers."""
@@ -228,27 +201,40 @@ class EqualUnits:
 
     def _block_orders(self, counts: list[IntArray]) -> list[tuple[int, ...]]:
         """The homes of every kind in order: the shortest path through all orders."""
-        layers: list[dict[tuple[int, ...], tuple[float, tuple[int, ...] | None]]] = []
-        for s, number in enumerate(counts):
-            homes = sorted({self.kinds.options[s][o].home for o in np.flatnonzero(number).tolist()})
-            layer: dict[tuple[int, ...], tuple[float, tuple[int, ...] | None]] = {}
+        paths: list[tuple[float, list[tuple[int, ...]]]] = [(0.0, [])]
+        for links, options, number in zip(self.links, self.kinds.options, counts, strict=True):
+            homes = sorted({options[o].home for o in np.flatnonzero(number).tolist()})
+            longer = []
             for order in _orders(homes):
-                inside = sum(self._link(s, a, b) for a, b in pairwise(order))
-                before = (
-                    [(value + self._link(s, known[-1], order[0]), known) for known, (value, _) in layers[-1].items()]
-                    if layers
-                    else [(0.0, None)]
-                )
-                value, known = min(before, key=lambda pair: pair[0])
-                layer[order] = value + inside, known
-            layers.append(layer)
-        where = min(layers[-1], key=lambda order: layers[-1][order][0])
-        path = [where]
-        for layer in layers[:0:-1]:
-            previous = layer[path[-1]][1]
-            assert previous is not None
-            path.append(previous)
-        return path[::-1]
+                inside = sum(float(links[a, b]) for a, b in pairwise(order))
+                before = ((value + (links[path[-1][-1], order[0]] if path else 0.0), path) for value, path in paths)
+                value, path = min(before, key=lambda pair: pair[0])
+                longer.append((float(value) + inside, [*path, order]))
+            paths = longer
+        return min(paths, key=lambda pair: pair[0])[1]
+
+
+def _links(unit: Unit) -> FloatArray:
+    """Seconds to send the data of a unit's entry from device to device. Shape (K, K)."""
+    arrays = unit.window.arrays
+    flows = np.flatnonzero(arrays.source == 0) if unit.window.entry else np.zeros(0, dtype=np.int64)
+    once = np.unique(arrays.tensor[flows], return_index=True)[1]
+    return np.asarray(durations(arrays)[flows[once]].sum(axis=0))
+
+
+def _mean_link(links: FloatArray) -> float:
+    """The mean over different devices with a link; 0 without one."""
+    finite = links[~np.eye(len(links), dtype=bool) & np.isfinite(links)]
+    return float(finite.mean()) if len(finite) else 0.0
+
+
+def _best_of_homes(options: Iterable[Option], price: FloatArray) -> dict[int, Option]:
+    """For every home the option of least cost at a price of memory."""
+    best: dict[int, Option] = {}
+    for option in options:
+        if option.home not in best or option.cost(price) < best[option.home].cost(price):
+            best[option.home] = option
+    return best
 
 
 def _orders(homes: list[int]) -> list[tuple[int, ...]]:
@@ -267,12 +253,14 @@ def repeats(arrays: PlacementArrays) -> bool:
     return repeated >= LEAST_SHARE * len(arrays.seconds)
 
 
-def plan_units(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> bool:
+def plan_units(problem: Placement, run: Run) -> bool:
     """Search plans of equal units and report whole plans made of them; False when too little of the graph repeats."""
     run.enter("equal units")
+    instance = lower_unless_short(problem)
+    arrays = arrays_of(instance, problem)
     if not repeats(arrays):
         return False
-    work = EqualUnits(problem, instance, arrays, run)
+    work = EqualUnits(instance, arrays, run)
     left = run.remaining()
     ceiling = None if run.objective is None else float(run.objective)
     seconds = COUNTS_SECONDS if left is None else min(left, COUNTS_SECONDS)
@@ -290,8 +278,7 @@ def plan_units(problem: Placement, instance: PlacementInstance, arrays: Placemen
 
 def solve_units(problem: Placement, run: Run) -> Outcome:
     """Search plans of equal units; solver "units"."""
-    instance = lower_unless_short(problem)
-    if not instance.operators or not plan_units(problem, instance, arrays_of(instance, problem), run):
+    if not problem.graph.operators or not plan_units(problem, run):
         return Outcome(reason="the graph is no chain of equal modules")
     if run.best is None:
         return Outcome(run.termination(), reason=f"{no_plan_found(problem)} and is made of equal units")

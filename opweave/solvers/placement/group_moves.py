@@ -10,55 +10,58 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import IntArray
-from opweave.solvers.placement.anneal import counted_plan, order_for
+from opweave.problems.graph_arrays import Adjacency
+from opweave.solvers.placement.anneal import order_for
 from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
+from opweave.solvers.placement.plans import fits
 
 MOST_HUBS = 400
 LARGEST_GROUP = 4_000
 
 
-def groups_around_hubs(instance: PlacementInstance) -> Iterator[IntArray]:
+def groups_around_hubs(before: Adjacency, after: Adjacency) -> Iterator[IntArray]:
     """Operators that should move together: each hub with its private successors and every operator fed only by these.
 
     Hubs are yielded by decreasing number of readers.
     """
-    readers = np.diff(instance.after.start)
+    readers = np.diff(after.start)
     for hub in np.argsort(-readers, kind="stable")[:MOST_HUBS].tolist():
         if readers[hub] < 2:
             return
-        private = [int(w) for w in instance.after[hub] if len(instance.before[w]) == 1]
+        private = [int(w) for w in after[hub] if len(before[w]) == 1]
         yield np.asarray([hub, *private], dtype=np.int64)
-        owned = _fed_only_by(instance, {hub, *private})
+        owned = _fed_only_by(before, after, {hub, *private})
         if len(owned) > 1 + len(private):
             yield np.asarray(sorted(owned), dtype=np.int64)
         if len(private) <= 32:
             for child in private:
-                branch = _fed_only_by(instance, {child})
+                branch = _fed_only_by(before, after, {child})
                 if len(branch) > 1:
                     yield np.asarray(sorted(branch), dtype=np.int64)
 
 
-def _fed_only_by(instance: PlacementInstance, seeds: set[int]) -> set[int]:
+def _fed_only_by(before: Adjacency, after: Adjacency, seeds: set[int]) -> set[int]:
     """The seeds, and repeatedly every operator whose predecessors are all in the set, up to a maximum size."""
     inside = set(seeds)
     stack = list(seeds)
     while stack and len(inside) < LARGEST_GROUP:
-        for w in instance.after[stack.pop()].tolist():
-            if w not in inside and inside.issuperset(instance.before[w].tolist()):
+        for w in after[stack.pop()].tolist():
+            if w not in inside and inside.issuperset(before[w].tolist()):
                 inside.add(w)
                 stack.append(w)
     return inside
 
 
 def descend(
-    instance: PlacementInstance,
     arrays: PlacementArrays,
+    cluster: IntArray,
     device: IntArray,
     should_stop: Callable[[], bool],
 ) -> tuple[IntArray, IntArray, float]:
     """Move groups around hubs to other devices as long as that shortens the schedule.
+
+    Operators with equal ``cluster`` move together (Colocate).
 
     Returns
     -------
@@ -75,7 +78,8 @@ def descend(
     device = device.copy()
     best = judged(device, np.inf)
     best_order = order.copy()
-    groups = [_with_tied(instance, group) for group in groups_around_hubs(instance)]
+    before, after = Adjacency(arrays.before_start, arrays.before), Adjacency(arrays.after_start, arrays.after)
+    groups = [np.flatnonzero(np.isin(cluster, cluster[group])) for group in groups_around_hubs(before, after)]
     improved = True
     while improved and not should_stop():
         improved = False
@@ -87,14 +91,9 @@ def descend(
                     continue
                 candidate = device.copy()
                 candidate[group] = k
-                if (counted_plan(arrays, best_order, candidate).used > arrays.capacity).any():
+                if not fits(arrays, candidate):
                     continue
                 value = judged(candidate, best)
                 if value < best * (1 - 1e-12):
                     device, best, best_order, improved = candidate, value, order.copy(), True
     return best_order, device, best
-
-
-def _with_tied(instance: PlacementInstance, group: IntArray) -> IntArray:
-    """The group with all operators that Colocate ties to it."""
-    return np.flatnonzero(np.isin(instance.cluster, instance.cluster[group]))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
-from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
-from opweave.problems.placement.spec import Placement, Schedule
+from opweave.formulations.placement.instance import SUPPORTS
+from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.auto import ENGINE_SHARE, PROGRAMMED, PROVABLE, is_whole, last_word
-from opweave.solvers.placement.bounds.quick import quick_bounds
-from opweave.solvers.placement.decompose import decompose
+from opweave.solvers.placement.bounds.energetic import quick_bounds
+from opweave.solvers.placement.decompose import Decomposition
 from opweave.solvers.placement.equal_units import plan_units
 from opweave.solvers.placement.local import (
     UNTIMED_ROUNDS,
@@ -41,7 +41,7 @@ def lanes(problem: Placement, run: Run) -> tuple[Lane, ...]:
     search, bound = Lane(f"{HOME}.lanes:search"), Lane(f"{HOME}.lanes:bound")
     if not all(expressible(type(constraint), SUPPORTS) for constraint in problem.constraints):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)
-    if len(problem.graph.operators) <= PROVABLE and is_whole(_search_of(problem, run)):
+    if len(problem.graph.operators) <= PROVABLE and is_whole(empty_search(problem, run)):
         return (Lane(f"{HOME}.auto:solve_auto", cores=run.threads),)  # constraint programming uses all cores
     return search, bound, Lane(f"{HOME}.local:solve_local", shift=1)
 
@@ -51,7 +51,7 @@ def search(problem: Placement, run: Run) -> Outcome:
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
         with run.share(UNITS_SHARE, UNTIMED_SECONDS):
-            plan_units(search.problem, search.instance, search.arrays, run)
+            plan_units(search.problem, run)
     if not run.should_stop():
         with run.share(SEARCH_SHARE, UNTIMED_SECONDS):
             _anneal(search, FIRST_ROUNDS if _is_close(run) else MORE_ROUNDS)
@@ -64,7 +64,7 @@ def bound(problem: Placement, run: Run) -> Outcome:
     """Compute bounds and decompose while there is something left to try; run an engine on small graphs; then anneal."""
     search = _with_lists(problem, run)
     if search.instance.operators and not run.should_stop():
-        decompose(problem, search.instance, run)
+        Decomposition(problem, run).advance()
     if 0 < search.instance.operators <= PROGRAMMED and not run.should_stop():
         outcome = last_word(search, ENGINE_SHARE)
         if outcome.infeasible:
@@ -76,20 +76,15 @@ def bound(problem: Placement, run: Run) -> Outcome:
 
 def _with_lists(problem: Placement, run: Run) -> LocalSearch:
     """A local search that starts from the list schedules and the run's best plan."""
-    search = _search_of(problem, run)
+    search = empty_search(problem, run)
     if search.instance.operators:
         quick_bounds(search.instance, search.arrays, Best(run))
-    for known in (run.start, run.best):
-        if isinstance(known, Schedule):
-            search.consider_schedule(known)
+    search.consider_solution(run.start)
+    search.consider_solution(run.best)
     list_plans(search)
     if not run.should_stop():
         more_list_plans(search)
     return search
-
-
-def _search_of(problem: Placement, run: Run) -> LocalSearch:
-    return empty_search(problem, lower_unless_short(problem), run)
 
 
 def _decompose(search: LocalSearch) -> None:
@@ -100,18 +95,17 @@ def _decompose(search: LocalSearch) -> None:
     run = search.run
     if not search.instance.operators or run.should_stop():
         return
-    work = decompose(search.problem, search.instance, run)
+    work = Decomposition(search.problem, run)
+    work.advance()
     while not run.should_stop() and work.open():
         _anneal(search, 1)
-        work.learn()
         work.advance()
 
 
 def _anneal(search: LocalSearch, rounds: int | None = None) -> None:
     if search.run.should_stop():
         return
-    if isinstance(search.run.best, Schedule):
-        search.consider_schedule(search.run.best)
+    search.consider_solution(search.run.best)
     search_from(search, rounds=UNTIMED_ROUNDS if rounds is None and search.run.time_limit is None else rounds)
 
 

@@ -21,8 +21,7 @@ from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import DRAWS, anneal, anneal_assignment, counted_plan, order_for
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of, makespan_within
 from opweave.solvers.placement.baselines import RULES, Rule
 from opweave.solvers.placement.group_moves import descend
@@ -83,9 +82,10 @@ class LocalSearch:
             self.order, self.device, self.makespan = order.copy(), device.copy(), value
             self.run.found(schedule_of(self.instance, self.arrays, order, device), value)
 
-    def consider_schedule(self, schedule: Schedule) -> None:
-        """Decode a schedule's assignment and order."""
-        self.consider_times(*times_of(self.instance, schedule))
+    def consider_solution(self, solution: Solution | None) -> None:
+        """Decode a schedule's assignment and order, if there is a schedule."""
+        if isinstance(solution, Schedule):
+            self.consider_times(*times_of(self.instance, solution))
 
     def consider_times(self, starts: FloatArray, device: IntArray) -> None:
         """Decode an assignment in the order of its starts, and in the order of its upward ranks."""
@@ -101,8 +101,7 @@ class LocalSearch:
         if self.run.exchange is None or known is None or known >= self.makespan or best is self.caught:
             return
         self.caught = best
-        if isinstance(best, Schedule):
-            self.consider_schedule(best)
+        self.consider_solution(best)
 
     def _work(self) -> int:
         return 10 * (len(self.arrays.seconds) + len(self.arrays.source))
@@ -110,7 +109,7 @@ class LocalSearch:
     def descend_from(self, device: IntArray) -> None:
         """Hub descent from an assignment."""
         self.run.enter("hub descent")
-        self.consider(*descend(self.instance, self.arrays, device, self.run.should_stop)[:2])
+        self.consider(*descend(self.arrays, self.instance.cluster, device, self.run.should_stop)[:2])
 
     def anneal_round(self) -> None:
         """Run the next annealing round from the best plan."""
@@ -126,8 +125,7 @@ class LocalSearch:
         method = anneal if number % 2 else anneal_assignment
         first = FIRST_HEAT * max(1.0, HOT_OPERATORS / len(self.arrays.seconds)) / (1 + number % 4)
         shares = np.geomspace(first, min(first, LAST_HEAT), chunks * moves)
-        members = members_of(self.instance.cluster)
-        plan = counted_plan(self.arrays, self.order, self.device)
+        plan = counted_plan(self.arrays, self.order, self.device, self.instance.cluster)
         scale = self.makespan
         for chunk in range(chunks):
             if self.run.should_stop():
@@ -138,9 +136,6 @@ class LocalSearch:
             method.sized(CHUNK_WORK)(
                 self.arrays,
                 plan,
-                members.start,
-                members.items,
-                self.instance.cluster,
                 rng.random((moves, DRAWS)),
                 scale * shares[chunk * moves : (chunk + 1) * moves],
                 self.run.halt,
@@ -173,8 +168,9 @@ def search_from(search: LocalSearch, *, rounds: int | None) -> None:
         search.anneal_round()
 
 
-def empty_search(problem: Placement, instance: PlacementInstance, run: Run) -> LocalSearch:
+def empty_search(problem: Placement, run: Run) -> LocalSearch:
     """A local search without a plan yet."""
+    instance = lower_unless_short(problem)
     nothing = np.zeros(instance.operators, dtype=np.int64)
     return LocalSearch(problem, instance, arrays_of(instance, problem), run, nothing, nothing)
 
@@ -215,10 +211,8 @@ def more_list_plans(search: LocalSearch) -> None:
 
 def solve_local(problem: Placement, run: Run) -> Outcome:
     """Local search from the start and from the list schedulers' plans; solver "local"."""
-    instance = lower_unless_short(problem)
-    search = empty_search(problem, instance, run)
-    if isinstance(run.start, Schedule):
-        search.consider_schedule(run.start)
+    search = empty_search(problem, run)
+    search.consider_solution(run.start)
     list_plans(search)
     more_list_plans(search)
     search_from(search, rounds=UNTIMED_ROUNDS if run.time_limit is None else None)

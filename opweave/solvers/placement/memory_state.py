@@ -23,8 +23,6 @@ class Clusters(NamedTuple):
     ----------
     of
         Cluster of every operator.
-    start, members
-        Operators of every cluster.
     memory
         Bytes of its operators without their parameters.
     parameters_start, parameters
@@ -32,23 +30,20 @@ class Clusters(NamedTuple):
     """
 
     of: IntArray
-    start: IntArray
-    members: IntArray
     memory: IntArray
     parameters_start: IntArray
     parameters: IntArray
 
 
 def clusters_of(instance: PlacementInstance, arrays: PlacementArrays) -> Clusters:
-    """Collect the members, bytes and parameters of every cluster."""
+    """Collect the bytes and parameters of every cluster."""
     of = instance.cluster
     count = int(of.max(initial=-1)) + 1
-    members = Adjacency.from_pairs(count, of, np.arange(len(of), dtype=np.int64))
     memory = np.zeros(count, dtype=np.int64)
     np.add.at(memory, of, arrays.memory)
     owner = np.repeat(of, np.diff(arrays.parameters_start))
     parameters = Adjacency.from_pairs(count, owner, arrays.parameters)
-    return Clusters(of, members.start, members.items, memory, parameters.start, parameters.items)
+    return Clusters(of, memory, parameters.start, parameters.items)
 
 
 class Room(NamedTuple):

@@ -11,31 +11,29 @@ on windows of 80 operators in many parallel branches.
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 
 import numpy as np
 
-from opweave.formulations.modeling.intervals import ExactProgram
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.formulations.placement.interval_model import PlacementIntervals, intervals_of
 from opweave.formulations.placement.messages import messages_of
-from opweave.formulations.placement.timetable import timetable
+from opweave.formulations.placement.retime import timetable
 from opweave.formulations.placement.windows import FIT, Windows
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.errors import EngineError
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.placement.spec import TransferModel
 from opweave.solvers.engines.answers import Answer
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
-from opweave.solvers.placement.arrays import DELAY, PORT_EDGE, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.arrays import NAMES, PlacementArrays
 from opweave.solvers.placement.baselines import QUICK
 from opweave.solvers.placement.bounds.critical_path import operator_order, reach_of
 from opweave.solvers.placement.module_search import Found
 from opweave.solvers.placement.plans import Plan, plan_of, solution_of
-from opweave.solvers.rules import NoPlanError
+from opweave.solvers.rules import plans_of
 from opweave.solvers.run import patience
 
 TICKS = 2**26
@@ -48,19 +46,14 @@ ALMOST = 1e-9
 """Relative allowance for floating-point sums, on the side that excludes no plan."""
 
 
-TRANSFERS: dict[int, TransferModel] = {DELAY: "delay", PORT_EDGE: "one_port_edge", PORT_TENSOR: "one_port_tensor"}
-
-
-def net_intervals(
-    instance: PlacementInstance, arrays: PlacementArrays, upper: float, lower_bound: float
-) -> PlacementIntervals | None:
+def net_intervals(arrays: PlacementArrays, upper: float, lower_bound: float) -> PlacementIntervals | None:
     """The model of one instance, without memory; None when no plan is as short as ``upper``, which is finite."""
     reach = reach_of(arrays)
     fits = reach.heads + arrays.seconds + reach.tails <= upper * (1.0 + FIT)
     if not fits.any(axis=1).all():
         return None
-    instance = replace(instance, seconds=np.where(fits, arrays.seconds, np.inf))
-    transfers = TRANSFERS[arrays.model]
+    instance = replace(instance_from(arrays), seconds=np.where(fits, arrays.seconds, np.inf))
+    transfers = NAMES[arrays.model]
     heads, tails = np.where(fits, reach.heads, np.inf), np.where(fits, reach.tails, np.inf)
     windows = Windows(instance, heads, tails, upper)
     messages = messages_of(instance, transfers, longest=windows.hopeless)
@@ -121,13 +114,11 @@ def shortest_alone(arrays: PlacementArrays) -> float:
     return best
 
 
-def list_plan(instance: PlacementInstance, arrays: PlacementArrays) -> Plan | None:
+def list_plan(arrays: PlacementArrays) -> Plan | None:
     """The shortest plan of the quick rules, whatever memory it takes; None when they find none."""
+    instance = instance_from(arrays)
     unlimited = arrays._replace(capacity=instance.capacity)
-    plans = []
-    for rule in QUICK:
-        with suppress(NoPlanError):
-            plans.append(rule(instance, unlimited))
+    plans = plans_of(partial(rule, instance, unlimited) for rule in QUICK)
     return min(plans, key=lambda plan: plan.makespan, default=None)
 
 
@@ -166,8 +157,7 @@ def solve_intervals(
     nothing = Found(upper, False, np.full(count, -1, dtype=np.int64), np.zeros(count), np.zeros(0), lower_bound)
     if not (available() and 0.0 < upper < np.inf):
         return nothing
-    instance = instance_from(arrays)
-    listed = list_plan(instance, arrays)
+    listed = list_plan(arrays)
     if listed is not None and listed.makespan < upper:
         upper = listed.makespan
         nothing = Found(upper, False, listed.device, listed.start, listed.begins, lower_bound)
@@ -175,10 +165,10 @@ def solve_intervals(
         listed = None
     if upper <= max(lower_bound, 0.0):
         return nothing._replace(proved=True, bound=upper)
-    model = net_intervals(instance, arrays, upper, lower_bound)
+    model = net_intervals(arrays, upper, lower_bound)
     if model is None:
         return nothing._replace(proved=True, bound=upper)
-    program = ExactProgram(model.program()).hinted(None if listed is None else hint_of(model, arrays, listed))
+    program = model.program().hinted(None if listed is None else hint_of(model, arrays, listed))
     work = IntervalWork(program, seconds, CLOSE_ENOUGH, seed=0, threads=threads, workers=1)
     limits = ChildLimits(seconds + patience())
     try:

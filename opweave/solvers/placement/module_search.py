@@ -14,15 +14,14 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import inlined, kernel
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, reversed_net, sending
 from opweave.solvers.placement.bounds.area import quick_area
 from opweave.solvers.placement.bounds.critical_path import (
     operator_order,
     raise_heads,
     reach_of,
-    reversed_net,
-    sending,
 )
+from opweave.solvers.placement.plans import Plan
 from opweave.solvers.placement.sequencing import CLOSE, Jobs, machine_bound, sequence
 from opweave.solvers.run import never
 
@@ -37,7 +36,7 @@ class Found(NamedTuple):
     proved
         Whether nothing shorter exists.
     device, start, begins
-        The plan, as in :class:`~opweave.solvers.placement.plans.Plan`; device -1 when none was found.
+        Those of the plan; device -1 when none was found.
     bound
         The lower bound that the search proved, 0 for none.
     """
@@ -48,6 +47,11 @@ class Found(NamedTuple):
     start: FloatArray
     begins: FloatArray
     bound: float = 0.0
+
+    def plan(self) -> Plan:
+        """The plan, if one was found."""
+        order = np.argsort(self.start, kind="stable").astype(np.int64)
+        return Plan(order, self.device, self.start, self.begins, self.makespan)
 
 
 @inlined

@@ -19,7 +19,7 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.highs import Highs
 from opweave.solvers.placement.baselines import best_list_schedule
-from opweave.solvers.placement.head_start import head_start_within
+from opweave.solvers.placement.engines import head_start_within
 from opweave.solvers.reduced import reducing, solve_reduced
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run

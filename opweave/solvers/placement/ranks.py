@@ -13,7 +13,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.loops import lengths_of
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, reversed_net
 
 PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
     "mean": lambda times: np.asarray(np.nanmean(times, axis=1)),
@@ -26,10 +26,7 @@ PICKS: dict[str, Callable[[FloatArray], FloatArray]] = {
 
 def mean_seconds(arrays: PlacementArrays) -> FloatArray:
     """Run time of every operator, averaged over the devices that may run it. Shape (operators,)."""
-    allowed = np.isfinite(arrays.seconds)
-    total: FloatArray = np.where(allowed, arrays.seconds, 0.0).sum(axis=1)
-    mean: FloatArray = total / np.maximum(1, allowed.sum(axis=1))
-    return mean
+    return run_times(arrays, "mean")
 
 
 def mean_transfer(arrays: PlacementArrays) -> FloatArray:
@@ -59,7 +56,8 @@ def transfer_times(arrays: PlacementArrays, over: str) -> FloatArray:
 
 def rank_of(arrays: PlacementArrays, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
     """Longest path from every operator to an end, itself included, in given run and transfer times."""
-    return heights.sized(_work(arrays))(arrays, order_of_graph(arrays), seconds, transfer)
+    order = np.ascontiguousarray(order_of_graph(arrays)[::-1])
+    return seconds + depths.sized(_work(arrays))(reversed_net(arrays), order, seconds, transfer)
 
 
 def upward_rank(arrays: PlacementArrays) -> FloatArray:
@@ -70,16 +68,6 @@ def upward_rank(arrays: PlacementArrays) -> FloatArray:
 def downward_rank(arrays: PlacementArrays) -> FloatArray:
     """Longest path from a beginning to every operator, itself excluded, in mean run and transfer times (CPOP)."""
     return depths.sized(_work(arrays))(arrays, order_of_graph(arrays), mean_seconds(arrays), mean_transfer(arrays))
-
-
-def device_tails(arrays: PlacementArrays) -> FloatArray:
-    """Least time from the end of every operator to the end of all, given its device. Shape (operators, devices).
-
-    Every successor takes the device that is best for it alone, so this is a lower bound of the true time. PEFT calls it
-    the optimistic cost table.
-    """
-    work = _work(arrays) * arrays.seconds.shape[1] ** 2
-    return tails.sized(work)(arrays, order_of_graph(arrays))
 
 
 def order_of_graph(arrays: PlacementArrays) -> IntArray:
@@ -130,22 +118,6 @@ def ready_order(arrays: PlacementArrays, wanted: IntArray, place: IntArray) -> I
 
 
 @kernel
-def heights(arrays: PlacementArrays, order: IntArray, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
-    """Longest path from every operator to an end, itself included. Shape (operators,)."""
-    height = np.zeros(len(seconds))
-    for i in range(len(order) - 1, -1, -1):
-        v = order[i]
-        longest = 0.0
-        for j in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            longest = max(longest, height[arrays.after[j]])
-        for j in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            f = arrays.outgoing[j]
-            longest = max(longest, transfer[f] + height[arrays.target[f]])
-        height[v] = seconds[v] + longest
-    return height
-
-
-@kernel
 def depths(arrays: PlacementArrays, order: IntArray, seconds: FloatArray, transfer: FloatArray) -> FloatArray:
     """Longest path from a beginning to every operator, itself excluded. Shape (operators,)."""
     depth = np.zeros(len(seconds))
@@ -160,30 +132,3 @@ def depths(arrays: PlacementArrays, order: IntArray, seconds: FloatArray, transf
             longest = max(longest, depth[u] + seconds[u] + transfer[f])
         depth[v] = longest
     return depth
-
-
-@kernel
-def tails(arrays: PlacementArrays, order: IntArray) -> FloatArray:
-    """See :func:`device_tails`."""
-    count, devices = arrays.seconds.shape
-    tail = np.zeros((count, devices))
-    for i in range(len(order) - 1, -1, -1):
-        v = order[i]
-        for j in range(arrays.after_start[v], arrays.after_start[v + 1]):
-            w = arrays.after[j]
-            least = np.inf
-            for q in range(devices):
-                least = min(least, arrays.seconds[w, q] + tail[w, q])
-            for k in range(devices):
-                tail[v, k] = max(tail[v, k], least)
-        for j in range(arrays.out_start[v], arrays.out_start[v + 1]):
-            f = arrays.outgoing[j]
-            w = arrays.target[f]
-            for k in range(devices):
-                least = arrays.seconds[w, k] + tail[w, k]
-                for q in range(devices):
-                    sent = arrays.latency[k, q] + arrays.size[f] * arrays.per_byte[k, q]
-                    if q != k and sent < np.inf:
-                        least = min(least, sent + arrays.seconds[w, q] + tail[w, q])
-                tail[v, k] = max(tail[v, k], least)
-    return tail

@@ -12,14 +12,13 @@ from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import reach_of
-from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices
-from opweave.solvers.placement.bounds.quick import finite_path
+from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices, finite_path
 from opweave.solvers.placement.decompose import NODES_PER_SECOND, solve_decompose
-from opweave.solvers.placement.heft import heft
+from opweave.solvers.placement.insertion import heft
 from opweave.solvers.placement.local import empty_search, list_plans, search_from
 from opweave.solvers.placement.module_intervals import solve_intervals
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.plans import Plan, no_plan_found, report
+from opweave.solvers.placement.plans import no_plan_found, report
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.rules import NoPlanError
@@ -56,8 +55,7 @@ def solve_search(problem: Placement, run: Run) -> Outcome:
     assert isinstance(nodes, int)
     found = search_module(arrays, high, low, nodes, run.halt)
     if found.device[0] >= 0 and found.makespan < high:
-        order = np.argsort(found.start, kind="stable").astype(np.int64)
-        report(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan), run)
+        report(instance, arrays, found.plan(), run)
     if found.proved and np.isfinite(found.makespan):
         run.proved(found.makespan, "module search")
     return _ended(problem, run, over=False)
@@ -68,11 +66,10 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
 
     Starting from a good plan and that bound, it closes graphs of 34 operators on three devices in 2 to 5 seconds.
     """
-    instance = lower_unless_short(problem)
-    arrays = arrays_of(instance, problem)
-    if not instance.operators:
+    search = empty_search(problem, run)
+    arrays = search.arrays
+    if not search.instance.operators:
         return solve_decompose(problem, run)
-    search = empty_search(problem, instance, run)
     with run.share(LOCAL_SHARE, LOCAL_SECONDS):
         list_plans(search)
         search_from(search, rounds=1)
@@ -82,8 +79,7 @@ def solve_by_intervals(problem: Placement, run: Run) -> Outcome:
         return _ended(problem, run, over=True)
     found = solve_intervals(arrays, float(run.objective), low, left, threads=run.threads)
     if found.device[0] >= 0:
-        order = np.argsort(found.start, kind="stable").astype(np.int64)
-        report(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan), run)
+        report(search.instance, arrays, found.plan(), run)
     run.proved(float(run.objective) if found.proved else found.bound, "intervals")
     return _ended(problem, run, over=run.should_stop())
 

@@ -116,25 +116,20 @@ class _Program:
             self.equal.put(row, self.meets[s], 1.0)
             self.equal.put(row, self.parted[s : s + 1], 1.0)
 
-    def cost(self) -> FloatArray:
-        """Seconds of every column."""
-        cost = np.zeros(self.columns)
+    def linear(self) -> LinearProgram:
+        """The linear relaxation; the cost of every column is in seconds."""
+        cost, upper = np.zeros(self.columns), np.ones(self.columns)
         cost[: self.first[-1]] = [option.seconds for options in self.kinds.options for option in options]
         cost[self.used] = np.asarray(self.kinds.switch)[:, None]
         cost[self.parted] = self.kinds.switch[1:]
-        return cost
-
-    def upper(self) -> FloatArray:
-        """Largest value of every column."""
-        top = np.ones(self.columns)
-        top[: self.first[-1]] = np.repeat(self.kinds.times, np.diff(self.first))
-        return top
+        upper[: self.first[-1]] = np.repeat(self.kinds.times, np.diff(self.first))
+        return LinearProgram.of(cost, upper, self.most, self.equal)
 
 
 def prices_of(kinds: Kinds, capacity: IntArray) -> Prices | None:
     """Dual prices of the linear relaxation; None when even that has no solution."""
     program = _Program(kinds, capacity)
-    found = minimise(LinearProgram.of(program.cost(), program.upper(), program.most, program.equal), time_left(np.inf))
+    found = minimise(program.linear(), time_left(np.inf))
     if found is None:
         return None
     memory = np.zeros(program.devices)
@@ -155,9 +150,7 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
         Seconds for the integer program.
     """
     program = _Program(kinds, capacity)
-    cost = program.cost()
-    scale = max(float(cost.max(initial=0.0)), 1e-300)
-    model = _model(program, cost / scale)
+    model = _model(program.linear())
     model.check()
     found = with_highs(_solve, (model, time_limit), time_limit)
     if found is None or model.broken(found) is not None:
@@ -166,23 +159,16 @@ def best_counts(kinds: Kinds, capacity: IntArray, time_limit: float) -> list[Int
     return np.split(whole, program.first[1:-1])
 
 
-def _model(program: _Program, cost: FloatArray) -> MatrixModel:
-    most, most_right = program.most.matrix(program.columns)
-    equal, equal_right = program.equal.matrix(program.columns)
-    for matrix in (most, equal):
-        matrix.data[np.abs(matrix.data) <= SMALLEST_COEFFICIENT] = 0.0  # bytes too few to count; the plan is checked
-        matrix.eliminate_zeros()
-    rows, columns = len(most_right) + len(equal_right), program.columns
-    block = Block(
-        start=np.concatenate([most.indptr, most.indptr[-1] + equal.indptr[1:]]).astype(np.int32),
-        index=np.concatenate([most.indices, equal.indices]).astype(np.int32),
-        value=np.concatenate([most.data, equal.data]),
-        lower=np.concatenate([np.full(len(most_right), -np.inf), equal_right]),
-        upper=np.concatenate([most_right, equal_right]),
-        names=[f"row {number}" for number in range(rows)],
-    )
-    names = [f"column {number}" for number in range(columns)]
-    return MatrixModel(cost, 0.0, np.zeros(columns), program.upper(), np.ones(columns, dtype=bool), block, names)
+def _model(linear: LinearProgram) -> MatrixModel:
+    """The program in whole numbers, its costs as shares of the largest."""
+    matrix, low, high = linear.rows()
+    matrix.data[np.abs(matrix.data) <= SMALLEST_COEFFICIENT] = 0.0  # bytes too few to count; the plan is checked
+    matrix.eliminate_zeros()
+    rows = [f"row {number}" for number in range(len(low))]
+    block = Block(matrix.indptr.astype(np.int32), matrix.indices.astype(np.int32), matrix.data, low, high, rows)
+    cost = linear.cost / max(float(linear.cost.max(initial=0.0)), 1e-300)
+    names = [f"column {number}" for number in range(len(cost))]
+    return MatrixModel(cost, 0.0, linear.lower, linear.upper, np.ones(len(cost), dtype=bool), block, names)
 
 
 def _solve(task: tuple[MatrixModel, float], _: Callable[[], bool]) -> FloatArray | None:

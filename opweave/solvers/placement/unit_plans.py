@@ -8,18 +8,18 @@ unit plus the price of its memory, and a search for short plans finds good plans
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, members_of, order_for
-from opweave.solvers.placement.arrays import PlacementArrays, makespan_within
+from opweave.solvers.placement.anneal import DRAWS, anneal, counted_plan, order_for
+from opweave.solvers.placement.arrays import PlacementArrays, makespan_within, with_arcs
 from opweave.solvers.placement.bounds.area import memory_of
 from opweave.solvers.placement.group_moves import descend
-from opweave.solvers.placement.plans import plan_of
+from opweave.solvers.placement.plans import memory_used, plan_of
 from opweave.solvers.placement.units import Unit
 from opweave.solvers.run import Run
 
@@ -77,8 +77,8 @@ class Cooling:
 class _Shadowed:
     """A unit with shadows; ``owner`` is the operator of every shadow, ``count`` the number of operators."""
 
-    instance: PlacementInstance
     arrays: PlacementArrays
+    cluster: IntArray
     owner: IntArray
     count: int
 
@@ -102,7 +102,7 @@ class UnitSearch:
     """Searches plans of one unit, at any prices and from any home."""
 
     def __init__(self, unit: Unit, instance: PlacementInstance, arrays: PlacementArrays) -> None:
-        self.unit, self.whole, self.window = unit, instance, unit.window
+        self.unit, self.window = unit, unit.window
         self.operators = unit.window.operators
         self.devices = arrays.seconds.shape[1]
         ties = instance.cluster[self.operators]
@@ -112,10 +112,8 @@ class UnitSearch:
         self.bytes = np.zeros(len(self.operators)) if memory is None else memory.bytes[self.operators].copy()
         self.bytes[: unit.own.start] = 0.0
         own = self.operators[unit.own]
-        self.own_memory = instance.memory[own].astype(np.float64)
-        held = [instance.parameters[v].tolist() for v in own.tolist()]
-        self.holder = np.repeat(np.arange(len(own)), [len(row) for row in held])
-        self.held = np.asarray([p for row in held for p in row], dtype=np.int64)
+        held = Adjacency.from_lists([instance.parameters[v].tolist() for v in own.tolist()])
+        self.own = arrays._replace(memory=instance.memory[own], parameters_start=held.start, parameters=held.items)
         self.last = arrays.seconds[self.operators[-1]] if self.window.exit else np.zeros(self.devices)
 
     def homes(self) -> list[int]:
@@ -139,10 +137,7 @@ class UnitSearch:
     def option(self, home: int, order: IntArray, device: IntArray) -> Option:
         """Time and memory of a plan."""
         plan = plan_of(self.window.fixed(home, home), order, device)
-        own = device[self.unit.own]
-        used = np.bincount(own, weights=self.own_memory, minlength=self.devices).astype(np.float64)
-        copies = np.unique(self.held * self.devices + own[self.holder])
-        np.add.at(used, copies % self.devices, self.whole.parameter_bytes[copies // self.devices])
+        used = memory_used(self.own, device[self.unit.own]).astype(np.float64)
         return Option(home, plan.makespan + float(self.last[home]), used, order.copy(), device.copy())
 
     def spread(self, home: int, price: FloatArray) -> Option | None:
@@ -191,7 +186,8 @@ class UnitSearch:
         if first is None or len(self.operators) > LARGEST_DESCENT:
             return None
         shadowed = self._shadowed(home, price)
-        order, device, _ = descend(shadowed.instance, shadowed.arrays, shadowed.devices(first.device), should_stop)
+        everywhere = shadowed.devices(first.device)
+        order, device, _ = descend(shadowed.arrays, shadowed.cluster, everywhere, should_stop)
         count = len(self.operators)
         return self.option(home, order[order < count], device[:count])
 
@@ -204,16 +200,13 @@ class UnitSearch:
         work = moves * (len(arrays.seconds) + len(arrays.source))
         heats = start.cost(price) * np.geomspace(cooling.heat, LAST_HEAT, cooling.chunks * moves)
         cluster = cooling.ties[np.concatenate([np.arange(count), shadowed.owner])]
-        members = members_of(cluster)
-        plan = counted_plan(arrays, shadowed.order(start.order), shadowed.devices(start.device))
+        plan = counted_plan(arrays, shadowed.order(start.order), shadowed.devices(start.device), cluster)
         order, device = np.empty_like(plan.order), np.empty_like(plan.device)
         for heat in np.split(heats, cooling.chunks):
             if run.should_stop():
                 break
             draws = rng.random((moves, DRAWS))
-            anneal.sized(work)(
-                arrays, plan, members.start, members.items, cluster, draws, heat, run.halt, order, device
-            )
+            anneal.sized(work)(arrays, plan, draws, heat, run.halt, order, device)
             met = self.option(start.home, order[order < count], device[:count])
             if met.cost(price) < best.cost(price):
                 best = met
@@ -230,45 +223,15 @@ class UnitSearch:
             shadows, sinks = np.arange(count, total), np.flatnonzero(np.diff(arrays.after_start) == 0)
             late = np.concatenate([late, np.full(len(sinks), count), shadows[1:]])
             early = np.concatenate([early, sinks, shadows[:-1]])
-        before = Adjacency.from_pairs(total, late, early)
-        after = before.reversed(total)
         larger = arrays._replace(
             seconds=np.ascontiguousarray(np.concatenate([arrays.seconds, cost[owner]])),
             in_start=np.pad(arrays.in_start, more, mode="edge"),
             out_start=np.pad(arrays.out_start, more, mode="edge"),
-            before_start=before.start,
-            before=before.items,
-            after_start=after.start,
-            after=after.items,
             memory=np.zeros(total, dtype=np.int64),
             parameters_start=np.zeros(total + 1, dtype=np.int64),
         )
         cluster = np.concatenate([self.cluster, self.cluster[owner]])
-        return _Shadowed(self._instance(larger, before, after, cluster), larger, owner, count)
-
-    def _instance(
-        self, arrays: PlacementArrays, before: Adjacency, after: Adjacency, cluster: IntArray
-    ) -> PlacementInstance:
-        """The arrays that hub descent reads, for an instance with shadows."""
-        return replace(
-            self.whole,
-            names=("",) * len(arrays.seconds),
-            tensors=("",) * arrays.tensors,
-            seconds=arrays.seconds,
-            source=arrays.source,
-            target=arrays.target,
-            tensor=arrays.tensor,
-            size=arrays.size,
-            incoming=Adjacency(arrays.in_start, arrays.incoming),
-            outgoing=Adjacency(arrays.out_start, arrays.outgoing),
-            before=before,
-            after=after,
-            memory=arrays.memory,
-            parameters=Adjacency(arrays.parameters_start, arrays.parameters),
-            parameter_bytes=arrays.parameter_bytes,
-            capacity=arrays.capacity,
-            cluster=cluster,
-        )
+        return _Shadowed(with_arcs(larger, Adjacency.from_pairs(total, late, early)), cluster, owner, count)
 
 
 def first_of(cluster: IntArray) -> IntArray:

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import IntArray
@@ -140,17 +138,7 @@ def _unit(chain: Milestones, arrays: PlacementArrays, stretch: Stretch) -> Unit:
 def _branches(module: Module) -> Iterator[list[IntArray]]:
     """Groups of equal branches between the milestones of a module, as positions in the module."""
     for block, members in zip(module.blocks, module.members, strict=True):
-        arrays, count = block.window.arrays, len(members)
-        ends = np.zeros(count, dtype=bool)
-        ends[: int(block.window.entry)] = True
-        ends[count - int(block.window.exit) :] = True
-        heads = np.repeat(np.arange(count), np.diff(arrays.before_start))
-        inside = ~(ends[arrays.before] | ends[heads])
-        arcs = csr_matrix((inside[inside], (arrays.before[inside], heads[inside])), shape=(count, count))
-        component = connected_components(arcs, directed=False)[1]
         groups: dict[tuple[int, ...], list[IntArray]] = {}
-        by_component = np.argsort(component, kind="stable")
-        for part in np.split(by_component, np.cumsum(np.bincount(component))[:-1]):
-            if not ends[part[0]]:
-                groups.setdefault(tuple(block.branches.leader[part].tolist()), []).append(members[part])
+        for part in block.branches.parts:
+            groups.setdefault(tuple(block.branches.leader[part].tolist()), []).append(members[part])
         yield from (group for group in groups.values() if len(group) > 1)

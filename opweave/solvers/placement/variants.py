@@ -3,7 +3,10 @@
 Ranks use mean, median, worst or best run times. They count transfers at the mean of all links, at the mean of all pairs
 of devices (including pairs without a transfer), or not at all. In the order of their ranks, operators then go where
 they end or start soonest, either into gaps or after everything already there. Other rules choose at every step among
-all ready operators.
+all ready operators, in one loop (:class:`Choice`). For every ready operator and device, such a rule takes the time at
+which the operator would start after everything already there, adds a share of its run time and a bias, and calls the
+sum the score. The next operator has the least sum of its urgency and given shares of its best and second-best scores;
+it goes to the device of its best score.
 
 Sources: HEFT, CPOP: H. Topcuoglu et al., IEEE TPDS 13(3), 2002, doi:10.1109/71.993206. HLFET: T. Adam et al., CACM
 17(12), 1974, doi:10.1145/361604.361619. MCP: M.-Y. Wu, D. Gajski, IEEE TPDS 1(3), 1990, doi:10.1109/71.80160. DLS: G.
@@ -15,18 +18,22 @@ H. Zhao, R. Sakellariou, Euro-Par 2003, doi:10.1007/978-3-540-45209-6_28.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import FloatArray, IntArray
-from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.choosing import Choice, chosen
-from opweave.solvers.placement.cpop import cpop_by
-from opweave.solvers.placement.insertion import inserted
-from opweave.solvers.placement.plans import Plan
-from opweave.solvers.placement.ranks import device_tails, order_by, rank_of, run_times, transfer_times
+from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
+from opweave.solvers.compiled import inlined, kernel
+from opweave.solvers.loops import lengths_of
+from opweave.solvers.placement.arrays import DELAY, Clock, PlacementArrays, arrival, new_clock, place
+from opweave.solvers.placement.bounds.critical_path import device_tails
+from opweave.solvers.placement.insertion import cpop_by, inserted, no_device
+from opweave.solvers.placement.memory_state import Clusters, Room, clusters_of, has_room, new_room, roomy, settle
+from opweave.solvers.placement.plans import Plan, plan_of
+from opweave.solvers.placement.ranks import order_by, rank_of, run_times, transfer_times
+from opweave.solvers.rules import NoPlanError
 
 Variant = Callable[[], Plan]
 """Builds a plan, or raises :class:`~opweave.solvers.rules.NoPlanError`."""
@@ -40,6 +47,29 @@ RANKS = (
     ("best", "links"),
     ("best", "none"),
 )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """A rule; times in seconds.
+
+    Attributes
+    ----------
+    urgency
+        Urgency of every operator; the least goes first. Shape (operators,).
+    bias
+        Added to the score of an operator on a device. Shape (operators, devices).
+    run
+        Share of the run time in the score: 0 for the start, 1 for the end.
+    best, second
+        Shares of an operator's best and second-best scores in the value that decides which operator is next.
+    """
+
+    urgency: FloatArray
+    bias: FloatMatrix
+    run: float
+    best: float
+    second: float
 
 
 def variants(instance: PlacementInstance, arrays: PlacementArrays, halt: IntArray) -> Iterator[Variant]:
@@ -74,3 +104,111 @@ def _choices(
     yield Choice(calm, nothing, 1.0, 1.0, -1.0)  # sufferage
     for best, second in ((-1.0, 0.0), (0.0, -1.0), (1.0, -1.0)):  # BIL: the operator that would be worst off
         yield Choice(calm, tails, 1.0, best, second)
+
+
+def chosen(instance: PlacementInstance, arrays: PlacementArrays, rule: Choice, halt: IntArray) -> Plan:
+    """Schedule all operators by a rule.
+
+    Raises
+    ------
+    NoPlanError
+        When an operator finds no device with room and links, or ``halt`` is raised.
+    """
+    count, devices = arrays.seconds.shape
+    order, device = np.zeros(count, dtype=np.int64), np.full(count, -1, dtype=np.int64)
+    work = 40 * devices * (count + len(arrays.source))
+    shares = np.asarray([rule.run, rule.best, rule.second])
+    stuck = choose_all.sized(work)(
+        arrays, clusters_of(instance, arrays), rule.urgency, rule.bias, shares, halt, order, device
+    )
+    if stuck >= 0:
+        raise NoPlanError(no_device(instance, int(stuck)))
+    return plan_of(arrays, order, device)
+
+
+@kernel
+def choose_all(
+    arrays: PlacementArrays,
+    clusters: Clusters,
+    urgency: FloatArray,
+    bias: FloatMatrix,
+    shares: FloatArray,
+    halt: IntArray,
+    order: IntArray,
+    device: IntArray,
+) -> int:
+    """Fill order and devices; return the operator that found no device or at which ``halt`` was raised, or -1."""
+    count, devices = arrays.seconds.shape
+    clock, room, anywhere = new_clock(arrays), new_room(arrays, clusters), roomy(arrays, clusters)
+    waiting = lengths_of(arrays.before_start)
+    ready = np.empty(count, dtype=np.int64)
+    arrived = np.zeros((count, devices))
+    width, scored = 0, shares[1] != 0.0 or shares[2] != 0.0
+    for v in range(count):
+        if waiting[v] == 0:
+            ready[width] = v
+            width += 1
+    for step in range(count):
+        least, at = np.inf, -1
+        for i in range(width):
+            v = ready[i]
+            value = urgency[v]
+            if scored:
+                first, second, _ = _score(arrays, clusters, room, anywhere, clock, arrived, bias, shares[0], v)
+                if first == np.inf:
+                    return int(v)
+                value += shares[1] * first
+                if shares[2] != 0.0:  # an operator with one device only must not lose it
+                    value = value + shares[2] * second if second < np.inf else -np.inf
+            if at < 0 or value < least:
+                least, at = value, i
+        v = ready[at]
+        _, _, where = _score(arrays, clusters, room, anywhere, clock, arrived, bias, shares[0], v)
+        if where < 0 or halt[0] != 0:
+            return int(v)
+        device[v] = where
+        place(arrays, clock, v, where, device)
+        settle(arrays, clusters, room, v, where)
+        order[step] = v
+        width -= 1
+        ready[at] = ready[width]
+        for i in range(arrays.after_start[v], arrays.after_start[v + 1]):
+            w = arrays.after[i]
+            waiting[w] -= 1
+            if waiting[w] == 0:
+                ready[width] = w
+                width += 1
+                for k in range(devices):
+                    arrived[w, k] = arrival(arrays, clock, device, w, k)
+        if arrays.model != DELAY:
+            for i in range(width):
+                for k in range(devices):
+                    arrived[ready[i], k] = arrival(arrays, clock, device, ready[i], k)
+    return -1
+
+
+@inlined
+def _score(
+    arrays: PlacementArrays,
+    clusters: Clusters,
+    room: Room,
+    anywhere: bool,
+    clock: Clock,
+    arrived: FloatArray,
+    bias: FloatMatrix,
+    run: float,
+    v: int,
+) -> tuple[float, float, int]:
+    """Best and second-best score of an operator, and the device of the best; -1 when none can take it."""
+    first, second, at = np.inf, np.inf, -1
+    for k in range(len(clock.free)):
+        if arrived[v, k] == np.inf or arrays.seconds[v, k] == np.inf:
+            continue
+        if not (anywhere or has_room(arrays, clusters, room, v, k)):
+            continue
+        score = max(clock.free[k], arrived[v, k]) + run * arrays.seconds[v, k] + bias[v, k]
+        if at < 0 or score < first:
+            first, second, at = score, first, k
+        elif score < second:
+            second = score
+    return first, second, at

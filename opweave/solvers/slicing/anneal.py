@@ -28,7 +28,7 @@ class Span(NamedTuple):
 
 
 @inlined
-def _recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
+def recut(ops: IntArray, v: int, mode_v: int, weights: FloatArray, mode: IntArray, cuts: IntArray) -> None:
     """Cut operator v by weights along a mode, or its only one; a whole operator goes to the largest weight."""
     total, heaviest = 0.0, 0
     for k in range(len(weights)):
@@ -110,10 +110,10 @@ def _move(
                 step = int(np.round((amount - 0.5) * 0.3 * ops[v, LENGTH + mode[v]]))
                 _shift(ops, v, inner, step if step != 0 else 1, cuts)
         elif kind < 0.75:
-            _recut(ops, v, copied if ops[source, WHOLE] == 0 else mode[v], weights, mode, cuts)
+            recut(ops, v, copied if ops[source, WHOLE] == 0 else mode[v], weights, mode, cuts)
         elif kind < 0.85:
             _by_speed(times, v, mode[v], ops[v, LENGTH + mode[v]], chosen if kind < 0.8 else 1 << k, weights)
-            _recut(ops, v, mode[v], weights, mode, cuts)
+            recut(ops, v, mode[v], weights, mode, cuts)
         else:
             _parts(v, cuts, weights)
             flipped = CHANNELS if mode[v] == ROWS else ROWS
@@ -121,7 +121,7 @@ def _move(
                 weights[k] = 0.0
                 flipped = mode[v]
             if weights.sum() > 0.0:
-                _recut(ops, v, flipped, weights, mode, cuts)
+                recut(ops, v, flipped, weights, mode, cuts)
 
 
 @kernel

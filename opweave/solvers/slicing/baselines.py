@@ -18,8 +18,7 @@ from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of
-from opweave.solvers.slicing.order import running_order
-from opweave.solvers.slicing.plans import Plan, build, judged, report, speeds
+from opweave.solvers.slicing.plans import Plan, build, judged, report, running_order, speeds
 
 Rule = Callable[[Slicing, SlicingInstance, SlicingArrays], Plan]
 

@@ -20,8 +20,7 @@ from opweave.solvers.compiled import kernel
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, operator_seconds
-from opweave.solvers.slicing.order import running_order
-from opweave.solvers.slicing.plans import judged, report, rounded
+from opweave.solvers.slicing.plans import judged, report, rounded, running_order
 
 MOST_STATES = 800
 """Most ways to cut along one dimension for the default grid, which is the finest within this number."""

@@ -12,7 +12,8 @@ import numpy as np
 from opweave.formulations.slicing.instance import CHANNELS, ROWS, SlicingInstance
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.solvers.compiled import kernel
-from opweave.solvers.slicing.arrays import LENGTH, WHOLE, SlicingArrays
+from opweave.solvers.slicing.anneal import recut
+from opweave.solvers.slicing.arrays import SlicingArrays
 
 IDLE = 0.15
 """Largest gene of a device that takes no part."""
@@ -45,36 +46,16 @@ def decode(arrays: SlicingArrays, first: int, genes: FloatMatrix, modes: IntMatr
                         heaviest = k
                     total += weights[k]
             if total <= 0.0:
-                weights[heaviest] = total = 1.0
-            if ops[v, WHOLE] == 1:
-                modes[p, v] = ROWS
-                for k in range(devices):
-                    cuts[p, v, k + 1] = 1 if k >= heaviest else 0
-                continue
-            mode = CHANNELS if genes[p, base + devices] >= 0.5 else ROWS
-            if ops[v, LENGTH + mode] == 0:
-                mode = 1 - mode
-            modes[p, v] = mode
-            reached, length = 0.0, ops[v, LENGTH + mode]
-            for k in range(devices):
-                reached += weights[k]
-                cuts[p, v, k + 1] = min(length, int(reached / total * length + 0.5))
-            last = devices
-            while last > 0 and weights[last - 1] == 0.0:
-                last -= 1
-            for k in range(last, devices + 1):
-                cuts[p, v, k] = length
+                weights[heaviest] = 1.0
+            recut(ops, v, CHANNELS if genes[p, base + devices] >= 0.5 else ROWS, weights, modes[p], cuts[p])
 
 
 def encode(instance: SlicingInstance, mode: IntArray, cuts: IntArray) -> FloatArray:
     """Genes of a plan; decoding them returns the plan."""
-    rows = []
-    for v in range(instance.first, instance.first + len(instance.names)):
-        parts = np.diff(cuts[v]).astype(np.float64)
-        shares = parts / parts.sum()
-        genes = np.where(shares > 0, IDLE + (1.0 - IDLE) * shares / shares.max(), 0.0)
-        rows.append(np.concatenate([genes, [0.75 if mode[v] == CHANNELS else 0.25]]))
-    return np.concatenate(rows) if rows else np.zeros(0)
+    movable = slice(instance.first, instance.first + len(instance.names))
+    parts = np.diff(cuts[movable], axis=1) / np.maximum(1, cuts[movable, -1:])
+    shares = np.where(parts > 0, IDLE + (1.0 - IDLE) * parts / parts.max(axis=1, keepdims=True, initial=1e-300), 0.0)
+    return np.column_stack([shares, np.where(mode[movable] == CHANNELS, 0.75, 0.25)]).ravel()
 
 
 def scattered(

@@ -12,6 +12,7 @@ these violations (cv1 to cv5) and those of parts and memory (cv6, cv7). Only chr
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -53,25 +54,11 @@ class Generation(NamedTuple):
 
     def take(self, chosen: IntArray) -> Generation:
         """Some individuals."""
-        return Generation(
-            self.genes[chosen],
-            self.violation[chosen],
-            self.seconds[chosen],
-            self.peaks[chosen],
-            self.modes[chosen],
-            self.cuts[chosen],
-        )
+        return Generation._make(column[chosen] for column in self)
 
     def join(self, other: Generation) -> Generation:
         """Both populations."""
-        return Generation(
-            np.concatenate([self.genes, other.genes]),
-            np.concatenate([self.violation, other.violation]),
-            np.concatenate([self.seconds, other.seconds]),
-            np.concatenate([self.peaks, other.peaks]),
-            np.concatenate([self.modes, other.modes]),
-            np.concatenate([self.cuts, other.cuts]),
-        )
+        return Generation._make(np.concatenate(columns) for columns in zip(self, other, strict=True))
 
 
 class Vectorised:
@@ -223,21 +210,18 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     else:
         vectorised = Vectorised(search.instance, search.arrays, memory=False)
     population, generations = sizes(run, len(vectorised.lower))
-    seeds = [vectorised.encode(plan) for plan in _baselines(search)] if run.option("seeded", default=True) else []
+    plans = search.known() if run.option("seeded", default=True) else []
+    seeds, report = [vectorised.encode(plan) for plan in plans], partial(keep_fastest, search)
     run.enter("generations")
-
-    def report(now: Generation) -> None:
-        if now.violation[0] == 0:
-            search.consider(Plan(now.modes[0].copy(), now.cuts[0].copy(), float(now.seconds[0]), 0.0))
-
     evolve(vectorised, seeds, by_latency, run, population=population, generations=generations, report=report)
     return ended(run)
 
 
-def _baselines(search: LocalSearch) -> list[Plan]:
-    """Report the baselines; return them and the user's start, the seeds of the first population."""
-    plans = search.baselines()
-    return [search.best, *plans] if search.best is not None else plans
+def keep_fastest(search: LocalSearch, now: Generation) -> None:
+    """Report the fastest legal individual of a generation."""
+    i = int(by_latency(now)[0])
+    if now.violation[i] == 0:
+        search.consider(Plan(now.modes[i].copy(), now.cuts[i].copy(), float(now.seconds[i]), 0.0))
 
 
 def sizes(run: Run, genes: int) -> tuple[int, int | None]:

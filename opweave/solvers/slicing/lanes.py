@@ -12,7 +12,7 @@ from opweave.solvers.side_by_side.lane import Lane, with_seeds
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
-from opweave.solvers.slicing.order import running_order
+from opweave.solvers.slicing.plans import running_order
 
 HOME = "opweave.solvers.slicing"
 

@@ -22,8 +22,7 @@ from opweave.solvers.slicing.anneal import DRAWS, Span, anneal
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, is_limited, judge
 from opweave.solvers.slicing.baselines import RULES
 from opweave.solvers.slicing.genes import scattered
-from opweave.solvers.slicing.order import running_order
-from opweave.solvers.slicing.plans import Plan, judged, report
+from opweave.solvers.slicing.plans import Plan, judged, report, running_order
 
 CHUNKS = 8
 """Chunks of a round, between which the time is checked."""
@@ -101,6 +100,11 @@ class LocalSearch:
             self.consider(plan)
             plans.append(plan)
         return sorted((plan for plan in plans if math.isfinite(plan.seconds)), key=lambda plan: plan.seconds)
+
+    def known(self) -> list[Plan]:
+        """The best plan, if there is one, and all baselines."""
+        plans = self.baselines()
+        return plans if self.best is None else [self.best, *plans]
 
     def anneal_round(self, origin: Plan, number: int) -> bool:
         """Run one annealing round from a plan; return whether the best plan improved."""

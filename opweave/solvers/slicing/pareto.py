@@ -7,6 +7,7 @@ Source: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-I
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -16,9 +17,8 @@ from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
-from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, sizes
+from opweave.solvers.slicing.genetic import OPTIONS, Generation, Vectorised, evolve, keep_fastest, sizes
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
-from opweave.solvers.slicing.plans import Plan
 
 ANNEALING_SHARE, ANNEALING_SECONDS = 0.2, 20.0
 """Share of the time limit for a plan near the fast end of the front to begin from."""
@@ -131,19 +131,10 @@ def _search(problem: Slicing, run: Run) -> tuple[LocalSearch, Generation]:
     search = local_search(problem, run)
     vectorised = Vectorised(search.instance, search.arrays, memory=True)
     population, generations = sizes(run, len(vectorised.lower))
-    plans = search.baselines()
     with run.share(ANNEALING_SHARE, ANNEALING_SECONDS):
         search.rounds(2)
-    known = [search.best, *plans] if search.best is not None else plans
     run.enter("generations")
-
-    def report(now: Generation) -> None:
-        order = np.lexsort((now.seconds, now.violation))
-        i = int(order[0])
-        if now.violation[i] == 0:
-            search.consider(Plan(now.modes[i].copy(), now.cuts[i].copy(), float(now.seconds[i]), 0.0))
-
-    seeds = [vectorised.encode(plan) for plan in known]
+    seeds, report = [vectorised.encode(plan) for plan in search.known()], partial(keep_fastest, search)
     front = evolve(vectorised, seeds, by_fronts, run, population=population, generations=generations, report=report)
     return search, front
 

@@ -14,9 +14,8 @@ import onnxruntime
 from onnx import helper, numpy_helper
 
 import opweave as ow
-from opweave.adapters.onnx.constants import without_constant_nodes
-from opweave.adapters.onnx.in_place import RUNTIME_INPLACE_KINDS
-from opweave.adapters.onnx.nodes import named_model, save_model
+from opweave.adapters.onnx.nodes import named_model, save_model, without_constant_nodes
+from opweave.adapters.onnx.read import RUNTIME_INPLACE_KINDS
 from opweave.adapters.onnx.session import (
     default_options,
     onnx_session_options,
@@ -162,7 +161,7 @@ def test_orders_of_other_models_are_refused(tmp_path: Path) -> None:
     order = random_order(ow.onnx_runtime_problem(model).graph, 0)
     out = tmp_path / "never.onnx"
     for wrong, sentence in (
-        ((*order, "conv_99"), "lists operator 'conv_99', which the model does not have.*plan this file again"),
+        ((*order, "conv_99"), "lists operator 'conv_99', which the model does not have.*plan this one again"),
         (order[:-1], rf"the order lacks node '{order[-1]}' \(Concat\).*planned for another model"),
         ((*order[:-1], order[0]), f"lists operator '{order[0]}' twice"),
         (order[::-1], r"runs node 'join' \(Concat\) before what makes its input"),

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from opweave.adapters.runtimes.groups import Group, layer_counts, schedule_groups, tensor_split, vllm_partition
-from opweave.adapters.torch.points import split_points
+from opweave.adapters.runtimes.groups import (
+    Group,
+    layer_counts,
+    schedule_groups,
+    split_points,
+    tensor_split,
+    vllm_partition,
+)
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.placement.spec import Schedule

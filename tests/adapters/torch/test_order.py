@@ -67,7 +67,7 @@ def test_a_wrong_order_is_refused_by_name() -> None:
     model, args = example(1)
     graph, run = made_ready(model, args)
     order = random_order(graph, 0)
-    with pytest.raises(InvalidInputError, match="lists operator 'conv2d_9', which the program does not have"):
+    with pytest.raises(InvalidInputError, match="lists operator 'conv2d_9', which the model does not have"):
         run_in_order(run, (*order, "conv2d_9"), [args[0]])
     with pytest.raises(InvalidInputError, match=f"lacks node '{order[-1]}'.*plan this one again"):
         run_in_order(run, order[:-1], [args[0]])

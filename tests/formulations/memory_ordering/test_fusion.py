@@ -342,7 +342,7 @@ def test_odd_graphs_limits_and_precedences_keep_their_optimum(problem: MemoryOrd
 
 
 @given(net_problems(), st.sampled_from([1, 3, 6]))
-def test_valleys_proved_by_cuts_keep_the_optimum(problem: MemoryOrdering, states: int) -> None:
+def test_a_small_budget_of_states_keeps_the_optimum(problem: MemoryOrdering, states: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fusion, "MOST_INNER_STATES", states)
         check_exact(problem)

@@ -29,10 +29,23 @@ def _inner_states(rng: random.Random, most_states: int) -> InnerStates:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_cuts_and_enumeration_agree(seed: int) -> None:
+def test_the_least_of_all_states_between_is_found(seed: int) -> None:
+    """Live bytes by definition: what was made, less the storages whose readers have all run."""
     inner = _inner_states(random.Random(seed), 1000)
-    for least in range(-15, 20):
-        assert inner._cuts_hold(least) is inner._all_states_hold(least)
+    count = len(inner.before)
+    dying = {id(storage): storage for row in inner.reads for storage in row}.values()
+    between = [
+        state
+        for state in range(1, inner.all)
+        if all(inner.before[v] & ~state == 0 for v in range(count) if state >> v & 1)
+    ]
+    held = [
+        sum(inner.made[v] for v in range(count) if state >> v & 1)
+        - sum(storage.size for storage in dying if storage.readers & ~state == 0)
+        for state in between
+    ]
+    assert inner.holds_at_least(min(held))
+    assert not inner.holds_at_least(min(held) + 1)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -58,5 +71,5 @@ def _peak(inner: InnerStates, order: tuple[int, ...]) -> int | None:
 
 def test_too_many_states_are_not_searched() -> None:
     inner = _inner_states(random.Random(2), 1)
-    assert inner._all_states_hold(-100) is None
+    assert not inner.holds_at_least(-100)
     assert inner.best_order() is None

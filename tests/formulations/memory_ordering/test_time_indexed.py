@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyomo.environ import Constraint as Row
+from pyomo.environ import value
 
 import opweave as ow
+from opweave.formulations.build import build_model, read_solution
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
-from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.problems.errors import LimitExceededError
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
@@ -63,9 +64,10 @@ def test_a_start_obeys_the_model_and_costs_what_the_order_costs(data, kind, prob
     order = ow.Ordering(order=data.draw(topological_orders(problem.graph)))
     formulation = kind()
     model = formulation.build(problem)
-    program, values = to_arrays(model), formulation.start(model, order)
-    assert program.broken(values) is None
-    claimed = formulation.objective_bound(problem, program.objective(values))
+    values = formulation.start(model, order)
+    program = model.opweave.program()
+    assert program.broken(program.engine_values(values)) is None
+    claimed = formulation.objective_bound(problem, value(model.objective))
     assert claimed == problem.evaluate(order).objective
     assert formulation.extract(model, values) == order
 
@@ -73,9 +75,9 @@ def test_a_start_obeys_the_model_and_costs_what_the_order_costs(data, kind, prob
 def test_pruning_leaves_fewer_variables():
     problem = two_branches()
     pruned, full = TimeIndexed().build(problem), TimeIndexedOpen().build(problem)
-    assert len(pruned.families["O"].keys) == 2 * 3 + 2 * 3 + 1
-    assert len(full.families["O"].keys) == 25
-    assert len(pruned.families["T"].keys) < len(full.families["T"].keys)
+    assert len(pruned.O) == 2 * 3 + 2 * 3 + 1
+    assert len(full.O) == 25
+    assert len(pruned.T) < len(full.T)
 
 
 def test_windows_of_the_latest_reader_are_not_cut_off():
@@ -105,9 +107,22 @@ def test_results_that_nobody_reads_take_memory_while_they_are_made():
 def test_one_memory_row_for_each_step():
     """(6) is summed over the operators: one row for each step, not for each step and operator."""
     model = TimeIndexed().build(two_branches())
-    for family in ("memory", "one_operator_per_step", "one_step_per_operator"):
-        assert len(model.rows(family)) == 5
-    assert model.low[model.column("peak", None)] == 1
+    for rows in (model.memory, model.one_operator, model.one_step):
+        assert len(rows) == 5
+    assert model.peak.lb == 1
+    assert str(model.one_step["join"].expr) == "O[join,5]  ==  1"
+
+
+def test_users_models_count_in_bytes():
+    """Sizes are multiples of 4 here; the model that a user gets minimises bytes, and its values are read back."""
+    problem = two_branches()
+    tensors = [tensor.model_copy(update={"bytes": 4 * tensor.bytes}) for tensor in problem.graph.tensors]
+    problem = problem.model_copy(update={"graph": problem.graph.model_copy(update={"tensors": tuple(tensors)})})
+    model = build_model(problem, "time_indexed")
+    order = ow.Ordering(order=["big1", "small1", "big2", "small2", "join"])
+    model.formulation.start(model, order)
+    assert value(model.objective) == 40
+    assert read_solution(model) == order
 
 
 def test_limits():

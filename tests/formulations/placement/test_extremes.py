@@ -16,7 +16,7 @@ from opweave.formulations.placement.messages import flow_seconds, messages_of
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
-from opweave.solvers.placement import head_start
+from opweave.solvers.placement import engines as head_start
 from opweave.solvers.run import Run
 from tests.formulations.placement.instances import StartsFrom, fork, random_placement
 

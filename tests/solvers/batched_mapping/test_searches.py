@@ -18,6 +18,7 @@ from benchmarks.stacked import Stack, stacked
 from opweave.formulations.batched_mapping.instance import lower
 from opweave.solvers.batched_mapping.arrays import arrays_of
 from opweave.solvers.batched_mapping.baselines import attempts
+from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
 from opweave.solvers.batched_mapping.fan_out import Answer, Work, solve_all
 from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.modules import modules_of
@@ -52,7 +53,7 @@ def test_list_schedules_are_valid_by_their_own_account(problem):
         instance = lower(problem)
     except Exception:
         return
-    for plan in attempts(problem, instance, arrays_of(instance)):
+    for plan in attempts(instance, arrays_of(instance), all_strings(instance, groups_of(problem))):
         judged = problem.evaluate(solution_of(instance, plan))
         others = {violation.rule for violation in judged.violations} - {"colocate", "separate", "max_devices"}
         assert not others

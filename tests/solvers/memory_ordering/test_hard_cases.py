@@ -11,11 +11,9 @@ from benchmarks.generators import layered_dag
 from opweave.formulations.memory_ordering.fusion import fuse
 from opweave.formulations.memory_ordering.instance import lower
 from opweave.problems.limits import MAX_BYTES
-from opweave.solvers.memory_ordering.arrays import arrays_of
+from opweave.solvers.memory_ordering.arrays import arrays_of, peak, total
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy
-from opweave.solvers.memory_ordering.plans import peak, total
-from opweave.solvers.memory_ordering.shift import shift
-from opweave.solvers.memory_ordering.totals import least_footprints, total_bound
+from opweave.solvers.memory_ordering.totals import least_footprints, shift, total_bound
 
 EMPTY = ow.OpGraph(tensors=[], operators=[])
 

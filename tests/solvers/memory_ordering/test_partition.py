@@ -17,11 +17,10 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.result import Termination
 from opweave.solvers.memory_ordering import partition
-from opweave.solvers.memory_ordering.arrays import arrays_of, footprints
+from opweave.solvers.memory_ordering.arrays import arrays_of, footprints, peak
 from opweave.solvers.memory_ordering.baselines import rpo
 from opweave.solvers.memory_ordering.exact import solve_exact
 from opweave.solvers.memory_ordering.partition import cut_into_parts, part_problem, solve_partition
-from opweave.solvers.memory_ordering.plans import peak
 from opweave.solvers.run import Outcome, Run
 from tests.formulations.memory_ordering.nets import Net, net_problems
 from tests.oracles.memory_ordering import best_ordering_by_states

@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 
 import opweave as ow
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints
+from opweave.solvers.memory_ordering.arrays import BACKWARD, FORWARD, OrderingArrays, arrays_of, footprints, peak, total
 from opweave.solvers.memory_ordering.baselines import BY_NAME
 from opweave.solvers.memory_ordering.bounds.best import forced_footprints, peak_bound, step_bound
 from opweave.solvers.memory_ordering.closure import OUTSIDE, least_live, minimum_closure, sides_around
 from opweave.solvers.memory_ordering.greedy import PORTFOLIO, greedy, heap_order
 from opweave.solvers.memory_ordering.improve import improve
-from opweave.solvers.memory_ordering.plans import peak, total
 from opweave.solvers.memory_ordering.propagation import propagate
 from opweave.solvers.memory_ordering.search import FOUND, REFUTED, decide
-from opweave.solvers.memory_ordering.shift import shift
+from opweave.solvers.memory_ordering.totals import shift
 from tests.oracles.memory_ordering import all_orders, best_ordering_by_states
 from tests.strategies.specs import memory_orderings
 
@@ -94,7 +93,7 @@ def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryO
     instance = lower(problem)
     arrays = arrays_of(instance)
     forced = forced_footprints(arrays)
-    cut = [step_bound(arrays, v).value for v in range(instance.operators)]
+    cut = [step_bound(arrays, v) for v in range(instance.operators)]
     least = np.min(
         [
             footprints.plain(arrays, instance.positions(ow.Ordering(order=order)))[
@@ -106,7 +105,7 @@ def test_bounds_are_below_every_order_and_l2_is_not_below_l1(problem: ow.MemoryO
     )
     assert (forced <= cut).all()
     assert (cut <= least).all()
-    lazily = peak_bound(arrays, BY_NAME["definition"](instance)).value
+    lazily = peak_bound(arrays, BY_NAME["definition"](instance))
     assert lazily == max([arrays.start_bytes, *cut])
 
 
@@ -136,8 +135,7 @@ def test_forced_precedences_hold_in_every_order_within_the_target(problem: ow.Me
     optimum, _ = best_ordering_by_states(problem)
     assert optimum is not None
     keys = np.full(instance.operators, 1 << 40)
-    assert propagate(arrays, optimum + above, keys, 10_000, lambda: False).arrays is not None
-    tightened = propagate(arrays, optimum + above, keys, 10_000, lambda: False).arrays
+    tightened = propagate(arrays, optimum + above, keys, 10_000, lambda: False)
     assert tightened is not None
     for order in all_orders(problem.graph):
         positions = instance.positions(ow.Ordering(order=order))
@@ -159,7 +157,7 @@ def test_a_refusal_with_forced_precedences_is_right(problem: ow.MemoryOrdering) 
         return
     arrays = arrays_of(instance)
     tightened = propagate(arrays, target, np.full(instance.operators, 1 << 40), 10_000, lambda: False)
-    assert tightened.arrays is None or decide(tightened.arrays, target, FORWARD, 10_000).answer == REFUTED
+    assert tightened is None or decide(tightened, target, FORWARD, 10_000).answer == REFUTED
 
 
 @given(problem=peaks(), which=st.sampled_from(PORTFOLIO))

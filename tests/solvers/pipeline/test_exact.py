@@ -15,9 +15,9 @@ import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import fewest_stages, lower, lower_unless_short
 from opweave.problems.pipeline.spec import PAPER_COMPRESSION, Pipeline
-from opweave.solvers.pipeline import sums, threshold
-from opweave.solvers.pipeline.arrays import arrays_of, twins, window_at
-from opweave.solvers.pipeline.exact import BottleneckSearch, neighbouring
+from opweave.solvers.pipeline import sums, threshold, workbench
+from opweave.solvers.pipeline.arrays import Times, arrays_of, twins
+from opweave.solvers.pipeline.exact import BottleneckSearch
 from opweave.solvers.pipeline.labels import FOUND
 from opweave.solvers.pipeline.plans import Best, value_of
 from opweave.solvers.pipeline.sums import SumSearch
@@ -82,7 +82,7 @@ def test_every_test_of_a_threshold_is_right(problem: Pipeline, data: st.DataObje
 def test_labels_decide_without_prices(look: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Random links, seven pieces that fit one by one, seven devices: walks repeat, and labels have to tell."""
     monkeypatch.setattr(threshold, "EXACT_ROUNDS", 0)
-    monkeypatch.setattr(threshold, "DIVES", 0)
+    monkeypatch.setattr(workbench, "DIVES", 0)
     for seed in range(6):
         rng = random.Random(seed)
         operators = [
@@ -140,8 +140,12 @@ def test_neighbouring_values(problem: Pipeline, value: float) -> None:
     below = max((time for time in times if time < value), default=-1.0)
     if not instance.compute_counts:
         above = min((t for t in times if t > value and t > 0), default=math.inf) if value < 0 else above
-    assert neighbouring(arrays, value, compute=True, links=True, down=False) in (above, 0.0 if value < 0 else above)
-    assert neighbouring(arrays, value, compute=True, links=True, down=True) == below
+    neighbours = Times(arrays, stages=True, transfers=True)
+    assert neighbours.above(value) in (above, 0.0 if value < 0 else above)
+    assert neighbours.below(value) == below
+    between = neighbours.between(value, 8.0)
+    assert (between is None) == (value >= 0.0 and not any(value < time < 8.0 for time in times))
+    assert between is None or value < between < 8.0
 
 
 def test_twins_are_told_apart_by_memory_and_links() -> None:
@@ -264,9 +268,9 @@ def test_walks_with_more_stages_than_devices_prove_nothing() -> None:
     assert optimum == pytest.approx(5.1)
     instance, run = lower(problem), Run()
     search = SumSearch(problem, instance, arrays_of(instance), run, Best(instance, run), 0.0, 1.0)
-    window = window_at(search.arrays, math.inf, math.inf)
-    search._walked(window)
-    happened, _, cost = search._labelled(window, math.inf, search._memory, 0, 10**9)
+    search._bench.open(math.inf, math.inf)
+    search._walked()
+    happened, _, cost = search._labelled(math.inf, search._bench.memory, 0, 10**9)
     assert happened == FOUND
     assert cost <= optimum + 1e-9
 
@@ -298,9 +302,9 @@ def test_walks_bound_a_shared_channel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_labels_have_room_for_a_beginning_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threshold, "FIRST_LABELS", 1)
+    monkeypatch.setattr(workbench, "FIRST_LABELS", 1)
     arrays = arrays_of(lower(four()))
-    assert len(Thresholds(arrays)._labels.point) >= 2 * len(arrays.twin)
+    assert len(workbench.Workbench(arrays, 0)._labels.point) >= 2 * len(arrays.twin)
 
 
 @pytest.mark.parametrize("solver", ["auto", "exact", "highs"])

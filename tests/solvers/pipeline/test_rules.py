@@ -15,10 +15,9 @@ import opweave as ow
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.pipeline.instance import PipelineInstance, lower_unless_short
 from opweave.problems.pipeline.spec import Pipeline
+from opweave.solvers.pipeline.baselines import device_rates, smallest_reach, smallest_sum_cuts
 from opweave.solvers.pipeline.color_coding import _colourful, find_path
-from opweave.solvers.pipeline.kpath import CLASSES, kpath
-from opweave.solvers.pipeline.partition_graph import classes_of, smallest_reach, smallest_sum_cuts
-from opweave.solvers.pipeline.sorting import device_rates
+from opweave.solvers.pipeline.kpath import CLASSES, classes_of, kpath
 from opweave.solvers.rules import NoPlanError
 from tests.oracles.pipeline import best_pipeline
 from tests.problems.pipeline.test_spec import four

@@ -13,8 +13,14 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import topological_order
 from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement import auto
-from opweave.solvers.placement.anneal import DRAWS, _gather, anneal, counted_plan, members_of, order_for
-from opweave.solvers.placement.anneal_assignment import anneal_assignment
+from opweave.solvers.placement.anneal import (
+    DRAWS,
+    _gather,
+    anneal,
+    anneal_assignment,
+    counted_plan,
+    order_for,
+)
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.plans import fits, plan_of
 from opweave.solvers.run import never
@@ -29,19 +35,17 @@ def best_of(method, problem: Placement, device: IntArray, heat: float) -> float:
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     order = topological_order(instance.after).astype(np.int64)
-    plan, members = counted_plan(arrays, order, device), members_of(instance.cluster)
+    plan = counted_plan(arrays, order, device, instance.cluster)
     best_order, best_device = order.copy(), device.copy()
     draws = np.random.default_rng(0).random((400, DRAWS))
     shares = np.geomspace(heat, heat / 100, len(draws))
-    best, current = method.plain(
-        arrays, plan, members.start, members.items, instance.cluster, draws, shares, never(), best_order, best_device
-    )
+    best, current = method.plain(arrays, plan, draws, shares, never(), best_order, best_device)
     assert best <= current
     assert plan_of(arrays, best_order, best_device).makespan == pytest.approx(best)
     assert fits(arrays, best_device)
     position = np.argsort(best_order)
     assert all(position[u] < position[v] for v in range(len(order)) for u in instance.before[v].tolist())
-    again = counted_plan(arrays, plan.order, plan.device)
+    again = counted_plan(arrays, plan.order, plan.device, instance.cluster)
     assert (again.used == plan.used).all()
     assert (again.holders == plan.holders).all()
     return float(best)
@@ -130,7 +134,7 @@ def test_many_tensors_to_the_same_readers(method) -> None:
     flows = arrays_of(instance, problem)
     shuffled = flows._replace(outgoing=np.argsort(flows.tensor, kind="stable").astype(np.int64))
     group = np.empty(7, dtype=np.int64)
-    plan = counted_plan(shuffled, np.array([0, 1, 2]), np.zeros(3, dtype=np.int64))
+    plan = counted_plan(shuffled, np.array([0, 1, 2]), np.zeros(3, dtype=np.int64), np.arange(3))
     size = _gather(shuffled, plan, 0, 2, 0.5, group)
     assert set(group[:size].tolist()) == {0, 1, 2}
     assert best_of(method, problem, np.zeros(3, dtype=np.int64), 1.0) == 3.0

@@ -9,12 +9,9 @@ from opweave.problems.constraints import MaxDevices, Separate
 from opweave.problems.errors import UnsupportedConstraintError
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES, one_device
-from opweave.solvers.placement.cpop import cpop
 from opweave.solvers.placement.fill import fill, fill_even
-from opweave.solvers.placement.getf import chosen_groups, getf
-from opweave.solvers.placement.heft import heft
-from opweave.solvers.placement.msct import favourites
-from opweave.solvers.placement.peft import peft
+from opweave.solvers.placement.guided import chosen_groups, favourites, getf
+from opweave.solvers.placement.insertion import cpop, heft, peft
 from opweave.solvers.placement.plans import fits, solution_of
 from opweave.solvers.registry import check_abilities, find_solver
 from opweave.solvers.rules import NoPlanError

@@ -11,13 +11,12 @@ from opweave.problems.placement.spec import Placement
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.best import bound, raise_level
-from opweave.solvers.placement.bounds.branches import branches_of
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
-from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices
-from opweave.solvers.placement.bounds.modules import cut_vertices, modules
-from opweave.solvers.placement.bounds.quick import quick_bounds
+from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
+from opweave.solvers.placement.bounds.window_program import branches_of
+from opweave.solvers.placement.bounds.windows import cut_vertices, modules
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 from tests.oracles.placement import best_placement
@@ -52,7 +51,7 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
 def test_two_operators_by_hand() -> None:
     problem = layered_problem(1, 2)
     # in (1), the two branches one after the other (3 + 3) or one sent away and back (1 + 4 + 1), join (1)
-    assert bound(problem, lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
+    assert bound(lower(problem), _net(problem), Run())[0] == pytest.approx(8.0, rel=1e-4)
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -141,8 +140,8 @@ def test_area_pays_for_memory() -> None:
 
 def test_counts_see_memory_that_binds() -> None:
     free, tight = layered_problem(8, 2), layered_problem(8, 2, room=24)
-    without = bound(free, lower(free), _net(free), Run())[0]
-    value, source = bound(tight, lower(tight), _net(tight), Run())
+    without = bound(lower(free), _net(free), Run())[0]
+    value, source = bound(lower(tight), _net(tight), Run())
     assert value > 1.05 * without
     assert source == "counts with memory"
 
@@ -157,10 +156,10 @@ def test_counts_stay_below_the_optimum_of_layers() -> None:
 def test_a_time_limit_leaves_a_valid_bound() -> None:
     problem, run = layered_problem(4, 3), Run(time_limit=1e-6)
     instance, arrays = lower(problem), _net(problem)
-    value, _ = bound(problem, instance, arrays, run)
+    value, _ = bound(instance, arrays, run)
     best = Best(Run())
     quick_bounds(instance, arrays, best)
-    assert 0.0 < value <= bound(problem, instance, arrays, Run())[0]
+    assert 0.0 < value <= bound(instance, arrays, Run())[0]
     assert run.bound == value
 
 

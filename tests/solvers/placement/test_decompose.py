@@ -8,10 +8,11 @@ import pytest
 from opweave.formulations.placement.instance import lower
 from opweave.problems.arrays import IntArray
 from opweave.problems.placement.spec import Schedule
+from opweave.solvers.placement import decompose
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.decompose import decompose, solve_decompose
+from opweave.solvers.placement.decompose import Decomposition, solve_decompose
 from opweave.solvers.placement.module_search import Found, search_module
-from opweave.solvers.placement.plans import Plan, solution_of
+from opweave.solvers.placement.plans import solution_of
 from opweave.solvers.run import Run
 from tests.oracles.placement import best_placement
 from tests.solvers.placement.instances import layered_problem, small_problem
@@ -27,10 +28,7 @@ def test_search_finds_the_optimum_and_a_valid_plan(seed: int) -> None:
     found = search_module(arrays, np.inf, 0.0, 200_000)
     assert found.proved
     assert found.makespan == pytest.approx(optimum, abs=1e-9)
-    order = np.argsort(found.start, kind="stable").astype(np.int64)
-    judged = problem.evaluate(
-        solution_of(instance, arrays, Plan(order, found.device, found.start, found.begins, found.makespan))
-    )
+    judged = problem.evaluate(solution_of(instance, arrays, found.plan()))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(optimum, abs=1e-9)
 
@@ -47,7 +45,7 @@ def test_decomposition_proves_the_optimum(seed: int) -> None:
     assert problem.evaluate(run.best).feasible
 
 
-def test_equal_layers_are_solved_once() -> None:
+def test_equal_layers_are_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, nets = layered_problem(10, 3), []
 
     def spy(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
@@ -55,12 +53,13 @@ def test_equal_layers_are_solved_once() -> None:
         return search_module(arrays, upper, baseline, budget, halt)
 
     run = Run()
-    decompose(problem, lower(problem), run, spy)
+    monkeypatch.setattr(decompose, "search_module", spy)
+    Decomposition(problem, run).advance()
     assert run.closed()
     assert len(nets) <= 2 * 4  # two sorts of modules, four pairs of end devices
 
 
-def test_an_unfinished_search_enters_with_its_bound() -> None:
+def test_an_unfinished_search_enters_with_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, run = layered_problem(3, 4), Run()
 
     def tired(arrays: PlacementArrays, upper: float, baseline: float, budget: int, halt: IntArray) -> Found:
@@ -68,7 +67,9 @@ def test_an_unfinished_search_enters_with_its_bound() -> None:
         assert not found.proved or found.makespan <= upper
         return found
 
-    decompose(problem, lower(problem), run, tired)
+    with monkeypatch.context() as patch:
+        patch.setattr(decompose, "search_module", tired)
+        Decomposition(problem, run).advance()
     best = Run()
     solve_decompose(problem, best)
     assert run.bound is not None

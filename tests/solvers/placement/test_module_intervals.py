@@ -13,14 +13,13 @@ from opweave.solvers.placement.bounds.chain_bound import EXACT, milestones_of
 from opweave.solvers.placement.module_intervals import (
     available,
     hint_of,
-    instance_from,
     list_plan,
     net_intervals,
     shortest_alone,
     solve_intervals,
 )
 from opweave.solvers.placement.module_search import search_module
-from opweave.solvers.placement.plans import Plan, solution_of
+from opweave.solvers.placement.plans import solution_of
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 from tests.formulations.placement.instances import random_placement
@@ -42,9 +41,7 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
     assert found.bound <= optimum * (1 + 1e-9)
     assert found.bound == pytest.approx(optimum, rel=1e-5, abs=1e-5)
     assert found.makespan == pytest.approx(optimum, rel=1e-5, abs=1e-5)
-    order = np.argsort(found.start, kind="stable").astype(np.int64)
-    plan = Plan(order, found.device, found.start, found.begins, found.makespan)
-    judged = problem.evaluate(solution_of(instance, arrays, plan))
+    judged = problem.evaluate(solution_of(instance, arrays, found.plan()))
     assert judged.feasible, judged.violations
     assert judged.objective == pytest.approx(found.makespan, abs=1e-9)
 
@@ -53,12 +50,11 @@ def test_it_finds_and_proves_the_optimum(seed: int) -> None:
 def test_the_first_plan_obeys_the_model(seed: int) -> None:
     problem = small_problem(seed, most_operators=8)
     arrays = arrays_of(lower(problem), problem)
-    instance = instance_from(arrays)
-    plan = list_plan(instance, arrays)
+    plan = list_plan(arrays)
     assert plan is not None
     if plan.makespan == 0.0:
         return
-    model = net_intervals(instance, arrays, plan.makespan, 0.0)
+    model = net_intervals(arrays, plan.makespan, 0.0)
     assert model is not None
     hint = hint_of(model, arrays, plan)
     assert model.broken([int(value) for value in hint]) is None
@@ -70,7 +66,7 @@ def test_the_first_plan_obeys_the_model(seed: int) -> None:
 def test_no_plan_is_longer_than_a_list_schedule(transfers: TransferModel) -> None:
     problem = random_placement(45, 3, 4, transfers=transfers)
     arrays = arrays_of(lower(problem), problem)
-    listed = list_plan(instance_from(arrays), arrays)
+    listed = list_plan(arrays)
     assert listed is not None
     assert listed.makespan < shortest_alone(arrays)
     found = solve_intervals(arrays, shortest_alone(arrays), 0.0, 1.0)

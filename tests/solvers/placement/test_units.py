@@ -12,7 +12,7 @@ from opweave.formulations.placement.instance import PlacementInstance, lower
 from opweave.problems.constraints import Colocate, MemoryCap, Pin
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
-from opweave.solvers.placement.bounds.broadcasts import Broadcasts, broadcast_bound
+from opweave.solvers.placement.bounds.broadcasts import broadcast_bound, can_be_raised, raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
 from opweave.solvers.placement.bounds.counts import counts, priced_counts
 from opweave.solvers.placement.equal_units import EqualUnits, repeats
@@ -229,12 +229,12 @@ def _check_broadcasts(problem: Placement) -> None:
     optimum, _ = best_placement(problem)
     assert optimum is not None
     chain = milestones_of(arrays_of(lower(problem), problem))
-    broadcasts = Broadcasts(chain)
-    while pairs := broadcasts.open_pairs():
-        for block, a, b in pairs:
-            before = float(block.values[a, b])
-            assert broadcast_bound(block, a, b, 5.0) >= before
-            broadcasts.lift(block, a, b, 5.0)
+    for block, a, b in chain.pairs():
+        if can_be_raised(block):
+            assert broadcast_bound(block, a, b, 5.0) >= float(block.values[a, b])
+    values = [chain.value()]
+    raise_by_broadcasts(chain, Run(), lambda: values.append(chain.value()))
+    assert values == sorted(values)
     assert chain.value() <= optimum * (1 + 1e-9)
 
 
@@ -245,7 +245,7 @@ def test_units_learn_from_a_schedule() -> None:
     known = ow.solve(problem, solver="heft").solution
     assert known is not None
     run = Run()
-    work = EqualUnits(problem, instance, arrays, run)
+    work = EqualUnits(instance, arrays, run)
     work.learn(known)
     assert any(work.kinds.options)
     work.first_options(np.zeros(2))
@@ -259,7 +259,7 @@ def test_laid_out_plans_count_every_unit_once() -> None:
     instance = lower(problem)
     arrays = arrays_of(instance, problem)
     run = Run(time_limit=2.0)
-    work = EqualUnits(problem, instance, arrays, run)
+    work = EqualUnits(instance, arrays, run)
     work.first_options(priced_counts(work.chain, instance, arrays, 5.0).price)
     work.assemble()
     assert isinstance(run.best, Schedule)

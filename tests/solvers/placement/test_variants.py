@@ -16,10 +16,9 @@ from benchmarks.list_rules import graph_of, graphs, makespan
 from opweave.formulations.placement.instance import lower
 from opweave.solvers.placement.arrays import arrays_of
 from opweave.solvers.placement.baselines import RULES
-from opweave.solvers.placement.choosing import Choice, chosen
 from opweave.solvers.placement.local import empty_search, list_plans, more_list_plans
 from opweave.solvers.placement.plans import fits, solution_of
-from opweave.solvers.placement.variants import variants
+from opweave.solvers.placement.variants import Choice, chosen, variants
 from opweave.solvers.rules import NoPlanError
 from opweave.solvers.run import Run, never
 from tests.solvers.placement.instances import small_problem
@@ -47,7 +46,7 @@ def test_every_plan_passes_the_referee(seed, memory):
 def test_a_search_begins_with_the_best_of_all(seed):
     problem = small_problem(seed, most_operators=12)
     instance = lower(problem)
-    search = empty_search(problem, instance, Run())
+    search = empty_search(problem, Run())
     list_plans(search)
     more_list_plans(search)
     builders = [partial(rule, instance, search.arrays) for rule in RULES]

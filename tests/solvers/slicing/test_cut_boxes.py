@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 import opweave as ow
 from opweave.formulations.slicing.instance import SlicingInstance, lower
 from opweave.solvers.slicing.bounds.blocks import blocks_of
-from opweave.solvers.slicing.bounds.cut_boxes import Cells, cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import Cells, by_position, cells_of
 from opweave.solvers.slicing.bounds.elimination import Elimination
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.bounds.positions import by_position
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
 from tests.strategies.slicing import planned_slicings, slicings

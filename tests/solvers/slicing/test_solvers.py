@@ -21,7 +21,7 @@ from opweave.solvers.slicing.auto import INSTANT_PLANS
 from opweave.solvers.slicing.bounds.best import bounding
 from opweave.solvers.slicing.bounds.blocks import blocks_of
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.bounds.program import _matrix, _proved, _write, relax
+from opweave.solvers.slicing.bounds.program import proved, relax, written
 from opweave.solvers.slicing.enumeration import count_of, every_plan
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import local_search
@@ -152,11 +152,11 @@ def test_whatever_the_prices_the_program_is_bounded(problem: ow.Slicing, seed: i
     optimum, _ = best_slicing(problem)
     if optimum is None:
         return
-    program = _write(blocks_of(lower(problem)), 1.0)
-    matrix = _matrix(program)
+    program = written(blocks_of(lower(problem)), 1.0)
+    rows = len(program.most_right) + len(program.equal_right)
     for scale in (0.0, 0.1, 1.0, 100.0):
-        prices = scale * np.random.default_rng(seed).normal(size=matrix.shape[0])
-        assert _proved(program, matrix, prices) <= optimum * (1 + 1e-9) + 1e-12
+        prices = scale * np.random.default_rng(seed).normal(size=rows)
+        assert proved(program, prices) <= optimum * (1 + 1e-9) + 1e-12
 
 
 def joining(*, outside: bool) -> ow.Slicing:

@@ -1,4 +1,6 @@
-"""Area bound: all work has to fit into the devices' time, with every operator's batch cut into sizes that can run.
+"""Area bound, and the energetic bound built on it.
+
+All work has to fit into the devices' time, with every operator's batch cut into sizes that can run.
 
 For prices s >= 0 of the devices' time with sum s = 1, no plan is shorter than
 
@@ -9,16 +11,26 @@ makespan. *Every* price vector gives a bound, so no solver's tolerance enters; t
 exactly, device by device. At the best prices this is the linear program "min C: work on u <= C" over the convex hull of
 the operators' cuts, at least as strong as over single batch sizes. ``idle[u]`` is time in which device u can run none
 of these operators.
+
+Energetic bound: operators with late heads and long tails share the time left between heads and tails. Proof: let S be
+the operators whose least head is >= h and least tail >= t, and h[u], t[u] the least head and tail of operators of S on
+device u. If device u runs some of S, that work lies between h[u] and C - t[u]; if it runs none, C >= lower_bound, any
+known bound. In both cases C >= min(h[u] + t[u], lower_bound) + work on u. These are the rows of the area bound with
+these idle times. Sources: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor
+optimal schedules"; Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from opweave.problems.arrays import FloatArray, FloatCube
+from opweave.formulations.batched_mapping.instance import BatchedInstance
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix
+from opweave.solvers.batched_mapping.bounds.reach import Reach
 from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import LinearProgram, column_alone, minimise
 
@@ -31,6 +43,13 @@ FINE = 256
 """Most granules of a batch that is cut exactly, in quadratic time. Beyond it, every granule has its least price."""
 
 
+THRESHOLDS = 60
+"""Number of heads, and of tails, that are tried as thresholds."""
+
+REFINED = 6
+"""Most promising pairs of thresholds whose areas are computed."""
+
+
 class Area(NamedTuple):
     """A lower bound and the prices of time that prove it. Prices: shape (devices,)."""
 
@@ -39,20 +58,10 @@ class Area(NamedTuple):
 
 
 @kernel
-def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
-    """Priced work when every operator takes its cheapest cut; adds its unpriced work to ``load`` (devices,).
-
-    Parameters
-    ----------
-    seconds
-        Shape (operators, devices, granules + 1), inf where a batch cannot run.
-    count
-        Number of operators that each row stands for.
-    need
-        Least number of granules to cover.
-    """
+def cheapest_cuts(seconds: FloatCube, price: FloatArray, need: int, work: FloatMatrix) -> FloatArray:
+    """Like :func:`cheapest`, exactly; fills ``work``."""
     operators, devices, columns = seconds.shape
-    total = 0.0
+    priced = np.empty(operators)
     cost = np.empty((devices + 1, need + 1))
     taken = np.zeros((devices + 1, need + 1), dtype=np.int64)
     for i in range(operators):
@@ -70,29 +79,41 @@ def cheapest_cuts(seconds: FloatCube, count: FloatArray, price: FloatArray, need
                         if value < cost[u + 1, made]:
                             cost[u + 1, made] = value
                             taken[u + 1, made] = c
-        if cost[devices, need] == np.inf:
-            return np.inf
-        total += count[i] * cost[devices, need]
-        made = need
+        priced[i] = cost[devices, need]
+        made = need if priced[i] < np.inf else 0
         for u in range(devices, 0, -1):
             c = taken[u, made]
-            load[u - 1] += count[i] * seconds[i, u - 1, c]
+            work[i, u - 1] = seconds[i, u - 1, c] if made > 0 else 0.0
             made = max(0, made - c)
-    return total
+    return priced
 
 
-def cheapest_rates(seconds: FloatArray, count: FloatArray, price: FloatArray, need: int, load: FloatArray) -> float:
-    """Like :func:`cheapest_cuts`, but every granule has the price of its cheapest batch; the value is no larger."""
-    columns = seconds.shape[2]
-    each = (seconds[:, :, 1:] / np.arange(1, columns)).reshape(len(seconds), -1)
+def cheapest(seconds: FloatArray, price: FloatArray, need: int) -> tuple[FloatArray, FloatArray]:
+    """Priced work when every operator takes its cheapest cut, and its seconds on every device.
+
+    Beyond :data:`FINE` granules, every granule has the price of its cheapest batch; the price is no larger then.
+
+    Parameters
+    ----------
+    seconds
+        Shape (operators, devices, granules + 1), inf where a batch cannot run.
+    need
+        Least number of granules to cover.
+
+    Returns
+    -------
+    tuple
+        Shapes (operators,), inf where no cut covers the need, and (operators, devices).
+    """
+    work, sizes = np.zeros(seconds.shape[:2]), seconds.shape[2] - 1
+    if sizes <= FINE:
+        return cheapest_cuts.sized(seconds.size * (need + 1))(seconds, price, need, work), work
+    each = (seconds[:, :, 1:] / np.arange(1, sizes + 1)).reshape(len(seconds), -1)
     able = np.isfinite(each)
-    priced = np.where(able, np.repeat(price, columns - 1) * np.where(able, each, 0.0), np.inf)
-    cheapest = priced.argmin(axis=1)
-    rows = np.arange(len(seconds))
-    if not np.isfinite(priced[rows, cheapest]).all():
-        return float("inf")
-    np.add.at(load, cheapest // (columns - 1), count * need * each[rows, cheapest])
-    return float(need * (count @ priced[rows, cheapest]))
+    priced = np.where(able, np.repeat(price, sizes) * np.where(able, each, 0.0), np.inf)
+    rows, least = np.arange(len(seconds)), priced.argmin(axis=1)
+    work[rows, least // sizes] = need * each[rows, least]
+    return need * priced[rows, least], work
 
 
 def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
@@ -105,17 +126,15 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
     rows, count = np.unique(seconds.reshape(len(seconds), -1), axis=0, return_counts=True)
     alike = np.ascontiguousarray(rows.reshape(len(rows), devices, -1))
     weights = count.astype(np.float64)
-    coarse = alike.shape[2] - 1 > FINE
-    cheapest = cheapest_rates if coarse else cheapest_cuts.sized(alike.size * (need + 1))
     best = Area(-np.inf, np.full(devices, 1.0 / devices))
     slopes: list[FloatArray] = []
 
     def judge(price: FloatArray) -> None:
         nonlocal best
-        load = idle.astype(np.float64).copy()
-        value = float(cheapest(alike, weights, price, need, load) + price @ idle)
+        priced, work = cheapest(alike, price, need)
+        value = float(weights @ priced + price @ idle)
         if np.isfinite(value):
-            slopes.append(load)
+            slopes.append(idle + weights @ work)
         if value > best.value:
             best = Area(value, price)
 
@@ -153,3 +172,44 @@ def _first_prices(seconds: FloatArray) -> FloatArray:
     speed = np.divide(1.0, mean, out=np.zeros_like(mean), where=mean > 0)
     total = float(speed.sum())
     return np.asarray(speed / total) if total > 0 else np.full(len(mean), 1.0 / len(mean))
+
+
+def energetic(
+    instance: BatchedInstance, reach: Reach, price: FloatArray, lower_bound: float, should_stop: Callable[[], bool]
+) -> float:
+    """The largest energetic bound that a search over thresholds finds.
+
+    Parameters
+    ----------
+    price
+        Prices of the devices' time at which pairs of thresholds are compared.
+    lower_bound
+        Any lower bound of the makespan.
+    """
+    if not instance.operators:
+        return lower_bound
+    able = np.isfinite(reach.seconds[:, :, 1])
+    heads = np.where(able, reach.heads[:, :, 1], np.inf)
+    tails = np.where(able, reach.tails[:, :, 1], np.inf)
+    early, late = heads.min(axis=1), tails.min(axis=1)
+    work, _ = cheapest(instance.seconds, price, instance.granules)
+    found = []
+    for h in _spread(early):
+        for t in _spread(late):
+            inside = (early >= h) & (late >= t)
+            if inside.any():
+                found.append((h + t + float(work[inside].sum()), h, t))
+    best = lower_bound
+    for _, h, t in sorted(found, reverse=True)[:REFINED]:
+        if should_stop():
+            break
+        inside = (early >= h) & (late >= t)
+        ends = heads[inside].min(axis=0) + tails[inside].min(axis=0)
+        idle = np.minimum(ends, best)
+        best = max(best, area(np.ascontiguousarray(instance.seconds[inside]), idle, instance.granules).value)
+    return best
+
+
+def _spread(values: FloatArray) -> list[float]:
+    unique = np.unique(values[np.isfinite(values)])
+    return [float(v) for v in unique[np.unique(np.linspace(0, len(unique) - 1, THRESHOLDS).astype(np.int64))]]

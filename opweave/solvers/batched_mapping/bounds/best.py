@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.solvers.batched_mapping.bounds.alone import least_span
-from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.bounds.energetic import energetic
+from opweave.solvers.batched_mapping.bounds.area import area, energetic
 from opweave.solvers.batched_mapping.bounds.mean_flow import mean_passage
 from opweave.solvers.batched_mapping.bounds.modules import Known, lbound
+from opweave.solvers.batched_mapping.bounds.one_input import least_span
 from opweave.solvers.batched_mapping.bounds.reach import Reach, critical_path
-from opweave.solvers.batched_mapping.module_problems import module_problem
-from opweave.solvers.batched_mapping.modules import Module, modules_of
+from opweave.solvers.batched_mapping.modules import CHANNELS, WIDE, Module, module_problem, modules_of
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
 
 LARGEST_SEARCHED = 24
 SEARCH_NODES = 300_000
 """Most operators of a set that is searched for LBound, and most nodes of that search."""
-
-WIDE = 8
-"""Fewest operators of a module."""
-
-CHANNELS = 4
-"""Most channels of the modules for which LBound is computed."""
 
 
 def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
@@ -53,8 +43,7 @@ def quick_bounds(instance: BatchedInstance, reach: Reach, run: Run) -> Best:
     best.report(whole.value, "area")
     if run.should_stop():
         return best
-    keep_going = _patience(run)
-    best.report(energetic(instance, reach, whole.price, max(best.value, 0.0), keep_going), "energetic")
+    best.report(energetic(instance, reach, whole.price, max(best.value, 0.0), run.should_stop), "energetic")
     return best
 
 
@@ -84,7 +73,7 @@ def module_bounds(problem: BatchedMapping, instance: BatchedInstance, best: Best
     for channels, modules in sorted(wide, key=lambda pair: max(len(module.operators) for module in pair[1])):
         sizes = tuple(len(module.operators) for module in modules)
         if sizes not in tried and not run.should_stop():
-            best.report(lbound(instance, modules, known, _patience(run)), f"LBound ({channels} channels)")
+            best.report(lbound(instance, modules, known, run.should_stop), f"LBound ({channels} channels)")
         tried.add(sizes)
 
 
@@ -110,7 +99,3 @@ def searched(problem: BatchedMapping, instance: BatchedInstance, run: Run) -> Kn
 def nothing_known(_operators: IntArray) -> float:
     """The trivial bound 0 for every set of operators."""
     return 0.0
-
-
-def _patience(run: Run) -> Callable[[], bool]:
-    return lambda: not run.should_stop()

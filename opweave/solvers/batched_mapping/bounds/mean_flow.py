@@ -25,7 +25,7 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import NO_LIMIT, BoolArray, IntArray
-from opweave.solvers.batched_mapping.modules import Module
+from opweave.solvers.batched_mapping.modules import Module, marked, reversed_in_time
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
 from opweave.solvers.rounding import SUMMATION
 
@@ -202,33 +202,22 @@ class _Passage:
     def _inside(self, windows: list[Window]) -> Iterator[tuple[Window, IntArray]]:
         """Windows with at least two operators between their ends, up to the maximum size of the program."""
         room, per_operator = MOST_ENTRIES, self.y.shape[1] * self.y.shape[2]
+        turned = reversed_in_time(self.instance)
         below: dict[int, BoolArray] = {}
         above: dict[int, BoolArray] = {}
         for a, z in windows:
             inside = np.ones(self.instance.operators, dtype=bool)
-            if a is not None:
-                below[a] = self._reached(a, forward=True) if a not in below else below[a]
-                inside &= below[a]
-            if z is not None:
-                above[z] = self._reached(z, forward=False) if z not in above else above[z]
-                inside &= above[z]
+            for way, end, found in ((self.instance, a, below), (turned, z, above)):
+                if end is not None:
+                    found[end] = marked(way, end, way.order) if end not in found else found[end]
+                    inside &= found[end]
+                    inside[end] = False
             members = np.flatnonzero(inside)
             room -= len(members) * per_operator
             if room < 0:
                 return
             if len(members) > 1:
                 yield (a, z), members
-
-    def _reached(self, start: int, *, forward: bool) -> BoolArray:
-        """Operators after (or before) one operator, without that operator."""
-        instance = self.instance
-        mark = np.zeros(instance.operators, dtype=bool)
-        mark[start] = True
-        edges, ends = (instance.incoming, instance.source) if forward else (instance.outgoing, instance.target)
-        for i in (instance.order if forward else instance.order[::-1]).tolist():
-            mark[i] |= bool(mark[ends[edges[i]]].any())
-        mark[start] = False
-        return mark
 
     def _window(self, a: int | None, z: int | None, inside: IntArray) -> None:
         """Bound an input's work on each device between the end of a and the start of z."""

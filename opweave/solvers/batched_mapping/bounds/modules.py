@@ -20,14 +20,20 @@ bound proved for a module by itself.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.batched_mapping.bounds.area import area
-from opweave.solvers.batched_mapping.modules import Module
+from opweave.solvers.batched_mapping.modules import (
+    Module,
+    leads_to,
+    marked,
+    modules_reversed,
+    numbers,
+    reversed_in_time,
+)
 
 Known = Callable[[IntArray], float]
 """Gives a lower bound of one granule's time through some operators by themselves, in seconds; 0 if unknown."""
@@ -45,18 +51,17 @@ class ModuleBound:
         The problem; its modules in the order of time.
     known
         See :data:`Known`.
-    keep_going
-        Asked now and then; False makes the rest count as 0, which is valid.
+    should_stop
+        Asked now and then; True makes the rest count as 0, which is valid.
     """
 
     def __init__(
-        self, instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]
+        self, instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]
     ) -> None:
-        self._instance, self._known, self._keep_going = instance, known, keep_going
-        self._number = np.empty(instance.operators, dtype=np.int64)
-        for index, module in enumerate(modules):
-            self._number[module.operators] = index
-        self._leads = [self._leading(module) for module in modules]
+        self._instance, self._known, self._should_stop = instance, known, should_stop
+        self._number = numbers([module.operators for module in modules])
+        turned = reversed_in_time(instance)
+        self._leads = [leads_to(turned, module, module.leaves) for module in modules]
         self._after = {int(t): self._reached(int(t)) for module in modules for t in module.leaves}
         self._modules = modules
         self._kept: dict[tuple[int, bytes], FloatArray] = {}
@@ -68,21 +73,8 @@ class ModuleBound:
 
     def _reached(self, start: int) -> IntArray:
         """Operators of later modules that depend on a channel."""
-        mark = np.zeros(self._instance.operators, dtype=bool)
-        mark[start] = True
-        for i in self._instance.order.tolist():
-            before = self._instance.source[self._instance.incoming[i]]
-            mark[i] = mark[i] or bool(mark[before].any())
+        mark = marked(self._instance, start, self._instance.order)
         return np.flatnonzero(mark & (self._number > self._number[start]))
-
-    def _leading(self, module: Module) -> bool:
-        """Whether every operator of a module leads to one of its channels."""
-        mark = np.zeros(self._instance.operators, dtype=bool)
-        mark[module.leaves] = True
-        for i in module.operators[::-1].tolist():
-            after = self._instance.target[self._instance.outgoing[i]]
-            mark[i] = mark[i] or bool(mark[after].any())
-        return bool(mark[module.operators].all())
 
     def _bounds(self, first: int, inside: np.ndarray) -> FloatArray:
         """LB_n for n = 0 to G of the operators ``inside``, all in modules from ``first`` on."""
@@ -90,7 +82,7 @@ class ModuleBound:
         while first < len(self._modules) and not inside[self._modules[first].operators].any():
             first += 1
         values = np.zeros(granules + 1)
-        if first == len(self._modules) or not self._keep_going():
+        if first == len(self._modules) or self._should_stop():
             return values
         key = (first, np.packbits(inside).tobytes())
         if key in self._kept:
@@ -139,31 +131,10 @@ def _least_largest(later: FloatArray) -> FloatArray:
     return least
 
 
-def lbound(instance: BatchedInstance, modules: list[Module], known: Known, keep_going: Callable[[], bool]) -> float:
+def lbound(instance: BatchedInstance, modules: list[Module], known: Known, should_stop: Callable[[], bool]) -> float:
     """The larger of the bounds over both directions of time; 0 for one module or too many granules."""
     if len(modules) < 2 or instance.granules > MOST_GRANULES or len(instance.waits.items):
         return 0.0
-    forward = ModuleBound(instance, modules, known, keep_going).value()
-    turned, backwards = reversed_in_time(instance, modules)
-    return max(forward, ModuleBound(turned, backwards, known, keep_going).value())
-
-
-def reversed_in_time(instance: BatchedInstance, modules: list[Module]) -> tuple[BatchedInstance, list[Module]]:
-    """The same problem with time reversed: edges are turned, and the last module comes first."""
-    turned = replace(
-        instance,
-        source=instance.target,
-        target=instance.source,
-        incoming=instance.outgoing,
-        outgoing=instance.incoming,
-        order=instance.order[::-1].copy(),
-    )
-    number = np.empty(instance.operators, dtype=np.int64)
-    for index, module in enumerate(modules):
-        number[module.operators] = index
-    across = number[instance.source] != number[instance.target]
-    found = []
-    for index in range(len(modules) - 1, -1, -1):
-        leaves = np.unique(instance.target[across & (number[instance.target] == index)])
-        found.append(Module(modules[index].operators[::-1].copy(), np.zeros(0, dtype=np.int64), leaves))
-    return turned, found
+    forward = ModuleBound(instance, modules, known, should_stop).value()
+    turned = reversed_in_time(instance)
+    return max(forward, ModuleBound(turned, modules_reversed(turned, modules), known, should_stop).value())

@@ -6,6 +6,8 @@ these batches overlap on a device, and several inputs never move faster than one
 bounds every plan, whatever the batch. Placement's decomposition at cut vertices finds this optimum or a bound of it.
 
 This bound is strong when the inputs cannot fill all devices; when devices are scarce, the area bound is.
+
+Source of the bound of a few operators by themselves: Ghannane and Abdelfattah, "DiviML", section IV-B2.
 """
 
 from __future__ import annotations
@@ -13,7 +15,8 @@ from __future__ import annotations
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
-from opweave.formulations.batched_mapping.unsplit import one_input
+from opweave.formulations.batched_mapping.unsplit import one_input, unsplit
+from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.batched_mapping.spec import BatchedMapping
 from opweave.solvers.registry import go_on_with
 from opweave.solvers.run import Progress, Run
@@ -58,3 +61,26 @@ def shortest_way(problem: BatchedMapping, instance: BatchedInstance, known: floa
     inner.found(first, ends)
     go_on_with(relaxed, "decompose", inner)
     return known if inner.bound is None else max(known, float(inner.bound))
+
+
+def least_span(problem: BatchedMapping, nodes: int, run: Run) -> float:
+    """The length of the shortest unsplit plan, or a lower bound of it, in seconds: DiviML's OPT(M).
+
+    If OPT is not solved to the end, its lower bound takes its place; otherwise bounds built on it would be wrong.
+
+    Parameters
+    ----------
+    nodes
+        Most nodes of the search, so that every machine gives the same result.
+    run
+        Gives only the time.
+    """
+    same = unsplit(problem)
+    if same is None:
+        return 0.0
+    inner = Run(time_limit=run.remaining(), callback=lambda _: run.should_stop())
+    try:
+        go_on_with(same, "search", inner, nodes=nodes)
+    except ContradictionError:
+        return 0.0  # there is no unsplit plan; that is proved elsewhere
+    return float(inner.bound or 0.0)

@@ -16,7 +16,8 @@ import numpy as np
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import FloatArray, FloatCube, IntArray
-from opweave.solvers.batched_mapping.arrays import BatchArrays
+from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
+from opweave.solvers.batched_mapping.modules import reversed_in_time
 from opweave.solvers.compiled import inlined, kernel
 
 
@@ -80,82 +81,29 @@ def _cheapest(longest: FloatArray, lasts: FloatArray, ends: FloatArray) -> None:
                 ends[u, c] = min(ends[u, c], ends[u, c + 1])
 
 
-class Way(NamedTuple):
-    """The edges in one direction of time, forwards or backwards.
-
-    Attributes
-    ----------
-    order
-        Operators, those with nothing before them in this direction first.
-    start, edges
-        Edges that lead to every operator.
-    source
-        Source of every edge.
-    base, slope
-        Delay of every edge between two devices: ``base + slope * inputs``. Shape (edges, devices, devices).
-    waits_start, waits
-        Operators that every operator waits for without any data.
-    """
-
-    order: IntArray
-    start: IntArray
-    edges: IntArray
-    source: IntArray
-    base: FloatCube
-    slope: FloatCube
-    waits_start: IntArray
-    waits: IntArray
-
-
-def forwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
-    """The edges forwards in time."""
-    return Way(
-        instance.order,
-        arrays.in_start,
-        arrays.incoming,
-        arrays.source,
-        arrays.base,
-        arrays.slope / instance.granule,
-        arrays.waits_start,
-        arrays.waits,
-    )
-
-
-def backwards(instance: BatchedInstance, arrays: BatchArrays) -> Way:
-    """The edges backwards in time, from the end of the plan."""
-    after = instance.waits.reversed(len(instance.order))
-    return Way(
-        np.ascontiguousarray(instance.order[::-1]),
-        arrays.out_start,
-        arrays.outgoing,
-        arrays.target,
-        np.ascontiguousarray(arrays.base.transpose(0, 2, 1)),
-        np.ascontiguousarray(arrays.slope.transpose(0, 2, 1) / instance.granule),
-        after.start,
-        after.items,
-    )
-
-
 @kernel
-def fill_longest(way: Way, seconds: FloatCube, longest: FloatCube) -> None:
-    """Raise ``longest``, the least time before every batch, to the values that its predecessors require."""
+def fill_longest(arrays: BatchArrays, order: IntArray, granule: int, seconds: FloatCube, longest: FloatCube) -> None:
+    """Raise ``longest``, the least time before every batch, to the values that its predecessors require.
+
+    ``order`` has the operators, predecessors first; ``seconds`` and ``longest`` go by inputs, not by granules.
+    """
     _, devices, columns = seconds.shape
     arrival, ends, best = np.empty((devices, columns)), np.empty((devices, columns)), np.zeros(columns)
-    for i in way.order:
-        for x in range(way.start[i], way.start[i + 1]):
-            e = way.edges[x]
-            h = way.source[e]
+    for i in order:
+        for x in range(arrays.in_start[i], arrays.in_start[i + 1]):
+            e = arrays.incoming[x]
+            h = arrays.source[e]
             _cheapest(longest[h], seconds[h], ends)
             for u in range(devices):
                 for w in range(devices):
                     for c in range(1, columns):
-                        sent = 0.0 if w == u else way.base[e, w, u] + way.slope[e, w, u] * c
+                        sent = 0.0 if w == u else arrays.base[e, w, u] + arrays.slope[e, w, u] * c / granule
                         arrival[w, c] = ends[w, c] + sent
                 share_out(arrival, columns - 1, best)
                 for c in range(1, columns):
                     longest[i, u, c] = max(longest[i, u, c], best[c])
-        for x in range(way.waits_start[i], way.waits_start[i + 1]):
-            h = way.waits[x]
+        for x in range(arrays.waits_start[i], arrays.waits_start[i + 1]):
+            h = arrays.waits[x]
             _cheapest(longest[h], seconds[h], ends)
             share_out(ends, columns - 1, best)
             for u in range(devices):
@@ -182,8 +130,9 @@ def reach_of(instance: BatchedInstance, arrays: BatchArrays) -> Reach:
     if seconds.size > MOST_ENTRIES:
         return Reach(heads, tails, seconds)
     work = (len(arrays.source) + 1) * len(instance.devices) ** 2 * (instance.batch + 1)
-    for way, longest in ((forwards(instance, arrays), heads), (backwards(instance, arrays), tails)):
-        fill_longest.sized(work)(way, seconds, longest)
+    turned = reversed_in_time(instance)
+    for way, flat, longest in ((instance, arrays, heads), (turned, arrays_of(turned), tails)):
+        fill_longest.sized(work)(flat, way.order, instance.granule, seconds, longest)
     return Reach(heads, tails, seconds)
 
 

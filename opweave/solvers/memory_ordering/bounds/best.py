@@ -7,9 +7,6 @@ below L1.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,15 +14,6 @@ from opweave.problems.arrays import IntArray
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.solvers.memory_ordering.arrays import OrderingArrays, footprints
 from opweave.solvers.memory_ordering.closure import OUTSIDE, SideArray, least_live, sides_around
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class StepBound:
-    """The least footprint of one operator's step, and the smallest and largest states that attain it."""
-
-    value: int
-    smallest: SideArray
-    largest: SideArray
 
 
 def least_increase(arrays: OrderingArrays, v: int, side: SideArray) -> int:
@@ -45,24 +33,14 @@ def least_increase(arrays: OrderingArrays, v: int, side: SideArray) -> int:
     return int(arrays.stay[v]) - saved
 
 
-def step_bound(arrays: OrderingArrays, v: int) -> StepBound:
+def step_bound(arrays: OrderingArrays, v: int) -> int:
     """L2 of operator v: the least footprint that its step can have in any order."""
     side = sides_around(arrays, v)
-    live, smallest, largest = least_live(arrays, side)
-    return StepBound(live + least_increase(arrays, v, side), smallest, largest)
+    return least_live(arrays, side)[0] + least_increase(arrays, v, side)
 
 
-@dataclass(frozen=True, slots=True)
-class PeakBound:
-    """A lower bound of the peak and the operator that proves it (None: the bytes live before the first step)."""
-
-    value: int
-    operator: int | None
-    cuts: int
-
-
-def peak_bound(arrays: OrderingArrays, order: IntArray) -> PeakBound:
-    """The largest L2 of all operators; most of them are never evaluated.
+def peak_bound(arrays: OrderingArrays, order: IntArray) -> int:
+    """The largest L2 of all operators, or the bytes live before the first step; most are never evaluated.
 
     The footprints of any order bound every operator's L2 from above. So operators are taken by decreasing footprint,
     and the rest are skipped once the largest L2 found is at least as high.
@@ -74,7 +52,12 @@ def peak_bound(arrays: OrderingArrays, order: IntArray) -> PeakBound:
     order
         Any order; the better it is, the fewer cuts are needed.
     """
-    return peak_bound_below(arrays, upper_keys(arrays, [order]), lambda: False)
+    best, keys = arrays.start_bytes, upper_keys(arrays, [order])
+    for v in np.argsort(-keys, kind="stable").tolist():
+        if keys[v] <= best:
+            break
+        best = max(best, step_bound(arrays, v))
+    return best
 
 
 def upper_keys(arrays: OrderingArrays, orders: list[IntArray]) -> IntArray:
@@ -84,20 +67,6 @@ def upper_keys(arrays: OrderingArrays, orders: list[IntArray]) -> IntArray:
         cost = footprints.sized(10 * len(arrays.reads))(arrays, order)
         keys[order] = np.minimum(keys[order], cost)
     return keys
-
-
-def peak_bound_below(arrays: OrderingArrays, keys: IntArray, should_stop: Callable[[], bool]) -> PeakBound:
-    """Like :func:`peak_bound`, from upper bounds of every operator's L2, which are lowered to the computed values."""
-    best, operator, cuts = arrays.start_bytes, None, 0
-    for v in np.argsort(-keys, kind="stable").tolist():
-        if keys[v] <= best or should_stop():
-            break
-        cuts += 1
-        value = step_bound(arrays, v).value
-        keys[v] = value
-        if value > best:
-            best, operator = value, v
-    return PeakBound(best, operator, cuts)
 
 
 def reachability(successors: Adjacency) -> NDArray[np.uint8]:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix, IntArray
+from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix
 from opweave.solvers.compiled import kernel
 from opweave.solvers.linear import LinearProgram, column_alone, minimise, sum_below
 
@@ -128,11 +128,6 @@ def quick_area(seconds: FloatArray, idle: FloatArray, count: FloatArray | None =
     return Area(max(0.0, float(value)), price, np.zeros(len(idle)))
 
 
-def dual_value(seconds: FloatArray, count: FloatArray, idle: FloatArray, prices: Area, memory: Memory | None) -> float:
-    """Value of the dual at given prices; ``count`` operators per row."""
-    return _cut(seconds, count, idle, prices.time, prices.memory, memory)[0]
-
-
 def _cut(
     seconds: FloatArray, count: FloatArray, idle: FloatArray, time: FloatArray, price: FloatArray, memory: Memory | None
 ) -> tuple[float, FloatArray, FloatArray]:
@@ -207,9 +202,3 @@ def _alike(seconds: FloatArray, memory: Memory | None) -> tuple[FloatArray, Floa
     own = np.zeros(len(seconds)) if memory is None else memory.bytes
     rows, count = np.unique(np.column_stack([seconds, own]), axis=0, return_counts=True)
     return np.ascontiguousarray(rows[:, :-1]), count.astype(np.float64), np.ascontiguousarray(rows[:, -1])
-
-
-def total_order_positions(values: FloatArray, most: int) -> IntArray:
-    """Positions of at most ``most`` values, evenly spread in sorted order and including the first and the last."""
-    order = np.argsort(values, kind="stable")
-    return order[np.unique(np.linspace(0, len(order) - 1, min(most, len(order))).astype(np.int64))]

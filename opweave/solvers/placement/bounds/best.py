@@ -1,18 +1,25 @@
-"""The largest of all lower bounds of the makespan, computed cheapest first and reported as they improve."""
+"""The largest of all lower bounds of the makespan, computed cheapest first and reported as they improve.
+
+Windows can be raised in several lanes at once: each lane takes a pair of end devices that no other lane works on. Pairs
+on the shortest path come first. If other lanes work on all of them, a lane takes the shortest path that avoids these
+pairs: the shortest path will move there once they are raised.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from opweave.formulations.placement.instance import PlacementInstance
-from opweave.problems.placement.spec import Placement
+from opweave.problems.arrays import FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, milestones_of
+from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
 from opweave.solvers.placement.bounds.counts import counts
-from opweave.solvers.placement.bounds.quick import quick_bounds
-from opweave.solvers.placement.bounds.together import raise_together
+from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
+from opweave.solvers.side_by_side.exchange import Exchange, Fact, Key
 
 LONGEST_PROGRAM = 5.0
 """Seconds that one window's program may take."""
@@ -25,16 +32,19 @@ PROGRAMS = {RELAXED: "linear", INTEGER: "integer", EXACT: "constraint"}
 LONGEST_COUNTS = 60.0
 """Seconds that the program over counts may take when there is no time limit."""
 
+DETOURS = 8
+"""Number of paths on which a lane searches for work that no other lane does."""
+
 Report = Callable[[float, str], None]
 
 
-def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
+def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tuple[float, str]:
     """A lower bound of the makespan and the name of the bound that proved it.
 
     Parameters
     ----------
-    problem, instance, arrays
-        The problem, its instance and its arrays.
+    instance, arrays
+        The problem.
     run
         Receives every better bound at once; says whether to stop.
 
@@ -43,7 +53,6 @@ def bound(problem: Placement, instance: PlacementInstance, arrays: PlacementArra
     tuple
         Seconds, and the name of the bound.
     """
-    del problem  # the arrays hold everything that the bounds need
     best = Best(run)
     if not instance.operators:
         best.report(0.0, "critical path")
@@ -83,3 +92,77 @@ def raise_level(chain: Milestones, level: int, run: Run, report: Report) -> None
         if not pairs:
             return
         report(chain.value(), "milestones")
+
+
+def raise_together(
+    chain: Milestones,
+    level: int,
+    run: Run,
+    exchange: Exchange,
+    report: Callable[[], None],
+    seconds: Callable[[], float],
+) -> None:
+    """Raise windows on the shortest path to a level until none is left there, together with all other lanes.
+
+    Parameters
+    ----------
+    chain
+        The chain, the same in all lanes.
+    level
+        Level to which windows are raised.
+    report
+        Called after every change.
+    seconds
+        Time limit of one window.
+    """
+    blocks = chain.blocks()
+    number = {block: index for index, block in enumerate(blocks)}
+
+    def key(pair: Pair) -> Key:
+        return "block", number[pair[0]], pair[1], pair[2], level
+
+    heard = 0
+    while not run.should_stop():
+        facts = exchange.facts_from(heard)
+        heard += len(facts)
+        for fact in facts:
+            if fact.key[0] == "block" and isinstance(fact.value, float):
+                index, a, b, to = (int(part) for part in fact.key[1:])
+                blocks[index].learn(a, b, to, fact.value)
+        pair = _free_pair(chain, level, run, lambda pair: exchange.claim(key(pair)))
+        if pair is None:
+            return
+        block, a, b = pair
+        value = float(block.bound_of(a, b, level, seconds()))
+        block.learn(a, b, level, value)
+        exchange.tell(Fact(key(pair), value))
+        report()
+
+
+def _free_pair(chain: Milestones, level: int, run: Run, claim: Callable[[Pair], bool]) -> Pair | None:
+    """A pair to raise that no other lane works on; None when all relevant pairs are raised or in work."""
+    with put_back([block.values for block in chain.blocks()]):
+        for _ in range(DETOURS):
+            value = chain.value()
+            if not math.isfinite(value) or (run.objective is not None and value >= run.objective):
+                break
+            pairs = chain.open_pairs(level)
+            for pair in pairs:
+                if claim(pair):
+                    return pair
+            if not pairs:
+                break
+            for block, a, b in pairs:
+                block.values[block.window.cells(a, b)] = math.inf
+    return None
+
+
+@contextmanager
+def put_back(tables: Sequence[FloatArray]) -> Iterator[None]:
+    """Let tables be changed temporarily."""
+    before = [table.copy() for table in tables]
+    try:
+        yield
+    finally:
+        for table, kept in zip(tables, before, strict=True):
+            table[:] = kept

@@ -22,24 +22,24 @@ module".
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.branches import Branches, branches_of
 from opweave.solvers.placement.bounds.chains import Chain, milestone_chains
-from opweave.solvers.placement.bounds.modules import modules, windows_between
 from opweave.solvers.placement.bounds.window_program import (
+    Branches,
     Builder,
     WindowProgram,
+    branches_of,
     integer_bound,
     relaxed_bound,
     serial_length,
 )
-from opweave.solvers.placement.bounds.windows import Window
+from opweave.solvers.placement.bounds.windows import Window, modules, windows_between
 from opweave.solvers.placement.module_intervals import shortest_alone, solve_intervals
 from opweave.solvers.placement.module_search import search_module
 
@@ -69,21 +69,17 @@ class Block:
     """A class of equal windows: one table of bounds and levels for the pairs of end devices. Shapes (K, K)."""
 
     window: Window
-    values: FloatArray
-    levels: IntArray
+    values: FloatArray = field(init=False)
+    levels: IntArray = field(init=False)
     branches: Branches = field(init=False)
     size: int = field(init=False)
     _ceilings: dict[tuple[int, int], float] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.values = self.window.first_bounds()
+        self.levels = np.zeros(self.values.shape, dtype=np.int64)
         self.branches = branches_of(self.window)
         self.size = int(self.branches.kept.sum())
-
-    @classmethod
-    def first(cls, window: Window) -> Block:
-        """A block with the bounds of the first level."""
-        values = window.first_bounds()
-        return cls(window, values, np.zeros(values.shape, dtype=np.int64))
 
     def open(self, a: int, b: int, level: int) -> bool:
         """Whether the pair could still be raised to a level."""
@@ -100,17 +96,9 @@ class Block:
 
     def learn(self, a: int, b: int, level: int, value: float) -> None:
         """Record a pair's bound of a level."""
-        rows, columns = self.rows(a), self.columns(b)
-        self.values[rows, columns] = np.maximum(self.values[rows, columns], value)
-        self.levels[rows, columns] = level
-
-    def rows(self, a: int) -> slice:
-        """Rows of the table for a first device: all rows if the window has no first operator."""
-        return slice(a, a + 1) if self.window.entry else slice(None)
-
-    def columns(self, b: int) -> slice:
-        """Columns of the table for a last device."""
-        return slice(b, b + 1) if self.window.exit else slice(None)
+        cells = self.window.cells(a, b)
+        self.values[cells] = np.maximum(self.values[cells], value)
+        self.levels[cells] = level
 
     def bound_of(self, a: int, b: int, level: int, time_limit: float) -> float:
         """A bound of a level for two end devices."""
@@ -147,6 +135,38 @@ class Block:
         return solve_intervals(arrays, alone, known, time_limit).bound
 
 
+Pair = tuple[Block, int, int]
+"""A block of windows and its end devices."""
+
+
+def shortest(first: FloatArray, own: FloatArray, tables: Sequence[FloatArray]) -> tuple[FloatArray, list[IntArray]]:
+    """Least sums along a chain of tables by the last device, and the device before each table that gives them.
+
+    Parameters
+    ----------
+    first
+        Least sums before the chain. Shape (K,).
+    own
+        Seconds of the operator before every table. Shape (tables, K).
+    tables
+        Seconds from device to device. Shape (K, K) each.
+    """
+    values, origins = first, []
+    for seconds, table in zip(own, tables, strict=True):
+        sums = (values + seconds)[:, None] + table
+        origins.append(np.argmin(sums, axis=0))
+        values = sums.min(axis=0)
+    return values, origins
+
+
+def devices_to(last: int, origins: list[IntArray]) -> list[int]:
+    """Devices along the shortest path to the device ``last``, which is included."""
+    devices = [last]
+    for origin in reversed(origins):
+        devices.append(int(origin[devices[-1]]))
+    return devices[::-1]
+
+
 @dataclass(eq=False)
 class Module:
     """A class of equal modules: their milestones, the blocks between these, and a bound of the module as a whole.
@@ -178,18 +198,11 @@ class Module:
             value = ((value + own)[:, :, None] + block.values[None, :, :]).min(axis=1)
         return np.maximum(value, self.whole)
 
-    def path(self, a: int, b: int) -> Iterator[tuple[Block, int, int]]:
-        """Blocks and their end devices on the shortest path from a to b through the milestones."""
-        values, froms = self.blocks[0].values[a], []
-        for own, block in zip(self.seconds, self.blocks[1:], strict=True):
-            sums = (values + own)[:, None] + block.values
-            froms.append(np.argmin(sums, axis=0))
-            values = sums.min(axis=0)
-        where = b
-        for block, origin in zip(self.blocks[:0:-1], froms[::-1], strict=True):
-            yield block, int(origin[where]), where
-            where = int(origin[where])
-        yield self.blocks[0], a, where
+    def path(self, a: int, b: int) -> list[Pair]:
+        """Blocks and their end devices on the shortest path from a to b, the last block first."""
+        _, origins = shortest(self.blocks[0].values[a], self.seconds, [block.values for block in self.blocks[1:]])
+        devices = devices_to(b, origins)
+        return list(zip(self.blocks, [a, *devices], devices, strict=False))[::-1]
 
 
 @dataclass(eq=False)
@@ -215,43 +228,35 @@ class Milestones:
 
     def blocks(self) -> list[Block]:
         """All blocks, each listed once, in the order of the plan."""
-        return list({id(block): block for module in self.modules for block in module.blocks}.values())
+        return list(dict.fromkeys(block for module in self.modules for block in module.blocks))
 
     def value(self) -> float:
         """The bound."""
-        return float(self._forward()[0][-1].min())
+        return float(self._shortest()[0].min())
 
-    def _forward(self) -> tuple[list[FloatArray], list[IntArray]]:
-        """Least times at the end of every module by device, and the preceding device of each."""
-        tables = {id(module): module.table() for module in set(self.modules)}
-        values, froms = [tables[id(self.modules[0])][0]], []
-        for own, module in zip(self.seconds, self.modules[1:], strict=True):
-            sums = (values[-1] + own)[:, None] + tables[id(module)]
-            froms.append(np.argmin(sums, axis=0))
-            values.append(sums.min(axis=0))
-        return values, froms
+    def _shortest(self) -> tuple[FloatArray, list[IntArray]]:
+        """Least times at the end of the last module by device, and the devices on the way."""
+        tables = {module: module.table() for module in set(self.modules)}
+        first, *others = (tables[module] for module in self.modules)
+        return shortest(first[0], self.seconds, others)
 
     def module_path(self) -> list[tuple[Module, int, int]]:
         """Modules along the shortest path, with the devices at their ends."""
-        values, froms = self._forward()
-        where = int(np.argmin(values[-1]))
-        steps = []
-        for module, origin in zip(self.modules[:0:-1], froms[::-1], strict=True):
-            steps.append((module, int(origin[where]), where))
-            where = int(origin[where])
-        steps.append((self.modules[0], 0, where))
-        return steps[::-1]
+        values, origins = self._shortest()
+        devices = devices_to(int(np.argmin(values)), origins)
+        return list(zip(self.modules, [0, *devices], devices, strict=False))
 
-    def open_pairs(self, level: int) -> list[tuple[Block, int, int]]:
-        """Pairs on the shortest path that a level could raise, the most frequent first."""
-        found: Counter[tuple[int, int, int]] = Counter()
-        blocks: dict[int, Block] = {}
+    def pairs(self) -> list[Pair]:
+        """Pairs on the shortest path, the most frequent first."""
+        found: Counter[Pair] = Counter()
         for (module, a, b), times in Counter(self.module_path()).items():
-            for block, first, second in module.path(a, b):
-                if block.open(first, second, level):
-                    found[id(block), first, second] += times
-                    blocks[id(block)] = block
-        return [(blocks[key], a, b) for (key, a, b), _ in found.most_common()]
+            for pair in module.path(a, b):
+                found[pair] += times
+        return [pair for pair, _ in found.most_common()]
+
+    def open_pairs(self, level: int) -> list[Pair]:
+        """Those of :meth:`pairs` that a level could raise."""
+        return [(block, a, b) for block, a, b in self.pairs() if block.open(a, b, level)]
 
 
 def milestones_of(arrays: PlacementArrays) -> Milestones:
@@ -279,12 +284,14 @@ def _module(window: Window, blocks: dict[bytes, Block]) -> Module:
         other, wide = _refined(window, large[0])
         if all(int(branches_of(part).kept.sum()) <= LARGEST_INTEGER for part in wide):
             inner, parts = other, wide
-    whole = window.first_bounds()
-    if not len(inner):
-        block = _block(window, blocks)
-        return Module(window.arrays.seconds[inner], [block], whole, inner, [np.arange(len(window.operators))])
-    own = [part.operators for part in parts]
-    return Module(window.arrays.seconds[inner], [_block(part, blocks) for part in parts], whole, inner, own)
+    own = [part.operators for part in parts] if len(inner) else [np.arange(len(window.operators))]
+    chosen = []
+    for part in parts:
+        key = part.key()
+        if key not in blocks:
+            blocks[key] = Block(part)
+        chosen.append(blocks[key])
+    return Module(window.arrays.seconds[inner], chosen, window.first_bounds(), inner, own)
 
 
 def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
@@ -300,10 +307,3 @@ def _refined(window: Window, chain: Chain) -> tuple[IntArray, list[Window]]:
     inner = milestones[first:last]
     ends: list[int | None] = [0 if window.entry else None, *inner.tolist(), count - 1 if window.exit else None]
     return inner, windows_between(window.arrays, ends, chain.members[first : last + 1])
-
-
-def _block(window: Window, blocks: dict[bytes, Block]) -> Block:
-    key = window.key()
-    if key not in blocks:
-        blocks[key] = Block.first(window)
-    return blocks[key]

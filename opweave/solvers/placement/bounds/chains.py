@@ -99,16 +99,7 @@ def _longest(
 
 def _members(reach: NDArray[np.bool_], chain: IntArray) -> list[IntArray]:
     """Positions strictly between consecutive milestones, before the first and after the last."""
-    if not len(chain):
-        return [np.arange(len(reach), dtype=np.int64)]
-    rows = []
-    for i in range(len(chain) + 1):
-        inside = np.ones(len(reach), dtype=bool)
-        if i > 0:
-            inside &= reach[chain[i - 1]]
-            inside[chain[i - 1]] = False
-        if i < len(chain):
-            inside &= reach[:, chain[i]]
-            inside[chain[i]] = False
-        rows.append(np.flatnonzero(inside))
-    return rows
+    everything = np.ones(len(reach), dtype=bool)
+    between = ~np.isin(np.arange(len(reach)), chain)
+    late, early = [everything, *reach[chain]], [*reach[:, chain].T, everything]
+    return [np.flatnonzero(after & before & between) for after, before in zip(late, early, strict=True)]

@@ -18,7 +18,7 @@ import numpy as np
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.loops import lengths_of
-from opweave.solvers.placement.arrays import PlacementArrays
+from opweave.solvers.placement.arrays import PlacementArrays, reversed_net, sending
 
 
 class Reach(NamedTuple):
@@ -29,16 +29,6 @@ class Reach(NamedTuple):
 
     heads: FloatArray
     tails: FloatArray
-
-
-@inlined
-def sending(arrays: PlacementArrays, f: int, a: int, b: int) -> float:
-    """Seconds that flow f takes from device a to device b; inf where nothing can be sent."""
-    if a == b:
-        return 0.0
-    if np.isinf(arrays.per_byte[a, b]) or np.isinf(arrays.latency[a, b]):
-        return np.inf
-    return float(arrays.latency[a, b] + arrays.size[f] * arrays.per_byte[a, b])
 
 
 @kernel
@@ -99,30 +89,6 @@ def fill_heads(arrays: PlacementArrays, order: IntArray, heads: FloatMatrix) -> 
     raise_heads(arrays, arrays.seconds, order, heads)
 
 
-def reversed_net(arrays: PlacementArrays) -> PlacementArrays:
-    """The same problem with time reversed: its heads are the tails."""
-    return arrays._replace(
-        source=arrays.target,
-        target=arrays.source,
-        in_start=arrays.out_start,
-        incoming=arrays.outgoing,
-        out_start=arrays.in_start,
-        outgoing=arrays.incoming,
-        before_start=arrays.after_start,
-        before=arrays.after,
-        after_start=arrays.before_start,
-        after=arrays.before,
-        latency=np.ascontiguousarray(arrays.latency.T),
-        per_byte=np.ascontiguousarray(arrays.per_byte.T),
-    )
-
-
-def work_of(arrays: PlacementArrays) -> int:
-    """Elementary steps of one pass over all flows and device pairs."""
-    devices = int(arrays.seconds.shape[1])
-    return (len(arrays.source) + len(arrays.before) + len(arrays.seconds)) * devices * devices
-
-
 def operator_order(arrays: PlacementArrays) -> IntArray:
     """Operators with predecessors first."""
     return sorted_operators.sized(len(arrays.seconds) + len(arrays.before))(arrays)
@@ -131,10 +97,19 @@ def operator_order(arrays: PlacementArrays) -> IntArray:
 def reach_of(arrays: PlacementArrays, order: IntArray | None = None) -> Reach:
     """Heads and tails of every operator on every device."""
     first = operator_order(arrays) if order is None else order
-    heads, tails = np.zeros(arrays.seconds.shape), np.zeros(arrays.seconds.shape)
-    fill_heads.sized(work_of(arrays))(arrays, first, heads)
-    fill_heads.sized(work_of(arrays))(reversed_net(arrays), np.ascontiguousarray(first[::-1]), tails)
-    return Reach(heads, tails)
+    return Reach(_heads_of(arrays, first), _heads_of(reversed_net(arrays), np.ascontiguousarray(first[::-1])))
+
+
+def device_tails(arrays: PlacementArrays) -> FloatArray:
+    """The tails alone. PEFT calls them the optimistic cost table. Shape (operators, devices)."""
+    return _heads_of(reversed_net(arrays), np.ascontiguousarray(operator_order(arrays)[::-1]))
+
+
+def _heads_of(arrays: PlacementArrays, order: IntArray) -> FloatArray:
+    heads = np.zeros(arrays.seconds.shape)
+    steps = (len(arrays.source) + len(arrays.before) + len(arrays.seconds)) * arrays.seconds.shape[1] ** 2
+    fill_heads.sized(steps)(arrays, order, heads)
+    return heads
 
 
 def longest(arrays: PlacementArrays, reach: Reach) -> float:

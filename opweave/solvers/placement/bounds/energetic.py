@@ -13,13 +13,18 @@ Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
+from opweave.formulations.order_arcs import ContradictionError
+from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.solvers.compiled import kernel
 from opweave.solvers.placement.arrays import PlacementArrays
-from opweave.solvers.placement.bounds.area import best_area, quick_area, total_order_positions
-from opweave.solvers.placement.bounds.critical_path import Reach, longest
+from opweave.solvers.placement.bounds.area import best_area, memory_of, quick_area
+from opweave.solvers.placement.bounds.critical_path import Reach, longest, reach_of
+from opweave.solvers.scheduling.best_bound import Best
 
 THRESHOLDS = 400
 """Number of heads, and of tails, that are tried as thresholds."""
@@ -54,18 +59,36 @@ def best_thresholds(
     return best, h, t
 
 
-def least_work(seconds: FloatArray, price: FloatArray) -> FloatArray:
-    """Every operator's run time at the prices of time, on its cheapest device. Shape (operators,)."""
-    cost = np.where(np.isfinite(seconds), seconds, 0.0) * price
-    return np.asarray(np.where(np.isfinite(seconds), cost, np.inf).min(axis=1))
+class Thresholds(NamedTuple):
+    """Least heads and tails of every operator, and those of them that are tried as thresholds, ascending."""
+
+    heads: FloatArray
+    tails: FloatArray
+    early: FloatArray
+    late: FloatArray
+
+    @classmethod
+    def of(cls, reach: Reach) -> Thresholds:
+        """Values evenly spread in sorted order, the first and the last included."""
+        heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
+        positions = np.linspace(0, len(heads) - 1, min(THRESHOLDS, len(heads))).astype(np.int64)
+        return cls(heads, tails, np.unique(np.sort(heads)[positions]), np.unique(np.sort(tails)[positions]))
+
+    def best_set(self, seconds: FloatArray, price: FloatArray) -> tuple[float, BoolArray]:
+        """The largest bound of a set at prices of time, and the set; an operator counts on its cheapest device."""
+        usable = np.isfinite(seconds)
+        work = np.where(usable, np.where(usable, seconds, 0.0) * price, np.inf).min(axis=1)
+        sized = best_thresholds.sized(len(self.early) * len(self.late) + 10 * len(self.heads))
+        value, h, t = sized(self.heads, self.tails, work, self.early, self.late)
+        return float(value), (self.heads >= h) & (self.tails >= t)
 
 
-def set_bound(arrays: PlacementArrays, reach: Reach, inside: BoolArray, lower_bound: float) -> tuple[float, FloatArray]:
-    """The bound that one set of operators gives, device by device, and its prices of time."""
-    seconds = np.ascontiguousarray(arrays.seconds[inside])
+def _rows_of(
+    arrays: PlacementArrays, reach: Reach, inside: BoolArray, lower_bound: float
+) -> tuple[FloatArray, FloatArray]:
+    """Run times of one set of operators, and idle times of the devices, for the area bound device by device."""
     ends = reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0)
-    area = quick_area(seconds, np.minimum(ends, lower_bound))
-    return area.value, area.time
+    return np.ascontiguousarray(arrays.seconds[inside]), np.minimum(ends, lower_bound)
 
 
 def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
@@ -87,19 +110,13 @@ def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> floa
         return lower_bound
     if not np.isfinite(longest(arrays, reach)):
         return np.inf
-    heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
-    early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
-    late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
-    everything = np.ones(len(arrays.seconds), dtype=bool)
-    best, price = set_bound(arrays, reach, everything, lower_bound)
-    best = max(best, lower_bound)
+    thresholds = Thresholds.of(reach)
+    area = quick_area(*_rows_of(arrays, reach, np.ones(len(arrays.seconds), dtype=bool), lower_bound))
+    best = max(area.value, lower_bound)
     for _ in range(REFINED):
-        work = least_work(arrays.seconds, price)
-        sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
-        value, h, t = sized(heads, tails, work, early, late)
-        inside = (heads >= h) & (tails >= t)
-        better, price = set_bound(arrays, reach, inside, max(best, float(value)))
-        value = max(float(value), better)
+        value, inside = thresholds.best_set(arrays.seconds, area.time)
+        area = quick_area(*_rows_of(arrays, reach, inside, max(best, value)))
+        value = max(value, area.value)
         if value <= best:
             break
         best = value
@@ -108,18 +125,42 @@ def energetic(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> floa
 
 def energetic_at_best_prices(arrays: PlacementArrays, reach: Reach, lower_bound: float) -> float:
     """Like :func:`energetic`, with optimal prices for the area of the whole graph."""
-    if not len(arrays.seconds):
-        return lower_bound
     best = max(lower_bound, energetic(arrays, reach, lower_bound))
-    if not np.isfinite(best):
+    if not (len(arrays.seconds) and np.isfinite(best)):
         return best
     area = best_area(arrays.seconds, np.zeros(arrays.seconds.shape[1]))
-    heads, tails = reach.heads.min(axis=1), reach.tails.min(axis=1)
-    early = np.unique(heads[total_order_positions(heads, THRESHOLDS)])
-    late = np.unique(tails[total_order_positions(tails, THRESHOLDS)])
-    sized = best_thresholds.sized(len(early) * len(late) + 10 * len(heads))
-    value, h, t = sized(heads, tails, least_work(arrays.seconds, area.time), early, late)
-    inside = (heads >= h) & (tails >= t)
-    ends = np.minimum(reach.heads[inside].min(axis=0) + reach.tails[inside].min(axis=0), max(best, float(value)))
-    refined = best_area(np.ascontiguousarray(arrays.seconds[inside]), ends)
-    return max(best, float(value), area.value, refined.value)
+    value, inside = Thresholds.of(reach).best_set(arrays.seconds, area.time)
+    refined = best_area(*_rows_of(arrays, reach, inside, max(best, value)))
+    return max(best, value, area.value, refined.value)
+
+
+def finite_path(arrays: PlacementArrays, reach: Reach) -> float:
+    """Length of the critical path, in seconds.
+
+    Raises
+    ------
+    ContradictionError
+        When the path is infinite, because missing links leave some operator no device.
+    """
+    path = longest(arrays, reach)
+    if not np.isfinite(path):
+        raise ContradictionError("missing links leave some operator without a device that its data could reach")
+    return path
+
+
+def quick_bounds(instance: PlacementInstance, arrays: PlacementArrays, best: Best) -> None:
+    """Critical path, energetic bound, and area with memory; they take seconds at most, whatever the size.
+
+    Raises
+    ------
+    ContradictionError
+        When missing links leave some operator no device, which makes its path infinite.
+    """
+    best.run.enter("bounds")
+    reach = reach_of(arrays)
+    path = finite_path(arrays, reach)
+    best.report(path, "critical path")
+    best.report(energetic_at_best_prices(arrays, reach, path), "energetic")
+    memory = memory_of(instance)
+    if memory is not None and not best.run.should_stop():
+        best.report(best_area(arrays.seconds, np.zeros(len(instance.devices)), memory).value, "area with memory")

@@ -32,11 +32,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
-from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays
-from opweave.solvers.placement.bounds.branches import Branches
+from opweave.solvers.placement.arrays import DELAY, PORT_TENSOR, PlacementArrays, durations
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.windows import Window
 from opweave.solvers.rounding import SUMMATION
@@ -44,6 +45,95 @@ from opweave.solvers.tree import least_whole
 
 SPREAD = 1e4
 """Largest ratio of the ceiling to the unit of time."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branches:
+    """The operators that stand for others.
+
+    Attributes
+    ----------
+    parts
+        The branches: the operators of each.
+    kept
+        Operators that stay: the ends, and one branch of every group of equal branches. Shape (operators,).
+    times
+        Number of operators that each one stands for. Shape (operators,).
+    leader
+        The operator that stands for each one. Shape (operators,).
+    shared
+        Tensors that the same columns describe for all branches: produced by an end, or read by several branches.
+        Shape (tensors,).
+    """
+
+    parts: list[IntArray]
+    kept: BoolArray
+    times: FloatArray
+    leader: IntArray
+    shared: BoolArray
+
+
+def branches_of(window: Window) -> Branches:
+    """Group the branches (components of the window without its ends) that are equal apart from names.
+
+    A tensor of the entry that only one branch reads moves with that branch under a relabeling. A tensor that several
+    branches read stays in place, so branches are equal only when they read the same such tensors.
+    """
+    arrays, count = window.arrays, len(window.operators)
+    first, last = int(window.entry), count - int(window.exit)
+    inner = np.zeros(count, dtype=bool)
+    inner[first:last] = True
+    target = np.repeat(np.arange(count), np.diff(arrays.before_start))
+    inside = inner[arrays.before] & inner[target]
+    joined = csr_matrix((np.ones(int(inside.sum())), (arrays.before[inside], target[inside])), shape=(count, count))
+    labels = connected_components(joined, directed=False)[1]
+    order = first + np.argsort(labels[first:last], kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(labels[order])) + 1) if len(order) else []
+    shared = _shared_tensors(window, np.where(inner, labels, -1))
+    kept, times, leader = np.ones(count, dtype=bool), np.ones(count), np.arange(count, dtype=np.int64)
+    seen: dict[bytes, IntArray] = {}
+    for part in parts:
+        same = seen.setdefault(_signature(window, part, shared), part)
+        if same is not part:
+            kept[part] = False
+            times[same] += 1
+            leader[part] = same
+    return Branches(parts, kept, times, leader, shared)
+
+
+def _shared_tensors(window: Window, component: IntArray) -> BoolArray:
+    """Tensors with readers in several components (the exit counts as one)."""
+    arrays = window.arrays
+    shared = np.zeros(arrays.tensors, dtype=bool)
+    for t in range(arrays.tensors):
+        flows = arrays.tensor == t
+        ends = np.unique(component[arrays.target[flows]])
+        made_by_end = (component[arrays.source[flows]] < 0).all()
+        shared[t] = made_by_end and len(ends) > 1
+    return shared
+
+
+def _signature(window: Window, part: IntArray, shared: BoolArray) -> bytes:
+    """Run times, arcs and flows of a branch, in positions relative to it; ends and shared tensors by name."""
+    arrays, count = window.arrays, len(window.operators)
+    local = np.full(count, -1, dtype=np.int64)
+    local[part] = np.arange(len(part))
+    if window.entry:
+        local[0] = -2
+    if window.exit:
+        local[-1] = -3
+    rows: list[tuple[int, ...]] = []
+    here = set(part.tolist())
+    numbers: dict[int, int] = {}
+    for v in (*part.tolist(), *([count - 1] if window.exit else [])):
+        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist()
+        rows.extend((0, int(local[u]), int(local[v])) for u in before if v in here or u in here)
+        for f in arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].tolist():
+            u, t = int(arrays.source[f]), int(arrays.tensor[f])
+            if v in here or u in here:
+                name = -1 - t if shared[t] else numbers.setdefault(t, len(numbers))
+                rows.append((1, int(local[u]), int(local[v]), name, int(arrays.size[f])))
+    return arrays.seconds[part].tobytes() + repr(rows).encode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,17 +165,6 @@ class WindowProgram:
     x: IntArray
     scale: float
     ceiling: float
-
-
-def durations(arrays: PlacementArrays) -> FloatArray:
-    """Seconds of every flow between every two devices, inf where nothing can be sent. Shape (flows, K, K)."""
-    linked = np.isfinite(arrays.per_byte) & np.isfinite(arrays.latency)
-    per_byte, latency = np.where(linked, arrays.per_byte, 0.0), np.where(linked, arrays.latency, 0.0)
-    seconds = latency + arrays.size[:, None, None] * per_byte
-    seconds = np.where(linked, seconds, np.inf)
-    diagonal = np.arange(len(latency))
-    seconds[:, diagonal, diagonal] = 0.0
-    return np.asarray(seconds)
 
 
 def serial_length(arrays: PlacementArrays) -> float:
@@ -121,6 +200,9 @@ class Builder:
         self.tails = np.where(self.usable, self.reach.tails, 0.0) / self.scale
         self.equal, self.most = SparseRows(), SparseRows()
         self._columns()
+        if self.possible:
+            for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
+                write()
 
     def _columns(self) -> None:
         kept, times = self.branches.kept, self.branches.times
@@ -147,6 +229,9 @@ class Builder:
         self.upper[self.z] = linked
         self.upper[self.start[operators]] = self.ceiling
         self.upper[self.length] = self.ceiling
+        self.times = np.zeros(self.length + 1, dtype=bool)
+        self.times[self.start[operators]] = True
+        self.times[self.length] = True
         self.whole = np.zeros(self.length + 1, dtype=bool)
         self.whole[self.x[operators]] = True
         self.whole[self.u] = True
@@ -241,19 +326,20 @@ class Builder:
         self.most.put(rows[:, None], self.x[early], self.p[early] / self.branches.times[early][:, None])
         self.most.put(rows, self.start[late], -1.0)
 
+    def add(self, upper: FloatArray, *, times: BoolArray) -> IntArray:
+        """Add columns, each a time or a 0 or 1; return their numbers."""
+        numbers = np.arange(len(self.upper), len(self.upper) + len(upper), dtype=np.int64)
+        self.upper, self.times = np.concatenate([self.upper, upper]), np.concatenate([self.times, times])
+        self.whole = np.concatenate([self.whole, ~times])
+        return numbers
+
     def build(self) -> WindowProgram:
         """The whole program."""
-        for write in (self._choices, self._sharing, self._loads, self._ports, self._times):
-            write()
-        columns = self.length + 1
-        lower = self.lower_bound * column_alone(self.length, columns)
+        columns = len(self.upper)
         cost = column_alone(self.length, columns)
         rows = (*self.equal.matrix(columns), *self.most.matrix(columns))
-        times = np.zeros(columns, dtype=bool)
-        times[self.start[self.operators]] = True
-        times[self.length] = True
-        linear = LinearProgram(cost, *rows, lower, self.upper)
-        return WindowProgram(linear, self.whole, times, self.length, self.x, self.scale, self.ceiling)
+        linear = LinearProgram(cost, *rows, self.lower_bound * cost, self.upper)
+        return WindowProgram(linear, self.whole, self.times, self.length, self.x, self.scale, self.ceiling)
 
 
 def relaxed_bound(program: WindowProgram, time_limit: float) -> float:

@@ -5,18 +5,25 @@ does every transfer among these operators, u and v. Anything else in that time c
 shortest plan of the window alone, with u and v on their devices, bounds start(v) - end(u) from below. Under
 ``one_port_tensor`` a tensor may also be read outside the window and be sent for that reader, too. But to every device
 that reads it *inside* the window it is sent at least once between the two milestones.
+
+An operator on every path is a *cut vertex*: every other operator comes before or after it, and no arc bypasses it.
+While it runs, no other operator runs and no transfer is under way. So, given the device of the cut vertex, the schedule
+splits exactly there. This holds under all three transfer models, because a tensor made before the cut vertex cannot be
+read after it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
 from opweave.problems.arrays import NO_LIMIT, FloatArray, IntArray
 from opweave.problems.graph_arrays import Adjacency
-from opweave.solvers.placement.arrays import DELAY, PlacementArrays
-from opweave.solvers.placement.bounds.critical_path import longest, reach_of, sending
+from opweave.solvers.placement.arrays import DELAY, PlacementArrays, durations, with_arcs
+from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic
 
 
@@ -60,6 +67,10 @@ class Window:
         ends = np.asarray([self.entry, self.exit, len(arrays.seconds)], dtype=np.int64)
         return b"|".join(part.tobytes() for part in (ends, *parts))
 
+    def cells(self, a: int, b: int) -> tuple[slice, slice]:
+        """Entries of a table that two end devices stand for; a missing end stands for all devices. Shape (K, K)."""
+        return slice(a, a + 1) if self.entry else slice(None), slice(b, b + 1) if self.exit else slice(None)
+
     def fixed(self, a: int, b: int) -> PlacementArrays:
         """The arrays with the entry on device a and the exit on device b."""
         seconds = self.arrays.seconds.copy()
@@ -95,7 +106,7 @@ class Window:
         arrays = self.arrays
         if not (self.entry and self.exit):
             return 0.0
-        times = [sending(arrays, f, a, b) for f in range(len(arrays.source))]
+        times = durations(arrays)[:, a, b].tolist()
         return max(times, default=0.0) if arrays.model == DELAY else float(sum(times))
 
     def _possible(self, a: int, b: int) -> bool:
@@ -115,56 +126,39 @@ def cut_window(arrays: PlacementArrays, members: IntArray, entry: int | None, ex
     entry, exit_
         The milestones at the ends; None at the beginning and the end of the plan.
     """
-    operators = np.asarray(
-        [*([] if entry is None else [entry]), *members.tolist(), *([] if exit_ is None else [exit_])], dtype=np.int64
-    )
-    local = {int(v): i for i, v in enumerate(operators.tolist())}
-    flows: list[int] = []
-    rows: list[list[int]] = []
-    for v in operators.tolist():
-        flows += [
-            f
-            for f in arrays.incoming[arrays.in_start[v] : arrays.in_start[v + 1]].tolist()
-            if int(arrays.source[f]) in local
-        ]
-        before = arrays.before[arrays.before_start[v] : arrays.before_start[v + 1]].tolist()
-        rows.append(sorted(local[u] for u in before if u in local))
-    seconds = arrays.seconds[operators].copy()
+    ends = [[] if entry is None else [entry], members.tolist(), [] if exit_ is None else [exit_]]
+    operators = np.asarray(list(chain.from_iterable(ends)), dtype=np.int64)
+    local = {v: i for i, v in enumerate(operators.tolist())}
+    incoming, earlier = Adjacency(arrays.in_start, arrays.incoming), Adjacency(arrays.before_start, arrays.before)
+    chosen = [f for v in local for f in incoming[v].tolist() if int(arrays.source[f]) in local]
+    before = Adjacency.from_lists([sorted(local[u] for u in earlier[v].tolist() if u in local) for v in local])
+    seconds = arrays.seconds[operators]
     for end, position in ((entry, 0), (exit_, len(operators) - 1)):
         if end is not None:
             seconds[position] = np.where(np.isfinite(seconds[position]), 0.0, np.inf)
-    small = _small_net(arrays, seconds, flows, rows, local)
-    chosen = np.asarray(flows, dtype=np.int64)
-    return Window(small, operators, chosen, entry is not None, exit_ is not None)
+    flows = np.asarray(chosen, dtype=np.int64)
+    small = _small_net(with_arcs(arrays, before), seconds, flows, local)
+    return Window(small, operators, flows, entry is not None, exit_ is not None)
 
 
-def _small_net(
-    arrays: PlacementArrays, seconds: FloatArray, flows: list[int], rows: list[list[int]], local: dict[int, int]
-) -> PlacementArrays:
-    """The arrays of some operators and flows, without memory."""
-    count = len(seconds)
-    chosen = np.asarray(flows, dtype=np.int64)
-    source = np.asarray([local[int(u)] for u in arrays.source[chosen]], dtype=np.int64)
-    target = np.asarray([local[int(v)] for v in arrays.target[chosen]], dtype=np.int64)
+def _small_net(arrays: PlacementArrays, seconds: FloatArray, flows: IntArray, local: dict[int, int]) -> PlacementArrays:
+    """The arrays of some operators and flows, without memory; the arcs are there already."""
+    count, each = len(seconds), np.arange(len(flows))
+    source = np.asarray([local[u] for u in arrays.source[flows].tolist()], dtype=np.int64)
+    target = np.asarray([local[v] for v in arrays.target[flows].tolist()], dtype=np.int64)
     numbers: dict[int, int] = {}
-    tensor = np.asarray([numbers.setdefault(int(t), len(numbers)) for t in arrays.tensor[chosen]], dtype=np.int64)
-    before = Adjacency.from_lists(rows)
-    after = before.reversed(count)
-    incoming, outgoing = _positions(target, count), _positions(source, count)
+    tensor = [numbers.setdefault(t, len(numbers)) for t in arrays.tensor[flows].tolist()]
+    incoming, outgoing = Adjacency.from_pairs(count, target, each), Adjacency.from_pairs(count, source, each)
     return arrays._replace(
         seconds=np.ascontiguousarray(seconds),
         source=source,
         target=target,
-        tensor=tensor,
-        size=arrays.size[chosen],
+        tensor=np.asarray(tensor, dtype=np.int64),
+        size=arrays.size[flows],
         in_start=incoming.start,
         incoming=incoming.items,
         out_start=outgoing.start,
         outgoing=outgoing.items,
-        before_start=before.start,
-        before=before.items,
-        after_start=after.start,
-        after=after.items,
         memory=np.zeros(count, dtype=np.int64),
         parameters_start=np.zeros(count + 1, dtype=np.int64),
         parameters=np.zeros(0, dtype=np.int64),
@@ -174,8 +168,49 @@ def _small_net(
     )
 
 
-def _positions(heads: IntArray, rows: int) -> Adjacency:
-    """Positions of every row's entries, in their order."""
-    start = np.zeros(rows + 1, dtype=np.int64)
-    np.cumsum(np.bincount(heads, minlength=rows), out=start[1:])
-    return Adjacency(start, np.argsort(heads, kind="stable").astype(np.int64))
+def cut_vertices(arrays: PlacementArrays, order: IntArray) -> IntArray:
+    """Operators on every path, in order, found by one sweep over the arcs.
+
+    Proof: give every source an arc from before the first position, and every sink an arc to after the last. No arc
+    crosses position i of the order exactly when no path from beginning to end avoids the operator there.
+
+    Parameters
+    ----------
+    arrays
+        The problem.
+    order
+        Operators with predecessors first.
+    """
+    count = len(order)
+    position = np.empty(count, dtype=np.int64)
+    position[order] = np.arange(count)
+    before = np.diff(arrays.before_start)
+    first = np.full(count, -1, dtype=np.int64)
+    heads = np.repeat(np.arange(count), before)
+    tails = position[arrays.before]
+    first_source = np.concatenate([tails, first[before == 0]])
+    last_target = np.concatenate([position[heads], position[before == 0]])
+    sinks = position[np.diff(arrays.after_start) == 0]
+    starts = np.concatenate([first_source, sinks])
+    ends = np.concatenate([last_target, np.full(len(sinks), count)])
+    # an arc from p to q covers the positions p + 1 to q - 1
+    covered = np.zeros(count + 2, dtype=np.int64)
+    np.add.at(covered, starts + 1, 1)
+    np.add.at(covered, ends, -1)
+    return np.asarray(order[np.cumsum(covered)[:count] == 0])
+
+
+def windows_between(arrays: PlacementArrays, ends: Sequence[int | None], members: Sequence[IntArray]) -> list[Window]:
+    """The windows between consecutive ends; None at the beginning and the end of the plan."""
+    return [cut_window(arrays, row, ends[i], ends[i + 1]) for i, row in enumerate(members)]
+
+
+def modules(arrays: PlacementArrays) -> tuple[IntArray, list[Window]]:
+    """Cut vertices in order, and the modules before, between and after them."""
+    order = operator_order(arrays)
+    cuts = cut_vertices(arrays, order)
+    position = np.empty(len(order), dtype=np.int64)
+    position[order] = np.arange(len(order))
+    at = position[cuts].tolist()
+    members = [order[a + 1 : b] for a, b in zip([-1, *at], [*at, len(order)], strict=True)]
+    return cuts, windows_between(arrays, [None, *cuts.tolist(), None], members)

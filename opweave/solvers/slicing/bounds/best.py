@@ -22,11 +22,10 @@ from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.bounds.blocks import Blocks, blocks_of
-from opweave.solvers.slicing.bounds.cut_boxes import cells_of
+from opweave.solvers.slicing.bounds.cut_boxes import by_position, cells_of
 from opweave.solvers.slicing.bounds.instant import instant
-from opweave.solvers.slicing.bounds.positions import by_position
 from opweave.solvers.slicing.bounds.program import relax
-from opweave.solvers.slicing.order import running_order
+from opweave.solvers.slicing.plans import running_order
 
 MOST_DEVICES = 6
 """Number of devices up to which all their sets are examined; beyond it, there is only a bound by speeds."""

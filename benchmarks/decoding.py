@@ -1,0 +1,29 @@
+"""The loop that measures how many plans of batched mapping the decoder evaluates per second."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opweave.problems.arrays import IntArray, IntMatrix
+from opweave.solvers.batched_mapping.arrays import BatchArrays, move_granule, new_strings, play
+from opweave.solvers.compiled import kernel
+
+
+@kernel
+def decode_many(arrays: BatchArrays, where: IntMatrix, order: IntArray, times: int) -> float:
+    """Decode one plan ``times`` times, each time with one granule moved and moved back, to measure the search speed."""
+    strings = new_strings(arrays, where)
+    operators, devices = strings.number.shape
+    end = np.empty((operators, devices))
+    free = np.empty(devices)
+    tail = np.zeros(arrays.seconds.shape)
+    total = 0.0
+    for step in range(times):
+        i, g = step % operators, step % where.shape[1]
+        before = strings.where[i, g]
+        move_granule(arrays, strings, i, g, (before + 1) % devices)
+        move_granule(arrays, strings, i, g, before)
+        end[:] = -1.0
+        free[:] = 0.0
+        total += float(play(arrays, strings, order, 0, len(order), free, end, tail, np.inf))
+    return total / times

@@ -1,1 +1,0 @@
-"""Reports on batched mapping: plan, trace, pictures and explanation."""

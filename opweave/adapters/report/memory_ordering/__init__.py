@@ -1,1 +1,0 @@
-"""Reports on memory ordering: plan, trace, picture and table rows."""

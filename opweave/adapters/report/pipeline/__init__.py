@@ -1,1 +1,0 @@
-"""Reports on pipelines: plan, trace, picture, explanation, and files for other tools."""

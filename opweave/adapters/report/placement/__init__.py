@@ -1,1 +1,0 @@
-"""Reports on placement: plan, trace, picture, device map and explanation."""

@@ -1,1 +1,0 @@
-"""Reports on slicing: plan, trace, pictures and explanation."""

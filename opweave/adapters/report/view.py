@@ -1,0 +1,328 @@
+"""The view of any problem, read from its timeline; a problem's own view adds words and pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+
+from opweave.adapters.report import wording
+from opweave.adapters.report.baselines import Reference, baselines, reference
+from opweave.adapters.report.gantt import gantt_figure
+from opweave.adapters.report.memory_figure import memory_figure
+from opweave.adapters.report.timeline_tables import (
+    Cells,
+    DeviceUse,
+    Limits,
+    device_table,
+    device_uses,
+    plan_of,
+    step_table,
+    transfer_rows,
+)
+from opweave.adapters.report.timeline_trace import timeline_trace
+from opweave.adapters.report.units import precise_seconds, readable, readable_share
+from opweave.problems.cluster import Cluster
+from opweave.problems.errors import InvalidInputError
+from opweave.problems.measures import bytes_over_time
+from opweave.problems.problem import DetailsT, Problem, SolutionT
+from opweave.problems.result import Result, Status
+from opweave.problems.timeline import Timeline
+from opweave.problems.words import counted
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
+
+Row = tuple[str, str]
+
+
+class Section(NamedTuple):
+    """A table in addition to the result's."""
+
+    title: str
+    headings: Sequence[str]
+    rows: list[Sequence[str]]
+
+
+class View(Generic[ProblemT, SolutionT, DetailsT]):
+    """A problem and its result as the command line and the reports show them.
+
+    Everything here comes from the timeline of the result's solution, so it fits any problem. A subclass adds what is
+    specific to its problem.
+
+    Attributes
+    ----------
+    problem, result
+        The problem, and its result.
+    word
+        The name of the problem on the command line.
+    problem_type
+        The class of the problem.
+    baseline
+        The solver that every result is compared with; None for the first registered baseline.
+    subject
+        What takes the time or the bytes of the objective, for explanations.
+    noun, better, verb
+        The words for a plan and for one that costs less, and the verb between them, after "no plan" and after "can".
+    plan_file, figure_file
+        File names of the plan and the picture in a report folder.
+    """
+
+    word: ClassVar[str] = "problem"
+    problem_type: ClassVar[type[Problem[Any, Any]]]
+    baseline: ClassVar[str | None] = None
+    subject: ClassVar[str] = "The plan"
+    noun: ClassVar[str] = "plan"
+    better: ClassVar[str] = "better"
+    verb: ClassVar[tuple[str, str]] = ("is", "be")
+    plan_file: ClassVar[str] = "plan.json"
+    figure_file: ClassVar[str] = "plan.png"
+
+    def __init__(self, problem: ProblemT, result: Result[SolutionT]) -> None:
+        self.problem = problem
+        self.result = result
+
+    @property
+    def solution(self) -> SolutionT:
+        """The result's solution.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is none to show.
+        """
+        if self.result.solution is None:
+            raise InvalidInputError(f"the result has no solution to show (status {self.result.status.value})")
+        return self.result.solution
+
+    @cached_property
+    def timeline(self) -> Timeline:
+        """What happens when the result's solution is carried out.
+
+        Raises
+        ------
+        InvalidInputError
+            If it cannot be carried out.
+        """
+        timeline = self.result.timeline or self.problem.play(self.solution)
+        if timeline is None:
+            raise InvalidInputError("the solution cannot be carried out, so there is nothing to draw")
+        return timeline
+
+    @cached_property
+    def details(self) -> DetailsT:
+        """What the referee measured of the result's solution.
+
+        Raises
+        ------
+        InvalidInputError
+            If it cannot be replayed.
+        """
+        judged = self.problem.evaluate(self.solution)
+        if judged.details is None:
+            raise InvalidInputError(f"the solution cannot be replayed: {judged.violations[0].message}")
+        found: DetailsT = judged.details
+        return found
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Bytes that every device may hold, by its name; None for no limit."""
+        cluster = getattr(self.problem, "cluster", None)
+        own = {device.name: device.memory_bytes for device in cluster.devices} if isinstance(cluster, Cluster) else {}
+        found: Limits = getattr(self.problem, "memory_limits", own)
+        return found
+
+    @cached_property
+    def uses(self) -> list[DeviceUse]:
+        """What the plan demands of each device."""
+        return device_uses(self.timeline, self.limits)
+
+    @cached_property
+    def used(self) -> list[str]:
+        """The devices that run something."""
+        return [use.name for use in self.uses if use.runs]
+
+    @cached_property
+    def path(self) -> Sequence[tuple[Sequence[int], Wait]]:
+        """The critical path: the rows of each step, and what it waited for; empty if inputs follow each other."""
+        return [] if self.timeline.period is not None else critical_rows(self.timeline)
+
+    @cached_property
+    def critical(self) -> frozenset[int]:
+        """Rows of the critical path."""
+        return frozenset(row for rows, _ in self.path for row in rows)
+
+    @cached_property
+    def reference(self) -> Reference | None:
+        """The baseline's answer; None if there is no baseline, or it found no solution."""
+        name = self.baseline or next(iter(baselines(self.problem)), None)
+        return None if name is None else reference(self.problem, name)
+
+    @property
+    def alone(self) -> wording.Alone | None:
+        """The best plan on a single device, if that is what the baseline finds."""
+        return None if self.reference is None else self.reference.alone
+
+    def rows(self) -> list[Row]:
+        """Rows that the problem adds to a result's table: the baseline, the gain against it, the devices used."""
+        rows = [self._baseline_row()] if self.baseline or self.reference else []
+        if self.result.solution is None:
+            return rows
+        if len(self.uses) > 1:
+            rows.append(("devices used", f"{len(self.used)} of {len(self.uses)}"))
+        gain = self._gain()
+        if gain is not None:
+            rows.append(("speed-up" if self.problem.unit == "seconds" else "baseline over plan", f"{gain:.2f}"))
+        return rows
+
+    def _baseline_row(self) -> Row:
+        if self.baseline:
+            alone, text = self.alone, "none may run the whole model"
+            if alone is not None:
+                text = f"{precise_seconds(alone.seconds)} on {alone.device}"
+            return "best single device", text
+        assert self.reference is not None
+        return f"baseline {self.reference.solver}", readable(self.reference.objective, self.problem.unit)
+
+    def _gain(self) -> float | None:
+        """The baseline's objective divided by the plan's."""
+        if self.reference is None or not self.result.objective or self.reference.objective <= 0:
+            return None
+        return self.reference.objective / self.result.objective
+
+    def explain(self) -> str:
+        """Say in a few sentences what the result means, or why there is no solution."""
+        if self.result.solution is None:
+            return wording.no_plan(self.result, self.noun, self.shortage())
+        return " ".join(self.sentences())
+
+    def sentences(self) -> Iterator[str]:
+        """Say what limits the solution, what it gains, and what is proved."""
+        yield self.opening()
+        if self.baseline:
+            yield wording.verdict(self.timeline.end, self.used, self.alone, len(self.uses))
+        elif self.reference is not None:
+            needed = readable(self.reference.objective, self.problem.unit)
+            yield f"The baseline {self.reference.solver!r} needs {needed}."
+        if self.path and self.timeline.unit == "seconds" and self.timeline.end > 0:
+            yield wording.bottleneck(self.timeline)
+            yield wording.path_sentence(self.timeline, self.path)
+        yield from wording.memory_binds(self.uses)
+        yield self.proof()
+
+    def proof(self) -> str:
+        """Say how much better a plan could be at most."""
+        result, (one, can) = self.result, self.verb
+        if result.status is Status.OPTIMAL:
+            return f"It is proved that no {self.noun} {one} {self.better}."
+        if result.gap is None:
+            return f"Nothing is proved about how much {self.better} the best {self.noun} could {can}."
+        source = f" ({result.bound_source})" if result.bound_source else ""
+        return f"No {self.noun} can {can} more than {readable_share(result.gap)} {self.better}{source}."
+
+    def opening(self) -> str:
+        """Say what the plan needs."""
+        devices = counted(len(self.uses), "device")
+        where = f" on {len(self.used):,} of {devices}" if self.timeline.unit == "seconds" else ""
+        verb = "takes" if self.problem.unit == "seconds" else "needs"
+        return f"{self.subject} {verb} {readable(self.result.objective, self.problem.unit)}{where}."
+
+    def shortage(self) -> str | None:
+        """Find a simple reason why there can be no plan; None if none is known."""
+        return None
+
+    def sections(self) -> list[Section]:
+        """List further tables, the most important first; here, the devices."""
+        if self.result.solution is None or self.timeline.unit == "steps":
+            return []
+        return [Section("Devices", *device_table(self.timeline, self.uses))]
+
+    def exports(self) -> Mapping[str, object]:
+        """Write the solution for other tools, as plain data for ``json.dumps`` by file name."""
+        return {}
+
+    def plan(self) -> dict[str, object]:
+        """Write the plan as plain data for ``json.dumps``."""
+        about = {"model": self.problem.graph.name, "assumptions": self.problem.assumptions()}
+        return about | plan_of(self.problem.graph, self.timeline, self.uses, self.critical, self.notes)
+
+    def steps(self) -> Cells:
+        """List the plan step by step for people, as headings and rows."""
+        return step_table(self.problem.graph, self.timeline, self.notes)
+
+    def trace(self) -> dict[str, object]:
+        """Draw the plan as a Chrome trace."""
+        return timeline_trace(self.problem.graph, self.timeline, self.critical, self.notes)
+
+    def notes(self, activity: int) -> Mapping[str, object]:
+        """Describe an activity of the timeline, given its row, by numbers, words, and shares as fractions."""
+        return {}
+
+    def headline(self) -> str:
+        """The title of the picture."""
+        text = f"{self.problem.graph.name[:40]}: {readable(self.result.objective, self.problem.unit)}"
+        used = self.used
+        if self.timeline.unit == "seconds" and not used:
+            return f"{self.problem.graph.name[:40]}: nothing to run"
+        if self.timeline.unit == "seconds":
+            text += f" on {used[0]} alone" if len(used) == 1 else f" on {len(used)} of {len(self.uses)} devices"
+        if self.baseline and self.alone is None:
+            return f"{text}; no single device may run it"
+        gain = self._gain() or 1.0
+        if self.alone is None or len(self.uses) == 1:
+            return text if self.reference is None else f"{text}, {self.reference.solver} over it {gain:.2f}"
+        if len(used) > 1 and gain > 1 + wording.SAME:
+            return f"{text}, {gain:.2f} times as fast as the best single one"
+        return (
+            f"{text}, the best single device"
+            if gain >= 1 - wording.SAME
+            else f"{text}; {self.alone.device} alone is faster"
+        )
+
+    def subtitle(self) -> str:
+        """The line below the headline."""
+        text = counted(len(self.problem.graph.operators), "operator")
+        transfers = sum(1 for _ in transfer_rows(self.timeline))
+        sent = f", {counted(transfers, 'transfer')}" if transfers else ""
+        return f"{text}{sent}; {self.problem.assumptions()}"
+
+    def figure(self) -> Figure:
+        """Draw what every device does when; if there are only steps, draw the memory."""
+        return self.memory_figure() if self.timeline.unit == "steps" else self.gantt_figure()
+
+    def gantt_figure(self) -> Figure:
+        """Draw what every device and port does over time."""
+        ends = self.problem.unit == "seconds" and self.result.objective == self.timeline.end
+        bound = self.result.bound if ends else None
+        return gantt_figure(self.timeline, self.uses, headline=self.headline(), subtitle=self.subtitle(), bound=bound)
+
+    def memory_figure(self) -> Figure:
+        """Draw how many bytes every device holds over time."""
+        return memory_figure(
+            self.problem.graph,
+            self.timeline,
+            given=self.given_timeline(),
+            proved=self.result.status is Status.OPTIMAL,
+            bound=self.result.bound if self.problem.unit == "bytes" else None,
+            limits=self.limits,
+            headline=self.headline(),
+            subtitle=self.subtitle(),
+        )
+
+    def given_timeline(self) -> Timeline | None:
+        """The timeline that the memory figure compares with, such as the given order; None if there is none."""
+        return None
+
+    def figures(self) -> dict[str, Figure]:
+        """All pictures of a report by file name, with the memory if it changes and is not the first picture already."""
+        found = {self.figure_file: self.figure()}
+        devices = range(len(self.uses)) if self.timeline.unit == "seconds" else ()
+        if any(len(set(bytes_over_time(self.timeline, row)[1].tolist())) > 2 for row in devices):
+            found["memory.png"] = self.memory_figure()
+        return found
+
+
+AnyView = View[Any, Any, Any]
+"""The view of any problem."""

@@ -1,0 +1,162 @@
+"""What people see of a batched mapping: plan, trace, pictures, explanation."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+import opweave as ow
+from benchmarks.figures import throughput_figure
+from benchmarks.stacked import Stack, stacked
+from opweave.adapters.report.baselines import baselines
+from opweave.adapters.report.batched_mapping import spans
+from opweave.adapters.report.figures import CRITICAL, png
+from opweave.adapters.report.gantt import DEVICE_HEIGHT, gantt_figure
+from opweave.adapters.report.timeline_tables import device_uses
+from opweave.adapters.report.views import show, view_for
+from opweave.problems.timeline import ActivityKind, Names, Recorder, Resource, Timeline
+
+
+@pytest.fixture(scope="module")
+def shown():
+    problem = stacked(Stack(modules=2, nodes=4), 4)
+    return show(problem, ow.solve(problem, solver="heft"))
+
+
+NEEDED = ("tensor", "consumer", "source", "target", "start", "end")
+
+
+def numbers(text):
+    """Undo what ``spans`` writes."""
+    ends = [part.split("-") for part in text.split(", ")]
+    return tuple(number for part in ends for number in range(int(part[0]), int(part[-1]) + 1))
+
+
+def test_the_plan_holds_every_input_of_every_operator(shown):
+    plan = json.loads(json.dumps(shown.plan()))
+    runs = {(row["operator"], number) for row in plan["operators"] for number in numbers(row["inputs"])}
+    assert len(runs) == 4 * len(shown.problem.graph.operators)
+    assert plan["inputs_per_second"] == pytest.approx(4 / plan["makespan_seconds"])
+    assert sum(row["runs"] for row in plan["devices"]) == len(plan["operators"])
+    assert sum(row["inputs"] for row in plan["devices"]) == len(runs)
+
+
+def test_listed_transfers_pass_the_referee(shown):
+    sent = [
+        ow.BatchTransfer(**{name: one[name] for name in NEEDED}, inputs=numbers(one["inputs"]))
+        for one in shown.plan()["transfers"]
+    ]
+    judged = shown.problem.evaluate(shown.solution.model_copy(update={"transfers": tuple(sent)}))
+    assert judged.feasible, judged.violations
+    assert judged.objective == shown.timeline.end
+    assert len(sent) == judged.details.transfer_count
+
+
+def test_the_trace_has_a_track_for_every_device(shown):
+    events = json.dumps(shown.trace())
+    assert all(device.name in events for device in shown.problem.cluster.devices)
+
+
+def test_explanation(shown):
+    text = shown.explain()
+    assert "inputs per second" in text
+    assert "split their batch" in text or "No operator splits" in text
+    reasons = ow.explain(shown.problem, ow.solve(shown.problem, solver="best_device"))
+    assert "on 1 of 3 devices" in reasons
+
+
+def test_no_plan_is_explained():
+    problem = stacked(Stack(modules=1, nodes=4), 4)
+    devices = [device.model_copy(update={"memory_bytes": 10}) for device in problem.cluster.devices]
+    cluster = problem.cluster.model_copy(update={"devices": tuple(devices)})
+    small = problem.model_copy(update={"cluster": cluster})
+    assert "no batch fits" in ow.explain(small, ow.solve(small))
+
+
+def filled(figure, *, row=0):
+    """Share of the pixels along the middle of a row that are neither white nor the row's own grey."""
+    figure.canvas.draw()
+    pixels = np.asarray(figure.canvas.buffer_rgba())[:, :, :3].astype(int)
+    axes = figure.axes[0]
+    (left, _), (right, height) = axes.transData.transform([(0.0, row + 0.5), (axes.get_xlim()[1] / 1.012, row + 0.5)])
+    line = pixels[pixels.shape[0] - round(height), round(left) + 2 : round(right) - 6]
+    return float(np.mean(line.max(axis=1) - line.min(axis=1) > 20))
+
+
+def test_pictures_are_drawn(shown):
+    assert png(shown.figure()).startswith(b"\x89PNG")
+
+
+def test_a_busy_device_looks_busy_however_many_batches_it_runs(shown):
+    """White edges would cover batches that are narrower than a pixel."""
+    count = 4000
+
+    def busy_for(batches):
+        recorder = Recorder()
+        for k in range(batches):
+            recorder.activity(ActivityKind.RUN, 0, 0, k / count, (k + 1) / count)
+        names = Names(("op",), 1, 0)
+        played = Timeline("seconds", (Resource("t4", "device"),), names, recorder.activities(), recorder.lifetimes())
+        return gantt_figure(played, device_uses(played, {}), headline="busy", subtitle="", bound=1.0)
+
+    assert filled(busy_for(count)) > 0.95
+    assert filled(busy_for(count // 2)) == pytest.approx(0.5, abs=0.03)
+
+
+def inside(heights, top):
+    """Whether a bar lies in the row of a device."""
+    return top - 1e-9 <= heights.min() and heights.max() <= top + DEVICE_HEIGHT + 1e-9
+
+
+def test_critical_batches_keep_their_shade(shown):
+    """They are marked above, so that nothing of the batches is covered."""
+    figure = shown.figure()
+    axes = figure.axes[0]
+    colours = {to_hex(colour) for drawn in axes.collections for colour in drawn.get_facecolors()}
+    assert CRITICAL.lower() in colours
+    stripes, batches = [], []
+    for drawn in axes.collections:
+        for path, colour in zip(drawn.get_paths(), drawn.get_facecolors(), strict=True):
+            (stripes if to_hex(colour) == CRITICAL.lower() else batches).append(path.vertices[:, 1])
+    tops = [
+        label - DEVICE_HEIGHT / 2
+        for label, text in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+        if "\n" in text.get_text()
+    ]  # the ports have no second line
+    assert len(tops) == 3
+    for top in tops:
+        above, below = ([each for each in drawn if inside(each, top)] for drawn in (stripes, batches))
+        assert all(stripe.max() < batch.min() for stripe in above for batch in below)
+    runs = shown.timeline.activities.kind == ActivityKind.RUN
+    in_rows = [each for each in batches if any(inside(each, top) for top in tops)]
+    assert len(in_rows) == runs.sum() == len(shown.solution.batches)
+
+
+def test_curves_of_the_throughput_can_be_told_apart_where_they_are_equal():
+    same = [(1, 2.0), (2, 3.0)]
+    figure = throughput_figure({"heft": same, "auto": same, "upper bound": [(1, 4.0), (2, 4.0)]}, "throughput")
+    first, second, bound = figure.axes[0].lines
+    assert first.get_marker() != second.get_marker()
+    assert first.get_linewidth() > second.get_linewidth()
+    assert first.get_markersize() > second.get_markersize()
+    assert bound.is_dashed()
+    assert png(figure).startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("curves", [{}, {"auto": []}])
+def test_no_throughput_is_a_sentence(curves):
+    with pytest.raises(ow.InvalidInputError, match="no throughput to draw"):
+        throughput_figure(curves, "throughput")
+
+
+def test_words():
+    assert view_for("batched").problem_type is ow.BatchedMapping
+    assert spans([3, 1, 2, 7]) == "1-3, 7"
+
+
+def test_baselines_are_registered(shown):
+    names = baselines(shown.problem)
+    assert {type(shown).baseline, "data_parallel", "met", "greedy", "heft", "heft_whole"} <= set(names)

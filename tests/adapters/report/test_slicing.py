@@ -1,0 +1,64 @@
+"""Slicing as people see it: rows, sentences, plan, trace, pictures."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import opweave as ow
+from benchmarks.figures import pareto_figure
+from opweave.adapters.report.figures import png
+from opweave.adapters.report.views import show, view_for
+from opweave.solvers.slicing.pareto import pareto_front
+from tests.problems.slicing.test_spec import chain
+
+
+@pytest.fixture(scope="module")
+def solved() -> tuple[ow.Slicing, ow.Result]:
+    problem = chain(memory=(90, 90))
+    return problem, ow.solve(problem, time_limit=20)
+
+
+def test_explanation_says_what_cutting_gains_and_what_is_proved(solved: tuple[ow.Slicing, ow.Result]) -> None:
+    text = ow.explain(*solved)
+    assert "One input takes 9 s on 2 of 2 devices" in text
+    assert "proved that no plan is faster" in text
+
+
+def test_plan_trace_and_steps_are_plain_data(solved: tuple[ow.Slicing, ow.Result]) -> None:
+    view = show(*solved)
+    plan = json.loads(json.dumps(view.plan()))
+    assert plan["latency_seconds"] == pytest.approx(9.0)
+    assert {(part["operator"], part["device"]) for part in plan["operators"]} == {(op, k) for op in "pq" for k in "ab"}
+    events = json.loads(json.dumps(view.trace()))["traceEvents"]
+    blocks = [event for event in events if event["ph"] == "X"]
+    assert max(event["ts"] + event["dur"] for event in blocks) == pytest.approx(9e6)
+    headings, rows = view.steps()
+    assert all(len(row) == len(headings) for row in rows)
+    assert view.sections()[0].rows
+    assert dict(view.rows())["speed-up"]
+
+
+def test_pictures_are_drawn(solved: tuple[ow.Slicing, ow.Result]) -> None:
+    figure = show(*solved).figure()
+    assert len(figure.axes[0].patches) >= 4
+    front = pareto_front(chain(), generations=3)
+    for drawn in (figure, ow.progress_figure(solved[0], {"auto": solved[1]}), pareto_figure(front, title="front")):
+        assert png(drawn).startswith(b"\x89PNG")
+
+
+def test_no_plan_is_explained() -> None:
+    problem = chain(memory=(20, 20))
+    assert "2 bytes short" in ow.explain(problem, ow.solve(problem))
+
+
+def test_the_command_line_knows_its_word() -> None:
+    assert view_for("slicing").problem_type is ow.Slicing
+
+
+def test_pictures_of_plans_that_take_no_time_begin_at_zero() -> None:
+    problem = chain(costs=ow.Costs.from_table({op: {"a": 0.0, "b": 0.0} for op in "pq"}))
+    figure = show(problem, ow.solve(problem)).figure()
+    assert figure.axes[1].get_xlim()[0] == 0.0
+    assert figure.axes[0].get_title(loc="left").startswith("2 operators;")
