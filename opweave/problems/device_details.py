@@ -17,7 +17,7 @@ from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 Wait = Literal["nothing", "data"] | ResourceKind
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalStep:
     """One operator or transfer of a critical path; a dataclass, because a path may have a step for every operator.
 
@@ -38,9 +38,9 @@ class CriticalStep:
 
     __pydantic_config__ = Spec.model_config
 
-    operator: Name | None
-    tensor: Name | None
-    consumer: Name | None
+    operator: Name | None = None
+    tensor: Name | None = None
+    consumer: Name | None = None
     source: Name
     target: Name
     start: Seconds

@@ -68,7 +68,7 @@ def _runs(problem: Placement, solution: Schedule) -> Runs:
 
 
 def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
-    """Tensors that are read on another device than the one that makes them, tensor by tensor."""
+    """Tensors that are read on another device than the one that makes them, in the order of the reading operators."""
     arrays, cluster, device = problem.graph.arrays, problem.cluster, runs.device
     reader, tensor = arrays.reads.heads(), arrays.reads.items
     inner = arrays.producer[tensor] >= 0
@@ -78,9 +78,10 @@ def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
     whose = reader if problem.transfers == "one_port_edge" else np.full(len(reader), -1, dtype=np.int64)
     key = codes(problem.graph, cluster, tensor, whose, device[maker], device[reader])[crossing]
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
     need = np.full(len(reader), -1, dtype=np.int64)
-    need[crossing] = group
-    chosen = crossing[first]
+    need[crossing] = np.argsort(order)[group]
+    chosen = crossing[first[order]]
     source, target = device[maker[chosen]], device[reader[chosen]]
     size = arrays.tensor_bytes[tensor[chosen]]
     seconds = transfer_times(cluster, source, target, size.astype(np.float64))
