@@ -71,8 +71,9 @@ def from_node_edge(
 
     * A node of a kind in :data:`INPUT_KINDS` without predecessors is a graph input; any other node is an operator that
       writes one tensor of the same id.
-      predecessor. A copy into a buffer (``copy_``) shares the storage of the buffer, which is the predecessor that
-      allocated empty memory.
+    * A node with ``alias_of`` shares the storage of that node, and one with ``view`` that of its first predecessor. A
+      copy into a buffer (``copy_``) shares the storage of the buffer, which is the predecessor that allocated empty
+      memory.
     * ``param_bytes`` become a parameter of the node. A parameter in ``shared_params`` is contained in the
       ``param_bytes`` of the first of its nodes that is large enough, so it is subtracted there and counted once.
     * Without ``outputs``, every tensor that an operator writes and no operator reads is a graph output.

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from opweave.adapters.report.figures import shortened
 from opweave.adapters.report.timeline_tables import Limits
-from opweave.adapters.report.units import readable_bytes, readable_share
+from opweave.adapters.report.units import exact_bytes, readable_bytes, readable_share
 from opweave.adapters.report.view import Row, View
 from opweave.problems.measures import peak_bytes, total_bytes
 from opweave.problems.memory_ordering.spec import MemoryOrdering, MemoryProfile, Ordering, given_order
@@ -42,8 +42,7 @@ class MemoryOrderingView(View[MemoryOrdering, Ordering, MemoryProfile]):
     def rows(self) -> list[Row]:
         """Add the given order, the saving and the busiest operator."""
         before = self._measure(self.given)
-        exact = f" ({before:,} bytes)" if before >= 1024 else ""
-        rows = [("given order", readable_bytes(before) + exact)]
+        rows = [("given order", exact_bytes(before))]
         if self.result.solution is None:
             return rows
         if before:

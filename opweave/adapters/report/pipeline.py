@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import TYPE_CHECKING, ClassVar
 
 from opweave.adapters.report.figures import BEST, CRITICAL, MUTED, SENT, entitle, new_panels, safe_text, shortened
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from matplotlib.patches import Patch
 
 
 NAMED_STAGES = 24
@@ -196,38 +196,25 @@ def _draw_model(axes: Axes, problem: Pipeline, stages: Stages) -> None:
     allowed = {point.position for point in problem.cut_points}
     count = len(problem.running_order)
     scale, unit = unit_of(max((point.bytes for point in points), default=0), "bytes")
-    sizes = [point.bytes / scale for point in points]
-    highest = max(sizes, default=1.0) or 1.0
-    begin = 0
-    for number, stage in enumerate(stages.stages):
-        end = begin + len(stage.operators)
+    size_at = {point.position: point.bytes / scale for point in points}
+    highest = max(size_at.values(), default=1.0) or 1.0
+    ends = list(accumulate(len(stage.operators) for stage in stages.stages))
+    for number, (begin, end, stage) in enumerate(zip([0, *ends], ends, stages.stages, strict=False)):
         axes.axvspan(begin, end, color=SHADES[number % 2], alpha=0.22, linewidth=0)
         if len(stages.stages) <= NAMED_STAGES:
             wide = (end - begin) / max(1, count) > 0.03
             name = safe_text(stage.device[:12]) if wide else str(number + 1)
             axes.text((begin + end) / 2, highest * 1.1, name, ha="center", va="center", fontsize=8.5, color="#222222")
-        begin = end
-    axes.step([point.position for point in points], sizes, where="mid", color=MUTED, linewidth=0.9)
-    open_points = [
-        (point.position, size) for point, size in zip(points, sizes, strict=True) if point.position in allowed
-    ]
-    axes.plot(*zip(*open_points, strict=True) if open_points else ([], []), ".", color=MUTED, markersize=3.5)
-    size_at = {point.position: size for point, size in zip(points, sizes, strict=True)}
-    cuts = _cuts(stages)
+    axes.step(list(size_at), list(size_at.values()), where="mid", color=MUTED, linewidth=0.9)
+    opens = [place for place in size_at if place in allowed]
+    axes.plot(opens, [size_at[place] for place in opens], ".", color=MUTED, markersize=3.5)
+    cuts = ends[:-1]
     axes.vlines(cuts, 0, highest * 1.02, color=CRITICAL, linewidth=1.4)
     axes.plot(cuts, [size_at.get(cut, 0.0) for cut in cuts], "o", color=CRITICAL, markersize=5)
     axes.set_xlim(0, max(1, count))
     axes.set_ylim(0, highest * 1.2)
     axes.set_ylabel(f"{unit} between\noperators", fontsize=10)
     axes.set_xlabel(f"the model's {count:,} operators in their order", fontsize=10)
-
-
-def _cuts(stages: Stages) -> list[int]:
-    ends, done = [], 0
-    for stage in stages.stages[:-1]:
-        done += len(stage.operators)
-        ends.append(done)
-    return ends
 
 
 def _draw_devices(axes: Axes, details: PipelineDetails) -> None:
@@ -240,9 +227,10 @@ def _draw_devices(axes: Axes, details: PipelineDetails) -> None:
         share = None if not use.memory_limit else min(1.0, use.memory_bytes / use.memory_limit)
         slowest = details.bottleneck == "compute" and details.bottleneck_stage == number
         edge = CRITICAL if slowest else "#444444"
-        axes.add_patch(_box(x, y, 0.56, 1.0, "white", edge, 2.0 if slowest else 1.0))
+        line = 2.0 if slowest else 1.0
+        axes.bar(x, 1.0, 0.56, y - 1.0, align="edge", color="white", edgecolor=edge, linewidth=line)
         if share:
-            axes.add_patch(_box(x, y, 0.56, share, BEST, "none", 0.0, alpha=0.35))
+            axes.bar(x, share, 0.56, y - 1.0, align="edge", color=BEST, linewidth=0.0, alpha=0.35)
         axes.text(x + 0.28, y - 0.5, shortened(use.device, 10), ha="center", va="center", fontsize=8.5)
         filled = readable_bytes(use.memory_bytes) if share is None else f"{100 * share:.0f} % full"
         axes.text(x + 0.28, y - 0.72, filled, ha="center", va="center", fontsize=7, color="#444444")
@@ -274,15 +262,6 @@ def _draw_link(axes: Axes, number: int, columns: int, share: float, details: Pip
         middle = (begin[0] + end[0]) / 2
         axes.text(middle, y - 0.28, readable_bytes(use.sent_bytes), ha="center", va="bottom", fontsize=7, color=MUTED)
         axes.text(middle, y - 0.64, f"{100 * share:.0f} %", ha="center", va="top", fontsize=7.5, color=colour)
-
-
-def _box(
-    x: float, y: float, width: float, share: float, face: str, edge: str, line: float, alpha: float = 1.0
-) -> Patch:
-    """Draw a rectangle of height 1 with its top at y, filled from below up to ``share``."""
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((x, y - 1.0), width, share, facecolor=face, edgecolor=edge, linewidth=line, alpha=alpha)
 
 
 def _add_legend(figure: Figure, handles: list[Artist]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rich import box
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from opweave.adapters.error_messages import plain
 from opweave.adapters.report.timeline_tables import measure_rows
-from opweave.adapters.report.units import readable, readable_seconds, readable_share
+from opweave.adapters.report.units import exact_bytes, readable, readable_seconds, readable_share
 from opweave.adapters.report.view import AnyView, Row, Section
 from opweave.adapters.report.views import view_for
 from opweave.problems.result import Result, Status
@@ -58,19 +58,22 @@ def summary_rows(view: AnyView) -> list[Row]:
 
 
 def _exact(value: float | None, unit: str) -> str:
-    text = readable(value, unit)
-    return f"{text} ({value:,} bytes)" if value is not None and unit == "bytes" and value >= 1024 else text
+    return exact_bytes(value) if value is not None and unit == "bytes" else readable(value, unit)
+
+
+def facts_table(rows: Iterable[Row], styles: Mapping[str, str]) -> Table:
+    """Show labels and values; ``styles`` has those of values by label."""
+    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
+    table.add_column(style="dim", no_wrap=True)
+    table.add_column(overflow="fold")
+    for label, value in rows:
+        table.add_row(label, Text(plain(value), style=styles.get(label, "")))
+    return table
 
 
 def result_table(view: AnyView) -> Table:
     """Show one result."""
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in summary_rows(view):
-        style = _STYLE[view.result.status] if label == "status" else "bold" if label == "objective" else ""
-        table.add_row(label, Text(plain(value), style=style))
-    return table
+    return facts_table(summary_rows(view), {"status": _STYLE[view.result.status], "objective": "bold"})
 
 
 def section_table(section: Section) -> Table:

@@ -38,6 +38,17 @@ def readable_bytes(size: float) -> str:
     return f"{text.rstrip('0').rstrip('.') if '.' in text else text} {unit}"
 
 
+def exact_bytes(size: float) -> str:
+    """Write bytes with a unit and, from 1 KiB, all digits.
+
+    Examples
+    --------
+    >>> exact_bytes(900), exact_bytes(2048)
+    ('900 B', '2 KiB (2,048 bytes)')
+    """
+    return f"{readable_bytes(size)} ({size:,} bytes)" if size >= 1024 else readable_bytes(size)
+
+
 def readable_seconds(seconds: float) -> str:
     """Write a duration with two or three digits.
 

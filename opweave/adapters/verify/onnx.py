@@ -39,6 +39,7 @@ from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 from opweave.problems.pipeline.spec import Stages
 from opweave.problems.placement.spec import Schedule
 from opweave.problems.problem import Problem
+from opweave.problems.solution import Solution
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -99,7 +100,7 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
     given = bench.obedient(
         with_nodes(bench.named.proto, [*bench.named.constant, *bench.named.nodes.values()]), "g.onnx", 1
     )
-    plain, untouched = bench.plain(), bench.untouched()
+    untouched = bench.untouched()
     obeyed = _without_early(bench, planned.order) == _without_early(bench, ordering.order)
     memory = _memory(bench.problem, planned, given, untouched) if obeyed else None
     notes = []
@@ -110,19 +111,9 @@ def _verify_order(bench: _Bench, ordering: Ordering, problem: Problem[Any, Any] 
         notes.append("Shape and Size nodes ran as early as possible, whatever the plan says; memory is that of this")
     if obeyed and memory is None:
         notes.append("this version of ONNX Runtime has no counters of its arena, so memory was not compared")
-    close, difference = _close(planned.outputs, untouched.outputs)
-    return Verification(
-        model=bench.problem.graph.name,
-        runtime=_runtime(),
-        solution=ordering.kind,
-        order_obeyed=obeyed,
-        outputs_equal=_equal(planned.outputs, plain.outputs),
-        outputs_close=close,
-        difference=difference,
-        memory=memory,
-        times=operator_times(planned.order, planned.seconds, problem, ordering),
-        notes=tuple(notes),
-    )
+    times = operator_times(planned.order, planned.seconds, problem, ordering)
+    compared = _compare(bench, ordering, planned.outputs, untouched)
+    return Verification(**compared, order_obeyed=obeyed, memory=memory, times=times, notes=tuple(notes))
 
 
 def _verify_pieces(
@@ -138,20 +129,22 @@ def _verify_pieces(
     seconds = {name: spent for run in runs for name, spent in run.seconds.items()}
     order = [name for piece in pieces for name in piece.operators]
     ran = [name for run in runs for name in run.order if name in bench.named.nodes]
-    plain, untouched = bench.plain(), bench.untouched()
+    times = operator_times(order, seconds, problem, plan)
+    compared = _compare(bench, plan, outputs, bench.untouched())
+    return Verification(**compared, pieces=len(pieces), order_obeyed=order == ran, times=times, notes=(ONE_MACHINE,))
+
+
+def _compare(bench: _Bench, plan: Solution, outputs: Arrays, untouched: RuntimeRun) -> dict[str, Any]:
+    """Name the model, and compare outputs with those of the original model: unoptimised, and with all defaults."""
     close, difference = _close(outputs, untouched.outputs)
-    return Verification(
-        model=bench.problem.graph.name,
-        runtime=_runtime(),
-        solution=plan.kind,
-        pieces=len(pieces),
-        order_obeyed=order == ran,
-        outputs_equal=_equal(outputs, plain.outputs),
-        outputs_close=close,
-        difference=difference,
-        times=operator_times(order, seconds, problem, plan),
-        notes=(ONE_MACHINE,),
-    )
+    return {
+        "model": bench.problem.graph.name,
+        "runtime": f"onnxruntime {import_runtime().__version__}",
+        "solution": plan.kind,
+        "outputs_equal": _equal(outputs, bench.plain().outputs),
+        "outputs_close": close,
+        "difference": difference,
+    }
 
 
 def _run_pieces(pieces: Sequence[Piece], bench: _Bench) -> tuple[Arrays, list[RuntimeRun]]:
@@ -236,7 +229,3 @@ def _close(ours: Arrays, theirs: Arrays) -> tuple[bool, float | None]:
             apart = np.abs(first - second)
         worst = max(worst, float(np.max(apart, initial=0.0, where=np.isfinite(apart))))
     return close, worst
-
-
-def _runtime() -> str:
-    return f"onnxruntime {import_runtime().__version__}"

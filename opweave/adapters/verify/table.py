@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.table import Table
-from rich.text import Text
 
-from opweave.adapters.error_messages import plain
-from opweave.adapters.report.tables import section_table
-from opweave.adapters.report.units import precise_seconds, readable_bytes, readable_share
+from opweave.adapters.report.tables import facts_table, section_table
+from opweave.adapters.report.units import exact_bytes, precise_seconds, readable_share
 from opweave.adapters.report.view import Row, Section
 from opweave.adapters.verify.report import MemoryCheck, OperatorTime, Verification
 
@@ -19,12 +16,7 @@ SHOWN_OPERATORS = 10
 
 def verification_tables(found: Verification) -> Sequence[Table]:
     """Show the verdict with its reasons, and the slowest operators."""
-    table = Table(box=box.SIMPLE, show_header=False, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column(overflow="fold")
-    for label, value in _rows(found):
-        style = ("bold green" if found.passed else "bold red") if label == "verdict" else ""
-        table.add_row(label, Text(plain(value), style=style))
+    table = facts_table(_rows(found), {"verdict": "bold green" if found.passed else "bold red"})
     return (table, section_table(_slowest(found.times))) if found.times else (table,)
 
 
@@ -50,22 +42,18 @@ def _rows(found: Verification) -> list[Row]:
 
 def _memory_rows(memory: MemoryCheck) -> list[Row]:
     rows = [
-        ("predicted peak", f"{_exact(memory.predicted_peak)}, counted as {memory.assumptions}"),
-        ("measured peak", f"{_exact(memory.measured_peak)}, {readable_share(memory.error)} apart"),
+        ("predicted peak", f"{exact_bytes(memory.predicted_peak)}, counted as {memory.assumptions}"),
+        ("measured peak", f"{exact_bytes(memory.measured_peak)}, {readable_share(memory.error)} apart"),
         ("steps as predicted", f"{memory.equal_steps:,} of {len(memory.predicted):,}, to the byte"),
-        ("the model's own order", _exact(memory.given_peak)),
+        ("the model's own order", exact_bytes(memory.given_peak)),
     ]
     if memory.allocator_peak is not None:
-        rows.append(("allocator, planned", _exact(memory.allocator_peak)))
+        rows.append(("allocator, planned", exact_bytes(memory.allocator_peak)))
     if memory.default_peak is not None:
-        rows.append(("allocator, by default", _exact(memory.default_peak)))
+        rows.append(("allocator, by default", exact_bytes(memory.default_peak)))
     if memory.explanation:
         rows.append(("why they differ", memory.explanation))
     return rows
-
-
-def _exact(size: int) -> str:
-    return f"{readable_bytes(size)} ({size:,} bytes)" if size >= 1024 else readable_bytes(size)
 
 
 def _slowest(times: Sequence[OperatorTime]) -> Section:

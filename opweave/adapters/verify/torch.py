@@ -54,6 +54,8 @@ def verify_torch(
 def _verify_order(
     run: Runnable, graph: OpGraph, ordering: Ordering, problem: Problem[Any, Any] | None, flat: Sequence[object]
 ) -> Verification:
+    import torch
+
     run.check_covered(ordering.order, "the order")
     counted = MemoryOrdering(graph=graph)
     evaluation = counted.evaluate(ordering)
@@ -75,7 +77,7 @@ def _verify_order(
     equal, difference = _compare(planned.outputs, _whole(run, _copies(flat)))
     return Verification(
         model=graph.name,
-        runtime=_runtime(),
+        runtime=f"torch {torch.__version__}",
         solution=ordering.kind,
         order_obeyed=True,
         outputs_equal=equal,
@@ -95,6 +97,8 @@ def _explanation(run: TorchRun, peak: int) -> str:
 def _verify_stages(
     run: Runnable, graph: OpGraph, plan: Schedule | Stages, problem: Problem[Any, Any] | None, flat: Sequence[object]
 ) -> Verification:
+    import torch
+
     groups = parts_of(graph, plan)
     split = staged(run, groups)
     order = [name for group in groups for name in group.operators]
@@ -103,7 +107,7 @@ def _verify_stages(
     equal, difference = _compare(split.run_flat(_copies(flat)), _whole(run, _copies(flat)))
     return Verification(
         model=graph.name,
-        runtime=_runtime(),
+        runtime=f"torch {torch.__version__}",
         solution=plan.kind,
         pieces=len(groups),
         order_obeyed=True,
@@ -184,9 +188,3 @@ def _threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _runtime() -> str:
-    import torch
-
-    return f"torch {torch.__version__}"
