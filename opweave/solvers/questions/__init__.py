@@ -1,0 +1,1 @@
+"""Questions about a problem beyond its best solution, answered by many solves."""
