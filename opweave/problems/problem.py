@@ -39,7 +39,7 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
 
     solution_type: ClassVar[type[Solution]]
     unit: ClassVar[str]
-    restrictions: ClassVar[Mapping[str, object]] = FrozenDict()
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()

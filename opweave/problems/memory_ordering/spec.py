@@ -81,7 +81,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
 
     solution_type: ClassVar[type[Solution]] = Ordering
     unit: ClassVar[str] = "bytes"
-    restrictions: ClassVar[Mapping[str, object]] = FrozenDict({"limit_bytes": None})
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     objective: Literal["peak", "total"] = "peak"

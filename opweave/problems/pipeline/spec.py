@@ -142,7 +142,7 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     solution_type: ClassVar[type[Solution]] = Stages
     unit: ClassVar[str] = "seconds"
-    restrictions: ClassVar[Mapping[str, object]] = FrozenDict(
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
         {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
     )
 

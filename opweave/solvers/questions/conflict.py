@@ -21,7 +21,7 @@ from opweave.solvers.arguments import checked_time_limit, checked_whole
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.questions.inquiry import Answer, Inquiry
 from opweave.solvers.questions.mend import Mend, mends_of
-from opweave.solvers.questions.requirements import AnyRequirement, Requirement, requirements_of
+from opweave.solvers.questions.requirements import AnyRequirement, requirements_of
 from opweave.solvers.run import Observer
 
 AnyProblemType = Problem[Any, Any]
@@ -211,17 +211,17 @@ class _Search:
     def conflict(self) -> Conflict:
         """Reduce, prove that each of the rest is needed, and look for mends."""
         kept, answers = self._needed(self._reduced())
-        items = [self._all[number] for number in kept]
+        items = tuple(self._all[number] for number in kept)
         own = self._ask(kept)
         proved = [(set(kept) - {number}, answer) for number, answer in zip(kept, answers, strict=True)]
-        proofs = [self._proof(kept, own), *(self._proof(rest, each) for rest, each in proved if each.plan is not None)]
+        own_proof = self._proof(kept, own)
         return Conflict(
             problem=self._problem.kind,
             status="conflict",
             items=items,
             irreducible=all(each.plan is not None for each in answers),
-            proofs=proofs,
-            witnesses=[each.plan for each in answers],
+            proofs=(own_proof, *(self._proof(rest, each) for rest, each in proved if each.plan is not None)),
+            witnesses=tuple(each.plan for each in answers),
             mends=mends_of(self._problem, items, self._inquiry),
             reason=own.proof,
         )
@@ -265,5 +265,5 @@ class _Search:
             kept.remove(superfluous)
 
     def _proof(self, numbers: Iterable[int], answer: Answer) -> Proof:
-        names = [self._all[number].name for number in sorted(numbers)]
+        names = tuple(self._all[number].name for number in sorted(numbers))
         return Proof(requirements=names, infeasible=answer.infeasible, proof=answer.proof)

@@ -96,62 +96,68 @@ def _mend(changed: AnyProblemType | None, plan: Solution, **fields: Any) -> Mend
 
 @dataclass
 class _Range:
-    """The least sufficient amount lies above ``low`` and at most at ``high``; ``proved`` amounts are not enough."""
+    """The least sufficient amount lies above ``low`` and at most at ``high``; up to ``proved``, none is enough.
 
-    low: int
+    One less than the least known amount mostly settles the matter. If it does not, the middle is tried first.
+    """
+
     high: int
+    low: int = 0
     proved: int = 0
-    edge: bool = False
+    tried: int = 0
+    halving: bool = False
+
+    def is_open(self, precision: float) -> bool:
+        """Whether to go on: the range is wide, or nothing just below its end has been tried."""
+        return self.high - self.low > 1 and (self.high - self.low > precision or self.tried < self.high - 1)
 
     def next(self) -> int:
-        """The amount to try: one less than the least known, which mostly settles it, otherwise the middle."""
-        if not self.edge:
-            self.edge = True
-            return self.high - 1
-        return (self.low + self.high) // 2
+        """The amount to try."""
+        edge, middle = self.high - 1, (self.low + self.high) // 2
+        self.tried = middle if self.halving or self.tried == edge else edge
+        self.halving = False
+        return self.tried
+
+    def enough(self, more: int) -> None:
+        """Learn that an amount is enough."""
+        self.halving = self.tried == self.high - 1
+        self.high = more
+
+    def not_enough(self, proved: bool) -> None:
+        """Learn that the amount tried is not, or probably not, enough."""
+        if proved:
+            self.proved = max(self.proved, self.tried)
+        if proved or self.tried <= (self.low + self.high) // 2:
+            self.low = max(self.low, self.tried)
 
 
 def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | None:
     """Relax by the least amount: between amounts proved too small and amounts with a plan."""
     draft = Draft(problem)
     item.drop(draft)
-    without, answer = inquiry.of(draft, f"is there a plan without {item.name}?")
-    if without is None or answer.plan is None:
+    best = _accepted(problem, item, *inquiry.of(draft, f"is there a plan without {item.name}?"))
+    if best is None or best.amount is None:
         return None
-    best = _accepted(problem, item, without, answer.plan)
-    if best is None:
-        return None
-    found = _Range(0, best.amount or 0)
-    while found.high - found.low > 1 and not (found.edge and _is_close(found, item.amount)):
+    found = _Range(best.amount)
+    while found.is_open(PRECISION * (item.amount + found.high)):
         more = found.next()
-        changed, answer = _relaxed(problem, item, more, inquiry)
-        better = None if changed is None or answer.plan is None else _accepted(problem, item, changed, answer.plan)
+        draft = Draft(problem)
+        item.relax(draft, more)
+        changed, answer = inquiry.of(draft, f"is {item.relaxed(more)} enough?")
+        better = _accepted(problem, item, changed, answer)
         if better is not None and better.amount is not None and better.amount < found.high:
-            best, found.edge = better, found.edge and more < found.high - 1
-            found.high = better.amount
-        elif answer.infeasible:
-            found.low = found.proved = max(more, found.proved)
-        elif more < found.high - 1:
-            found.low = more  # not decided: the least amount may lie below, but it is not found there
+            best = better
+            found.enough(better.amount)
+        else:
+            found.not_enough(answer.infeasible)
     return best.model_copy(update={"at_least": found.proved + 1})
 
 
-def _is_close(found: _Range, amount: int) -> bool:
-    return found.high - found.low <= PRECISION * (amount + found.high)
-
-
-def _relaxed(
-    problem: AnyProblemType, item: Measured, more: int, inquiry: Inquiry
-) -> tuple[AnyProblemType | None, Answer]:
-    draft = Draft(problem)
-    item.relax(draft, more)
-    return inquiry.of(draft, f"is {item.relaxed(more)} enough?")
-
-
-def _accepted(problem: AnyProblemType, item: Measured, changed: AnyProblemType, plan: Solution) -> Mend | None:
-    """The mend by just as much as a plan takes, if the referee accepts the plan for it."""
-    more = item.excess(changed, plan)
-    if more == 0:
+def _accepted(problem: AnyProblemType, item: Measured, changed: AnyProblemType | None, answer: Answer) -> Mend | None:
+    """The mend by just as much as a plan of the changed problem takes, if the referee accepts the plan for it."""
+    plan = answer.plan
+    more = 0 if changed is None or plan is None else item.excess(changed, plan)
+    if more == 0 or plan is None:
         return None
     draft = Draft(problem)
     item.relax(draft, more)
