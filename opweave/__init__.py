@@ -79,6 +79,8 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+from opweave.solvers.questions.mend import Mend
 from opweave.solvers.registry import Solver, SolverInfo, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
@@ -100,6 +102,7 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Conflict",
     "Constraint",
     "Costs",
     "Details",
@@ -120,6 +123,7 @@ __all__ = [
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
+    "Mend",
     "OpGraph",
     "Operator",
     "OpweaveError",
@@ -134,6 +138,7 @@ __all__ = [
     "Precede",
     "Problem",
     "Progress",
+    "Proof",
     "Result",
     "Run",
     "Schedule",
@@ -162,6 +167,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "clusters",
+    "conflict",
     "explain",
     "express",
     "geometry",

@@ -1,1 +1,1 @@
-"""Questions about a problem beyond its best solution, answered by many solves."""
+"""Several solves for one question: which solver, which hardware, which compromise."""
