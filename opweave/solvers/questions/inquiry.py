@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -14,8 +15,9 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status
 from opweave.problems.solution import Solution
+from opweave.solvers.questions.assignment import assigned, with_devices
 from opweave.solvers.questions.draft import Draft
-from opweave.solvers.registry import is_available, registered
+from opweave.solvers.registry import registered
 from opweave.solvers.run import Observer, Progress
 from opweave.solvers.solve import solve
 
@@ -24,8 +26,8 @@ AnyProblemType = Problem[Any, Any]
 QUESTION_SECONDS = 10.0
 """Most seconds for one question."""
 
-QUICK_SECONDS = 1.0
-"""Seconds for ``auto``; a solver that only proves gets the rest."""
+QUICK_SECONDS, SECONDS_PER_OPERATOR = 0.3, 1e-3
+"""Seconds for ``auto``, and more for each operator; others get the rest."""
 
 LEAST_SECONDS = 0.05
 """Seconds below which a question is not asked."""
@@ -102,37 +104,44 @@ class Inquiry:
         seconds = self._seconds()
         if seconds < LEAST_SECONDS:
             return Answer(proof="the time was up")
-        began, answer = time.perf_counter(), Answer(proof="not decided in time")
-        for name in self._solvers(problem):
-            left = seconds - (time.perf_counter() - began)
-            if left < LEAST_SECONDS:
-                break
-            quick = name == "auto" and self.solver == "auto"
-            answer = self._answered(problem, name, min(left, QUICK_SECONDS) if quick else left)
-            if answer.plan is not None or answer.infeasible:
+        end, answer = time.perf_counter() + seconds, Answer(proof="not decided in time")
+        for attempt in self._attempts(problem, end):
+            answer = attempt
+            if answer.plan is not None or answer.infeasible or end - time.perf_counter() < LEAST_SECONDS:
                 break
         if answer.plan is not None:
             self._plans.append(answer.plan)
         return answer
+
+    def _attempts(self, problem: AnyProblemType, end: float) -> Iterator[Answer]:
+        """What several solvers say, the quickest first."""
+        if self.solver != "auto":
+            yield self._answered(problem, self.solver, end - time.perf_counter())
+            return
+        size = len(problem.graph.operators)
+        yield self._answered(
+            problem, "auto", min(QUICK_SECONDS + size * SECONDS_PER_OPERATOR, end - time.perf_counter())
+        )
+        found = assigned(problem, end - time.perf_counter())
+        if found.proof is not None:
+            yield Answer(infeasible=True, proof=f"{found.proof} (assignment)")
+        elif found.devices:
+            placed = self._answered(with_devices(problem, found.devices), "auto", end - time.perf_counter())
+            yield replace(placed, infeasible=False)  # with other devices there may be a plan
+        for name in self._provers(problem):
+            yield self._answered(problem, name, end - time.perf_counter())
 
     def _seconds(self) -> float:
         if self.time_limit is None:
             return QUESTION_SECONDS
         return min(QUESTION_SECONDS, QUESTION_SHARE * (self.time_limit - self.elapsed()))
 
-    def _solvers(self, problem: AnyProblemType) -> list[str]:
-        """The user's solver alone; or "auto", then those that prove and know all side constraints."""
-        if self.solver != "auto":
-            return [self.solver]
-        is_available(problem, "auto")  # loads the solvers
+    def _provers(self, problem: AnyProblemType) -> list[str]:
+        """Solvers of the problem that prove optima and know all its side constraints."""
         kinds = [type(constraint) for constraint in problem.constraints]
-        proving = [
-            each.name
-            for each in registered(problem.kind)
-            if each.proves == "optimum" and each.kind != "plan" and each.missing() is None
-            if all(expressible(kind, each.supports) for kind in kinds)
-        ]
-        return ["auto", *[name for name in PROVERS if name in proving]]
+        known = {each.name: each for each in registered(problem.kind) if each.proves == "optimum"}
+        able = [known[name] for name in PROVERS if name in known and known[name].missing() is None]
+        return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]
 
     def _answered(self, problem: AnyProblemType, name: str, seconds: float) -> Answer:
         try:
