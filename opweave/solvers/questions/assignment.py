@@ -13,10 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from opweave.formulations.batched_mapping.shortage import shortage as batched_shortage
 from opweave.formulations.expressions import expression
 from opweave.formulations.modeling.arrays import MatrixModel, TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
+from opweave.formulations.placement.shortage import shortage as placement_shortage
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
@@ -63,13 +65,18 @@ def assigned(problem: Problem[Any, Any], seconds: float) -> Assigned:
     except TimeoutError:
         return Assigned()
     if values is None:
-        return Assigned(proof=f"operators cannot be assigned to devices within {rules_in_the_way(problem)}")
+        why = f"operators cannot be assigned to devices within {rules_in_the_way(problem)}"
+        return Assigned(proof=_shortage(problem) or why)
     return Assigned(devices=tuple(model.devices(values)))
 
 
 def with_devices(problem: Problem[Any, Any], devices: tuple[Constraint, ...]) -> Problem[Any, Any]:
     """The problem with the devices of an assignment required."""
     return revised(problem, {"constraints": (*problem.constraints, *devices)})
+
+
+def _shortage(problem: Placement | BatchedMapping) -> str | None:
+    return batched_shortage(problem) if isinstance(problem, BatchedMapping) else placement_shortage(problem)
 
 
 Sizes = Mapping[str, Mapping[str, tuple[int, ...]]]

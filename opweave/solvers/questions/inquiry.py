@@ -17,7 +17,7 @@ from opweave.problems.result import Result, Status
 from opweave.problems.solution import Solution
 from opweave.solvers.questions.assignment import assigned, with_devices
 from opweave.solvers.questions.draft import Draft
-from opweave.solvers.registry import registered
+from opweave.solvers.registry import Feature, find_solver, registered
 from opweave.solvers.run import Observer, Progress
 from opweave.solvers.solve import solve
 
@@ -118,14 +118,12 @@ class Inquiry:
         if self.solver != "auto":
             yield self._answered(problem, self.solver, end - time.perf_counter())
             return
-        size = len(problem.graph.operators)
-        yield self._answered(
-            problem, "auto", min(QUICK_SECONDS + size * SECONDS_PER_OPERATOR, end - time.perf_counter())
-        )
         found = assigned(problem, end - time.perf_counter())
         if found.proof is not None:
-            yield Answer(infeasible=True, proof=f"{found.proof} (assignment)")
-        elif found.devices:
+            yield Answer(infeasible=True, proof=found.proof)
+        seconds = QUICK_SECONDS + len(problem.graph.operators) * SECONDS_PER_OPERATOR
+        yield self._answered(problem, "auto", min(seconds, end - time.perf_counter()))
+        if found.devices:
             placed = self._answered(with_devices(problem, found.devices), "auto", end - time.perf_counter())
             yield replace(placed, infeasible=False)  # with other devices there may be a plan
         for name in self._provers(problem):
@@ -144,8 +142,10 @@ class Inquiry:
         return [each.name for each in able if all(expressible(kind, each.supports) for kind in kinds)]
 
     def _answered(self, problem: AnyProblemType, name: str, seconds: float) -> Answer:
+        stops = Feature.CALLBACK in find_solver(problem, name).features
+        callback = _first_plan if stops else None
         try:
-            found: Result[Any] = solve(problem, solver=name, time_limit=seconds, seed=self.seed, callback=_first_plan)
+            found: Result[Any] = solve(problem, solver=name, time_limit=seconds, seed=self.seed, callback=callback)
         except UnsupportedFeatureError:
             if name == self.solver:
                 raise
