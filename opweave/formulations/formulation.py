@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 SolutionT = TypeVar("SolutionT", bound=Solution)
+
+OPWEAVES = "opweave.formulations."
+"""Package of the formulations that are there without a user's registration."""
 
 _FORMULATIONS: dict[tuple[str, str], type[Formulation[Any, Any]]] = {}
 
@@ -253,11 +258,23 @@ ten times the tolerance that they allow in a row."""
 FormulationT = TypeVar("FormulationT", bound=Formulation[Any, Any])
 
 
+def load_formulations(kind: str) -> None:
+    """Import opweave's formulations of a problem kind; each registers itself."""
+    try:
+        home = importlib.import_module(f"opweave.formulations.{kind}")
+    except ModuleNotFoundError:
+        return  # a user's problem registers its formulations itself
+    for module in pkgutil.iter_modules(home.__path__):
+        importlib.import_module(f"{home.__name__}.{module.name}")
+
+
 def register_formulation(formulation: type[FormulationT]) -> type[FormulationT]:
     """Class decorator that makes a formulation selectable. The first one registered for a problem is its default.
 
     Side constraints may be expressed for it with any handle of its model.
     """
+    if not formulation.__module__.startswith(OPWEAVES):
+        load_formulations(formulation.problem_type.kind)  # opweave's own come first, so that defaults stay
     formulation.supports = tuple(dict.fromkeys((*formulation.supports, *formulation.model_type.words())))
     _FORMULATIONS[formulation.problem_type.kind, formulation.name] = formulation
     note_model(formulation.problem_type.kind, formulation.name, formulation.model_type)
