@@ -84,6 +84,10 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
         The expressions of side constraints that it understands.
     built_in
         Side constraints that it enforces by itself, so a solution that satisfies them obeys all the rows that they add.
+    source
+        The paper and its equations, with its DOI; empty if the formulation was not published.
+    requires
+        The readings of the problem that it needs, such as ``"transfers='one_port_edge'"``; empty if it takes all.
     whole
         The formulation to use instead with an engine that cannot call :meth:`separate`; None if this one leaves nothing
         out.
@@ -98,6 +102,8 @@ class Formulation(ABC, Generic[ProblemT, SolutionT]):
     model_type: ClassVar[type[LinearModel]] = LinearModel
     supports: ClassVar[tuple[str, ...]]
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
+    source: ClassVar[str] = ""
+    requires: ClassVar[str] = ""
     whole: ClassVar[type[Formulation[Any, Any]] | None] = None
     restricts: bool = False
 

@@ -22,11 +22,11 @@ CHUNK = 50_000
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.,()\n]")
 _BRACKETS = str.maketrans("[]", "()")
 _MISREAD = re.compile(
-    r"[^A-Za-z_]|e\d|(?:st|s\.t\.|subject|such|free|end|bounds?|min|max|minim\w*|maxim\w*|inf|infinity|gen|generals?|"
-    r"integers?|int|bin|binary|binaries|semi|sos|range|rhs)$",
-    re.IGNORECASE,
+    r"^(?:|[^A-Za-z_\n].*|e\d.*|(?:st|s\.t\.|subject|such|free|end|bounds?|min|max|minim\w*|maxim\w*|inf|infinity|gen|"
+    r"generals?|integers?|int|bin|binary|binaries|semi|sos|range|rhs))$",
+    re.IGNORECASE | re.MULTILINE,
 )
-"""Names that readers of LP files take for a number or a keyword."""
+"""Names that readers of LP files take for nothing, a number or a keyword."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,18 +91,19 @@ def file_names(names: Iterable[str], taken: dict[str, int]) -> list[str]:
     joined = "\n".join(natural)
     if joined.count("\n") >= max(1, len(natural)):
         joined = "\n".join(name.replace("\n", "_") for name in natural)
-    result = _FOREIGN.sub("_", joined.translate(_BRACKETS)).split("\n") if natural else []
+    joined = _FOREIGN.sub("_", joined.translate(_BRACKETS))
+    misread = set(_MISREAD.findall(joined))
+    result = joined.split("\n") if natural else []
     for place, name in enumerate(result):
-        if name in taken or len(name) > LONGEST_NAME or _MISREAD.match(name) is not None or not name:
-            result[place] = _free(name, taken)
+        if name in taken or len(name) > LONGEST_NAME or name in misread:
+            result[place] = _free(f"n_{name}" if name in misread else name, taken)
         taken[result[place]] = 1
     return result
 
 
 def _free(name: str, taken: dict[str, int]) -> str:
-    """A name like this one that readers accept and that is not taken."""
-    base = f"n_{name}" if not name or _MISREAD.match(name) else name
-    free = base = base[:LONGEST_NAME]
+    """A name like this one that is not too long and not taken."""
+    free = base = name[:LONGEST_NAME]
     while free in taken:
         taken[base] += 1
         free = f"{base}.{taken[base]}"
