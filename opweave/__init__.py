@@ -82,8 +82,8 @@ from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
-from opweave.solvers.registry import Solver, SolverInfo, solvers
-from opweave.solvers.registry import register as register_solver
+from opweave.solvers.own import solver_for
+from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
@@ -187,6 +187,7 @@ __all__ = [
     "reorder_onnx",
     "schedule_groups",
     "solve",
+    "solver_for",
     "solvers",
     "split_onnx",
     "split_points",

@@ -39,6 +39,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
     """
 
     name: ClassVar[str] = "time_indexed"
+    handles: ClassVar[tuple[str, ...]] = ("before", "position", "runs")
     source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(10), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
     _unit = 1.0

@@ -12,7 +12,6 @@ from opweave.formulations.formulation import (
     formulation_names,
     load_formulations,
 )
-from opweave.formulations.modeling.handles import WORDS
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.errors import InvalidInputError
@@ -123,11 +122,11 @@ def _rows(problem: type[Problem[Any, Any]]) -> list[FormulationInfo]:
 
 def _row(formulation: type[Formulation[Any, Any]], default: bool, engines: list[Solver]) -> FormulationInfo:
     kind: FormulationKind = "linear"
+    handles = formulation.model_type.words()
     if issubclass(formulation.model_type, IntervalModel):
         kind = "constraint program"
     elif issubclass(formulation, PyomoFormulation):
-        kind = "pyomo"
-    words = (*formulation.model_type.words(), *(word for word in formulation.supports if word in WORDS))
+        kind, handles = "pyomo", formulation.handles
     return FormulationInfo(
         name=formulation.name,
         problem=formulation.problem_type.kind,
@@ -135,7 +134,7 @@ def _row(formulation: type[Formulation[Any, Any]], default: bool, engines: list[
         kind=kind,
         available=tuple(solver.name for solver in engines if solver.missing() is None),
         engines=tuple(solver.name for solver in engines),
-        handles=tuple(dict.fromkeys(words)),
+        handles=handles,
         requires=formulation.requires,
         options=tuple(sorted({option for solver in engines for option in solver.options})),
         source=formulation.source or formulation.__module__.partition(".")[0],
