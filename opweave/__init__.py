@@ -86,7 +86,6 @@ from opweave.solvers.own import solver_for
 from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
 from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
-from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
