@@ -36,7 +36,7 @@ class Judgement:
     interrupted: bool = False
 
 
-def _agrees(first: int | float, second: int | float) -> bool:
+def agrees(first: int | float, second: int | float) -> bool:
     """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
     if isinstance(first, int) and isinstance(second, int):
         return first == second
@@ -52,9 +52,9 @@ def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
         return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
-def _may_hold(bound: int | float, objective: int | float | None) -> bool:
+def may_hold(bound: int | float, objective: int | float | None) -> bool:
     """Whether a bound does not contradict a verified objective."""
-    return objective is None or bound <= objective or _agrees(bound, objective)
+    return objective is None or bound <= objective or agrees(bound, objective)
 
 
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
@@ -77,7 +77,7 @@ def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
     for candidate in reversed(run.candidates):
         evaluation = referee.judge(candidate.solution)
         if evaluation.feasible and evaluation.objective is not None:
-            if not _agrees(evaluation.objective, candidate.objective):
+            if not agrees(evaluation.objective, candidate.objective):
                 complaint = complaint or (
                     f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
                 )
@@ -102,13 +102,13 @@ def result_of(
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
     if not judged.honest:  # a solver that misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
-    if bound is not None and not _may_hold(bound, judged.objective):
+    if bound is not None and not may_hold(bound, judged.objective):
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    proved = bound is not None and judged.objective is not None and _agrees(bound, judged.objective)
+    proved = bound is not None and judged.objective is not None and agrees(bound, judged.objective)
     trivial = None if proved else trivial_bound(problem)
-    if trivial is not None and (bound is None or trivial > bound) and _may_hold(trivial, judged.objective):
+    if trivial is not None and (bound is None or trivial > bound) and may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ only by rounding
@@ -146,6 +146,6 @@ def result_of(
 def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
     if judged.solution is None or judged.objective is None:
         return Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if bound is not None and _agrees(judged.objective, bound):
+    if bound is not None and agrees(judged.objective, bound):
         return Status.OPTIMAL
     return Status.FEASIBLE
