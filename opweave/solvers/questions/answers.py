@@ -171,7 +171,7 @@ def row(question: Question, found: Result[Any] | str, values: Mapping[str, Optio
     return made
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Solved:
     """A problem among several, its name in sentences, and its result; ``learnt`` if other answers settled it."""
 
@@ -230,7 +230,8 @@ def lesson(problem: AnyProblem, others: Sequence[Solved], neighbours: Sequence[S
         fits = None if other.result.solution is None else plan_for(problem, other.problem, other.result.solution)
         if fits is not None and (best is None or (fits[1].objective or 0) < (best[1].objective or 0)):
             best = fits
-    return Lesson(*(best or (None, None)), bound=bound, source=source, infeasible=infeasible)
+    plan, judged = best or (None, None)
+    return Lesson(plan, judged, bound, source, infeasible)
 
 
 def unsolved(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
@@ -248,12 +249,12 @@ def unsolved(problem: AnyProblem, solver: str, seed: int) -> Result[Any]:
 def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result[Any]:
     """Take over what is better than the solve's own: its plan, its bound, its proof that there is none.
 
-    A bound that contradicts a verified plan is not taken over: one of the two solves was wrong, and the plan is verified.
+    A bound that contradicts a verified plan is not taken over, because one of the two solves was wrong.
     """
     objective, solution, timeline = result.objective, result.solution, result.timeline
-    if learnt.judged is not None and learnt.judged.objective is not None:
-        if objective is None or learnt.judged.objective < objective:
-            objective, solution, timeline = learnt.judged.objective, learnt.plan, learnt.judged.timeline
+    other = None if learnt.judged is None else learnt.judged.objective
+    if learnt.judged is not None and other is not None and (objective is None or other < objective):
+        objective, solution, timeline = other, learnt.plan, learnt.judged.timeline
     if learnt.infeasible is not None and solution is not None:
         logger.warning("a problem that asks less was called infeasible, yet there is a verified plan")
     bound, source = result.bound, result.bound_source

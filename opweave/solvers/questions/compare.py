@@ -144,7 +144,7 @@ def compare(
             progress(len(rows), len(questions))
     skipped = "interrupted before its turn"
     answers = [rows.get(number) or row(each, skipped) for number, each in enumerate(questions)]
-    return Comparison(problem=problem.kind, unit=problem.unit, rows=answers, baseline=_baseline(answers, known))
+    return Comparison(problem=problem.kind, unit=problem.unit, rows=tuple(answers), baseline=_baseline(answers, known))
 
 
 def _named(problem: Problem[Any, Any], solvers: Sequence[str] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""What a sweep varies: fields of a problem by name, set to a value or scaled by a factor, and functions of a problem."""
+"""What a sweep varies: fields of a problem by name, set or scaled by a factor, and functions of a problem."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import ValidationError
@@ -20,6 +20,7 @@ from opweave.problems.result import OptionValue
 from opweave.problems.spec import Spec
 
 AnyProblem = Problem[Any, Any]
+SpecT = TypeVar("SpecT", bound=Spec)
 
 MOST_POINTS = 1000
 """Most points of a grid."""
@@ -28,7 +29,7 @@ Change = Callable[[Any], AnyProblem]
 """A function that makes another problem of a problem."""
 
 Value = bool | int | float | str | None | Change
-"""A value of an axis: it is set, or, as a text like ``"0.5x"``, scales what is there; or a function makes the problem."""
+"""A value of an axis: it is set; a text like ``"0.5x"`` scales what is there; a function makes the problem."""
 
 Grid = Mapping[str, Iterable[Value] | Mapping[str, Value]]
 """The values of every axis by its name; a mapping gives the values names."""
@@ -57,8 +58,8 @@ def points_of(problem: AnyProblem, grid: Grid) -> list[Point]:
     if not isinstance(grid, Mapping) or not grid:
         raise InvalidInputError(f"the grid names no axis; {_axes(problem)}")
     axes = {name: _listed(name, values) for name, values in grid.items()}
-    for name in axes:
-        _check_axis(problem, name, [value for _, value in axes[name]])
+    for name, values in axes.items():
+        _check_axis(problem, name, [value for _, value in values])
     count = prod(len(values) for values in axes.values())
     if count > MOST_POINTS:
         raise LimitExceededError(f"the grid has {count:,} points, over the limit of {MOST_POINTS:,}; name fewer values")
@@ -89,7 +90,7 @@ def _point(problem: AnyProblem, place: tuple[int, ...], asked: Mapping[str, tupl
 def _listed(name: str, values: object) -> list[tuple[str | None, Any]]:
     """The values of an axis with the names that they were given."""
     if isinstance(values, Mapping):
-        listed = [(str(label), value) for label, value in values.items()]
+        listed: list[tuple[str | None, Any]] = [(str(label), value) for label, value in values.items()]
     elif isinstance(values, str) or not isinstance(values, Iterable):
         raise InvalidInputError(f"axis {name!r:.60} is {values!r:.60}; it must be a list of values")
     else:
@@ -152,14 +153,14 @@ def varied(problem: AnyProblem, axis: str, value: Value) -> AnyProblem:
         return rebuilt(problem, cluster=_CLUSTER_AXES[name](_cluster(problem), device, value))
     if axis == "devices":
         others = [each for each in problem.constraints if not means(each, MaxDevices)]
-        return rebuilt(problem, constraints=[*others, MaxDevices(count=value)])  # type: ignore[arg-type]  # it is checked
+        return rebuilt(problem, constraints=[*others, MaxDevices.model_validate({"count": value})])
     field = _field(problem, axis)
     return rebuilt(problem, **{field: _scaled(getattr(problem, field), value)})
 
 
-def rebuilt(spec: Any, **changed: object) -> Any:
+def rebuilt(spec: SpecT, **changed: object) -> SpecT:
     """Build a spec again with some fields changed, and validate it."""
-    fields = {name: getattr(spec, name) for name in type(spec).model_fields}
+    fields: dict[str, Any] = {name: getattr(spec, name) for name in type(spec).model_fields}
     return type(spec)(**{**fields, **changed})
 
 
@@ -181,16 +182,12 @@ def _with_memory(cluster: Cluster, device: str, value: object) -> Cluster:
     def changed(each: Device) -> Device:
         if device and each.name != device:
             return each
-        return Device(**{**_fields(each), "memory_bytes": _scaled(each.memory_bytes, value)})
+        return rebuilt(each, memory_bytes=_scaled(each.memory_bytes, value))
 
     if device and device not in cluster.device_index:
         known = ", ".join(map(repr, cluster.device_index))
         raise InvalidInputError(f"axis 'memory:{device}' names device {device!r}; the cluster has {known}")
-    return Cluster(**{**_fields(cluster), "devices": [changed(each) for each in cluster.devices]})
-
-
-def _fields(spec: Spec) -> dict[str, Any]:
-    return {name: getattr(spec, name) for name in type(spec).model_fields}
+    return rebuilt(cluster, devices=[changed(each) for each in cluster.devices])
 
 
 def _with_bandwidth(cluster: Cluster, device: str, value: object) -> Cluster:
@@ -203,16 +200,14 @@ def _with_bandwidth(cluster: Cluster, device: str, value: object) -> Cluster:
             return [changed(each) for each in rates]
         return _scaled(rates, value) if rates else rates
 
-    links = {name: getattr(cluster, name) for name in ("bandwidth", "rates", "shared")}
-    return Cluster(
-        **{**_fields(cluster), **{name: changed(rates) for name, rates in links.items() if rates is not None}}
-    )
+    links = {name: changed(getattr(cluster, name)) for name in ("bandwidth", "rates", "shared")}
+    return rebuilt(cluster, **links)
 
 
 def _with_latency(cluster: Cluster, device: str, value: object) -> Cluster:
     if device:
         raise InvalidInputError(f"'latency:{device}': the latency of all links is varied together")
-    return Cluster(**{**_fields(cluster), "latency": _scaled(cluster.latency, value)})
+    return rebuilt(cluster, latency=_scaled(cluster.latency, value))
 
 
 _CLUSTER_AXES: Mapping[str, Callable[[Cluster, str, object], Cluster]] = {

@@ -42,10 +42,9 @@ class Sweep(Shown, Spec):
     solver
         Who solved.
     axes
-        The values of every axis, in the order asked; values without names are texts or numbers, as kept in the problem.
+        The values of every axis, in the order asked.
     rows
-        One :class:`~opweave.solvers.questions.answers.Answer` for each point, in the grid's order; the last axis changes
-        first.
+        One :class:`~opweave.solvers.questions.answers.Answer` for each point, the last axis changing first.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -161,7 +160,7 @@ def sweep(
         unit=problem.unit,
         solver=solver,
         axes=FrozenDict({name: _distinct(point.values[name] for point in points) for name in points[0].values}),
-        rows=work.rows(),
+        rows=tuple(work.rows()),
     )
 
 
