@@ -76,10 +76,14 @@ from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.share import Share
+from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warmed import Warmed
+from opweave.solvers.questions.compare import Comparison, compare
+from opweave.solvers.questions.pareto import Front, pareto
+from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.registry import Solver, SolverInfo, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
@@ -92,6 +96,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -102,6 +107,7 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Comparison",
     "Constraint",
     "Costs",
     "Details",
@@ -111,6 +117,7 @@ __all__ = [
     "Evaluation",
     "Forbid",
     "Formulation",
+    "Front",
     "Geometry",
     "Group",
     "Incumbent",
@@ -151,6 +158,7 @@ __all__ = [
     "Stage",
     "Stages",
     "Status",
+    "Sweep",
     "Tensor",
     "Termination",
     "Timeline",
@@ -164,6 +172,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "clusters",
+    "compare",
     "explain",
     "express",
     "geometry",
@@ -174,6 +183,7 @@ __all__ = [
     "load_result",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "pareto",
     "pareto_front",
     "progress_figure",
     "register_formulation",
@@ -185,6 +195,7 @@ __all__ = [
     "split_onnx",
     "split_points",
     "split_torch",
+    "sweep",
     "tensor_split",
     "trace_step",
     "trace_training",

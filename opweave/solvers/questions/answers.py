@@ -8,7 +8,7 @@ from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Self
 
-from pydantic import PlainValidator
+from pydantic import PlainSerializer, PlainValidator
 
 from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
@@ -33,7 +33,11 @@ def _read_result(value: object) -> Result[Solution]:
     return value if isinstance(value, Result) else Result[Solution].model_validate(value)
 
 
-AnyResult = Annotated[Result[Any], PlainValidator(_read_result)]
+def _write_result(result: Result[Any]) -> dict[str, Any]:
+    return result.model_dump(mode="json")
+
+
+AnyResult = Annotated[Result[Any], PlainValidator(_read_result), PlainSerializer(_write_result)]
 
 
 class Answer(Spec):

@@ -15,7 +15,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from opweave.problems.errors import InvalidInputError
@@ -91,6 +91,7 @@ def pareto(
     points: int = 10,
     method: Method = "epsilon",
     solver: str = "auto",
+    formulation: str | None = None,
     time_limit: float | None = None,
     gap: float = 0.0,
     seed: int = 0,
@@ -114,7 +115,7 @@ def pareto(
     method
         ``"epsilon"``: a solve for every point, each with a bound. ``"nsga2"``: one genetic search without proofs, for
         slicing (:func:`~opweave.solvers.slicing.pareto.pareto_front`).
-    solver, gap, threads, executor, options
+    solver, formulation, gap, threads, executor, options
         As in :func:`~opweave.solvers.solve.solve`, for each solve.
     time_limit
         Seconds for the whole front; None for no limit.
@@ -160,19 +161,27 @@ def pareto(
     if method != "epsilon":
         raise InvalidInputError(f"method is {method!r:.60}; it must be 'epsilon' or 'nsga2'")
     question = asked(problem, tuple(measures))
-    arguments = {"gap": gap, "seed": seed, "threads": threads, "options": options, "executor": executor}
+    arguments = {
+        "gap": gap,
+        "seed": seed,
+        "threads": threads,
+        "options": options,
+        "executor": executor,
+        "formulation": formulation,
+    }
     work = _Work(question.goal.minimised(problem), question, solver, points, time_limit, arguments, progress)
     work.all_points()
     return work.front()
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Box:
     """Two neighbouring limits of the moving measure: the looser answer, and the tighter one or the proved least.
 
-    Limits from ``least`` + 1 to ``value`` - 1 may hold further points.
+    Limits from ``least`` + 1 to ``value`` - 1 may hold further points. The ``fixed`` limits hold for all of them.
     """
 
+    fixed: Mapping[str, int]
     loose: Solved
     value: int
     tight: Solved | None
@@ -206,39 +215,31 @@ class _Work:
     began: float = field(default_factory=time.perf_counter)
 
     def all_points(self) -> None:
-        """Move the limit of the bytes; with three measures, once for every number of devices."""
+        """Move the limit of the bytes; with three measures, for every number of devices."""
         caps = self.question.caps
-        inner = next((name for name, cap in caps.items() if cap.unit != "devices"), next(iter(caps)))
-        outer = next((name for name in caps if name != inner), None)
-        if outer is None:
-            self._move(inner, {}, self.points)
-            return
-        counts = range(len(self.problem.cluster.devices), 0, -1)  # type: ignore[attr-defined]  # it has devices
-        for count in counts:
-            left = max(1, self.points - len(self._undominated()))
-            self._move(inner, {outer: count}, math.ceil(left / count))
-
-    def _move(self, name: str, fixed: Mapping[str, int | None], points: int) -> None:
-        """Find the points over one measure while the other limits are fixed."""
-        cap = self.question.caps[name]
-        first = self._ask(dict(fixed))
-        if first.result.solution is None:
-            self.complete = self.complete and first.result.status is Status.INFEASIBLE
-            return
-        boxes = [_Box(first, self._value(name, first), None, cap.least(self.problem) - 1)]
+        moving = next((name for name, cap in caps.items() if cap.unit != "devices"), next(iter(caps)))
+        fixed = next((name for name in caps if name != moving), None)
+        devices = len(getattr(self.problem, "cluster").devices) if fixed else 0  # noqa: B009  # it has devices
+        boxes = []
+        for limits in [{fixed: count} for count in range(devices, 0, -1)] if fixed else [{}]:
+            first = self._ask(dict(limits))
+            if first.result.solution is not None:
+                least = caps[moving].least(self.problem) - 1
+                boxes.append(_Box(limits, first, self._value(moving, first), None, least))
+            elif first.result.status is not Status.INFEASIBLE:
+                self.complete = False
+            if self.stopped:
+                break
         tried: set[int] = set()
-        solves = SOLVES_PER_POINT * points
-        before = len(self._undominated()) - 1
-        while not self.stopped and solves > 0:
+        for _ in range(SOLVES_PER_POINT * self.points):
             boxes = [box for box in boxes if not box.empty]
-            if not boxes or len(self._undominated()) - before >= points:
+            if self.stopped or not boxes or len(self._undominated()) >= self.points:
                 break
             box = max(boxes, key=self._worth)
             boxes.remove(box)
             middle = (box.least + box.value) // 2
             limit = box.value - 1 if id(box.loose) in tried or middle <= box.least else middle
-            solves -= 1
-            boxes += self._split(name, box, self._ask({**fixed, name: limit}), limit, tried)
+            boxes += self._split(moving, box, self._ask({**box.fixed, moving: limit}), limit, tried)
         self.complete = self.complete and not [box for box in boxes if not box.empty]
 
     def _split(self, name: str, box: _Box, found: Solved, limit: int, tried: set[int]) -> Iterator[_Box]:
@@ -247,15 +248,14 @@ class _Work:
         if result.solution is None:
             if result.status is not Status.INFEASIBLE:
                 self.complete = False  # nothing is known below this limit
-            yield _Box(box.loose, box.value, box.tight, max(box.least, limit))
+            yield replace(box, least=max(box.least, limit))
             tried.add(id(box.loose))
             return
-        value = self._value(name, found)
         other = None if box.tight is None else box.tight.result.objective
         if other is not None and result.objective is not None and result.objective >= other:
             tried.add(id(box.loose))  # no new point in the middle: the next limit is just below the looser plan
-        yield _Box(box.loose, box.value, found, limit)
-        yield _Box(found, value, box.tight, box.least)
+        yield replace(box, tight=found, least=limit)
+        yield replace(box, loose=found, value=self._value(name, found))
 
     def _worth(self, box: _Box) -> float:
         """The area of a box, relative to those of the whole front: how much a point in it may bring."""

@@ -73,6 +73,7 @@ def sweep(
     grid: Grid,
     *,
     solver: str = "auto",
+    formulation: str | None = None,
     time_limit: float | None = None,
     gap: float = 0.0,
     seed: int = 0,
@@ -102,7 +103,7 @@ def sweep(
 
         A value is set; a text like ``"0.5x"`` scales what the problem has. A function of a problem that returns another
         problem can be a value of any axis. ``{"links": {"today": same, "next year": faster}}`` names the values.
-    solver, gap, threads, options
+    solver, formulation, gap, threads, options
         As in :func:`~opweave.solvers.solve.solve`.
     time_limit
         Seconds for each point; None for no limit.
@@ -149,6 +150,7 @@ def sweep(
         "seed": seed,
         "threads": threads,
         "options": options,
+        "formulation": formulation,
     }
     work = _Work(points, solver, arguments, progress, takes_start=takes_start)
     if executor is None:
@@ -166,6 +168,12 @@ def sweep(
 
 def _distinct(values: Iterable[OptionValue]) -> tuple[OptionValue, ...]:
     return tuple(dict.fromkeys(values))
+
+
+def _written(value: OptionValue) -> str:
+    if value is None:
+        return "without limit"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 @dataclass(slots=True)
@@ -240,7 +248,7 @@ class _Work:
         if isinstance(found, str):
             self.refused[position] = found
         else:
-            name = ", ".join(f"{axis}={value}" for axis, value in values.items())
+            name = ", ".join(f"{axis} {_written(value)}" for axis, value in values.items())
             self.solved[position] = Solved(self._problem(position), name, found, learnt)
         row(Question(self._problem(position), self.solver), found, values)
         if self.progress is not None:
