@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
 from opweave.formulations.expressions import expressible
-from opweave.problems.constraints import Constraint
 from opweave.problems.errors import (
     SolverNotAvailableError,
     UnknownSolverError,
@@ -25,7 +24,7 @@ from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
-    """Optional abilities of a solver."""
+    """Optional abilities of a solver; each is named like the argument of ``solve`` that asks for it."""
 
     START = "start"
     GAP = "gap"
@@ -113,17 +112,8 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        return SolverInfo(
-            self.name,
-            self.problem,
-            self.kind,
-            install is None,
-            install,
-            self.proves,
-            self.features,
-            self.about,
-            self.baseline,
-        )
+        same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
+        return SolverInfo(**same, available=install is None, install=install)
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
@@ -250,19 +240,15 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
-            raise UnsupportedConstraintError(_unsupported(problem, solver, constraint))
-    asked = {
-        Feature.START: run.start is not None,
-        Feature.GAP: run.gap > 0,
-        Feature.THREADS: run.threads > 1,
-        Feature.EXECUTOR: run.executor is not None,
-        Feature.CALLBACK: run.callback is not None,
-        Feature.EXTEND: run.extend is not None,
-        Feature.FORMULATION: run.formulation is not None,
-    }
-    for feature, wanted in asked.items():
-        if wanted and feature not in solver.features:
-            able = [row.name for row in solvers(problem) if feature in row.features]
+            able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
+            raise UnsupportedConstraintError(
+                f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
+                f"these can: {', '.join(able) or 'none (register it with express)'}"
+            )
+    nothing = Run()
+    for feature in Feature:
+        if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
+            able = [row.name for row in registered(problem.kind) if feature in row.features]
             raise UnsupportedFeatureError(
                 f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
             )
@@ -270,15 +256,3 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
         if option not in solver.options:
             known = ", ".join(sorted(solver.options)) or "none"
             raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}")
-
-
-def _unsupported(problem: Problem[Any, Any], solver: Solver, constraint: Constraint) -> str:
-    able = [
-        name
-        for (kind, name), other in _SOLVERS.items()
-        if kind == problem.kind and expressible(type(constraint), other.supports)
-    ]
-    return (
-        f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-        f"these can: {', '.join(able) or 'none (register it with express)'}"
-    )

@@ -214,8 +214,7 @@ def warm_command(
     """Compile the solvers' loops in advance, once for each machine; otherwise the first solves compile them."""
     from opweave.adapters.cli.progress import counted
     from opweave.adapters.report.units import readable_seconds
-    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels
-    from opweave.solvers.warming import warm
+    from opweave.solvers.compiling.warm import expected_seconds, missing_kernels, warm
 
     console, missing = _stdout(), missing_kernels()
     if missing:

@@ -140,8 +140,8 @@ def axis_value(axis: str, text: str) -> OptionValue:
 
     Examples
     --------
-    >>> axis_value("memory", "1GiB"), axis_value("memory", "0.5x"), axis_value("limit", "none"), axis_value("batch", "8")
-    (1073741824, '0.5x', None, 8)
+    >>> axis_value("memory", "1GiB"), axis_value("memory", "0.5x"), axis_value("limit", "none")
+    (1073741824, '0.5x', None)
     """
     if text.lower() == "none":
         return None

@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.pairwise import PairFacts, PairHandles, Pairwise
-from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak
+from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -61,9 +61,15 @@ class PairIntervals(PairHandles, IntervalModel):
     step: list[int] = field(default_factory=list)
     least: int = -1
 
-    def terms(self, expression: Linear, factor: int = 1) -> dict[int, int]:
-        """An expression over pairs and excesses as integer coefficients by column; one unit is ``factor`` bytes."""
-        return {self._column(number): int(value) // factor for number, value in expression.terms.items()}
+    def at_most(self, expression: Linear, column: int | None = None, *, limit: int = 0, unit: int = 1) -> None:
+        """Add ``expression <= column + limit`` for an expression over pairs and excesses.
+
+        The column is in units of ``unit`` bytes, the expression and the limit are in bytes.
+        """
+        terms = {self._column(number): int(value) // unit for number, value in expression.terms.items()}
+        if column is not None:
+            terms[column] = -1
+        self.row(terms, None, (limit - int(expression.constant)) // unit)
 
     def _column(self, number: int) -> int:
         counted = self.facts.counted
@@ -116,7 +122,7 @@ class PairSteps(OrderingProgram):
         model.excess = [model.whole(0, excess.upper) for excess in model.facts.excesses]
         for excess, column in zip(model.facts.excesses, model.excess, strict=True):
             for over in excess.over:
-                model.row({**model.terms(over), column: -1}, None, -int(over.constant))
+                model.at_most(over, column)
 
     def _footprints(self, model: PairIntervals, problem: MemoryOrdering) -> None:
         """Every footprint is at most the peak, or the limit; the total is the sum of all footprints."""
@@ -128,30 +134,24 @@ class PairSteps(OrderingProgram):
             most = int(min(caps)) // unit if caps else max(least, LARGEST)
             model.least = model.whole(least, max(least, most), "peak")
             for load in loads.values():
-                model.row({**model.terms(load, unit), model.least: -1}, None, -int(load.constant) // unit)
+                model.at_most(load, model.least, unit=unit)
         else:
-            every = total(loads.values())
             model.least = model.whole(0, LARGEST if ceiling is None else int(ceiling) // unit, "total")
-            model.row({**model.terms(every, unit), model.least: -1}, None, -int(every.constant) // unit)
+            model.at_most(total(loads.values()), model.least, unit=unit)
             if limit is not None:
                 for load in loads.values():
                     if not load.terms:
                         least_peak(problem, int(load.constant))
-                    model.row(model.terms(load, unit), None, (limit - int(load.constant)) // unit)
+                    model.at_most(load, limit=limit, unit=unit)
         model.minimise(Linear.of(model.least), unit)
 
     def _arcs(self, model: PairIntervals) -> None:
         """For every arc p -> q and critical group: a group before which q runs is also one before which p runs."""
-        pairs, groups = model.facts.pairs, model.facts.groups
-        heads, tails = reduced_arcs(groups.before, pairs.closed)
-        for g in np.flatnonzero(model.facts.critical).tolist():
+        pairs = model.facts.pairs
+        for g, heads, tails in model.facts.arcs():
             self.check_time()
-            columns = pairs.column[g]
-            beside = (columns[heads] >= 0) & (columns[tails] >= 0)
-            for p, q in zip(heads[beside].tolist(), tails[beside].tolist(), strict=True):
-                earlier = model.pair_columns if p < g else model.otherwise  # p before g
-                later = model.pair_columns if q < g else model.otherwise  # q before g
-                model.row({later[columns[q]]: 1, earlier[columns[p]]: -1}, None, 0)
+            for p, q in zip(heads.tolist(), tails.tolist(), strict=True):
+                model.at_most(pairs.group_before(q, g) - pairs.group_before(p, g))
 
     def extract(self, model: PairIntervals, values: FloatArray) -> Ordering:
         """The groups in the order that the pairs give."""
@@ -173,7 +173,7 @@ class PairSteps(OrderingProgram):
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
         """Convert units of the model to bytes, rounded so that a lower bound stays one."""
-        unit = instance_of(problem).granularity()
+        unit = lower(problem).granularity()
         return max(0, math.ceil(value - SLACK - RELATIVE_SLACK * abs(value))) * unit
 
 

@@ -53,12 +53,6 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
-    def free(self, g: int) -> BoolArray:
-        """Groups whose order relative to g is not settled by precedence."""
-        mask: BoolArray = ~(self.closed[g] | self.closed[:, g])
-        mask[g] = False
-        return mask
-
     def settled(self, a: int, v: int) -> bool | None:
         """Whether operator a runs before operator v; None if precedence leaves it open."""
         g, h = int(self.groups.group[a]), int(self.groups.group[v])

@@ -24,7 +24,7 @@ operator ids: ``model.before(a, b)`` is 0 or 1, and ``model.position(a)`` is the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -33,13 +33,12 @@ import numpy as np
 from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
     Scale,
-    instance_of,
     least_peak,
     peak_range,
     scale_of,
@@ -82,6 +81,14 @@ class PairFacts:
     excesses: list[Excess]
     scale: Scale
     lower_bound: int
+
+    def arcs(self) -> Iterator[tuple[int, IntArray, IntArray]]:
+        """Every critical group g, with the arcs p -> q of groups whose order relative to g is open."""
+        heads, tails = reduced_arcs(self.groups.before, self.pairs.closed)
+        for g in np.flatnonzero(self.critical).tolist():
+            columns = self.pairs.column[g]
+            beside = (columns[heads] >= 0) & (columns[tails] >= 0)
+            yield g, heads[beside], tails[beside]
 
     def follow(self, pairs: Sequence[float]) -> list[float]:
         """Values of the counted pairs, then of all excesses."""
@@ -183,7 +190,7 @@ class Pairwise(OrderingProgram):
 
     def prepare(self, problem: MemoryOrdering) -> PairFacts:
         """Contract the operators, find the critical ones, choose the pairs, and write the footprints."""
-        instance = instance_of(problem)
+        instance = lower(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         closed = ancestors(instance.after)
         contracting = problem.objective == "peak" and not self.context.extended
@@ -214,9 +221,7 @@ class Pairwise(OrderingProgram):
 
     def count_rows(self, facts: PairFacts) -> int:
         """Number of rows of the model, without those of the excess columns."""
-        heads, tails = reduced_arcs(facts.groups.before, facts.pairs.closed)
-        free = [facts.pairs.free(g) for g in np.flatnonzero(facts.critical).tolist()]
-        return int(facts.critical.sum()) + sum(int((mask[heads] & mask[tails]).sum()) for mask in free)
+        return int(facts.critical.sum()) + sum(len(p) for _, p, _ in facts.arcs())
 
     def _columns(self, model: PairModel, problem: MemoryOrdering) -> None:
         """x[k]: first group of pair k before its second; excess; peak in units, lower bound to limit."""
@@ -248,12 +253,9 @@ class Pairwise(OrderingProgram):
 
     def _arc_rows(self, model: PairModel) -> None:
         """(P) before(p, v) >= before(q, v) for every arc p -> q and critical group v whose order to them is open."""
-        rows, pairs = model.rows("arcs"), model.facts.pairs
-        heads, tails = reduced_arcs(model.facts.groups.before, pairs.closed)
-        for g in np.flatnonzero(model.facts.critical).tolist():
-            columns = pairs.column[g]
-            beside = (columns[heads] >= 0) & (columns[tails] >= 0)
-            p, q = heads[beside], tails[beside]
+        rows = model.rows("arcs")
+        for g, p, q in model.facts.arcs():
+            columns = model.facts.pairs.column[g]
             # before(a, g) is the column itself if a < g, and 1 - column otherwise
             sign_p, sign_q = np.where(p < g, 1.0, -1.0), np.where(q < g, 1.0, -1.0)
             upper = (p > g).astype(np.float64) - (q > g)

@@ -21,6 +21,7 @@ from opweave.problems.on_cluster import (
     MemoryModel,
     bytes_held,
     check_cost_names,
+    check_order,
     check_times_known,
     memory_by_cap,
     times_by_device,
@@ -162,7 +163,8 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
         self._check_costs()
-        self._check_order()
+        if self.order is not None:
+            check_order(self.graph, self.order)
         self._check_devices()
         if self.max_tensors is not None and self.cuts != "prefix":
             raise ValueError("max_tensors limits prefix cuts; dominators cut one operator's results: use cuts='prefix'")
@@ -178,20 +180,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             return
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
-
-    def _check_order(self) -> None:
-        if self.order is None:
-            return
-        place = {name: position for position, name in enumerate(self.order)}
-        if len(place) < len(self.order) or place.keys() != self.graph.operator_index.keys():
-            odd = sorted(place.keys() ^ self.graph.operator_index.keys())
-            named = f": {odd[0]!r} is unknown or missing" if odd else ""
-            raise ValueError(f"order must list every operator of the graph exactly once{named}")
-        for op in self.graph.operators:
-            for tensor in op.inputs:
-                producer = self.graph.producer.get(tensor)
-                if producer is not None and place[producer] > place[op.id]:
-                    raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
 
     def _check_devices(self) -> None:
         for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):

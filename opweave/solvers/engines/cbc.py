@@ -13,31 +13,24 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer
+from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.mps import write_mps
+from opweave.solvers.engines.child_engine import MatrixEngine
 
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "infeasible": "infeasible",
     "primalinfeasible": "infeasible",
     "integer infeasible": "infeasible",
-    "stopped on time": "stopped",
-    "stopped on iterations": "stopped",
-    "stopped on solutions": "stopped",
-    "stopped on nodes": "stopped",
-    "stopped on ctrl-c": "stopped",
 }
-"""The first words of CBC's solution file, and how CBC ended; any other words mean a failure."""
+"""The first words of CBC's solution file, and how CBC ended; after "stopped on", any words mean a stop."""
 
-LARGEST_SEED = 10**8
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
 
@@ -45,21 +38,20 @@ class Cbc(MatrixEngine):
     """CBC: the program in the package cbcbox, otherwise the one on the path."""
 
     name: ClassVar[str] = "cbc"
+    package: ClassVar[str] = "cbcbox"
+    install: ClassVar[str] = "pip install 'opweave[cbc]'"
     function: ClassVar[str] = "opweave.solvers.engines.cbc:solve"
-
-    def solver(self) -> str:
-        """Path of the program."""
-        if importlib.util.find_spec("cbcbox") is None:
-            return shutil.which("cbc") or ""
-        return str(importlib.import_module("cbcbox").cbc_bin_path())
 
     def missing(self) -> str | None:
         """The pip command, unless the program is installed."""
-        return None if self.solver() else "pip install 'opweave[cbc]'"
+        return None if program() else self.install
 
-    def version(self) -> str | None:
-        """Version of cbcbox; None for a program on the path."""
-        return package_version("cbcbox")
+
+def program() -> str | None:
+    """Path of CBC, the program."""
+    if importlib.util.find_spec("cbcbox") is None:
+        return shutil.which("cbc")
+    return str(importlib.import_module("cbcbox").cbc_bin_path())
 
 
 def solve(work: Work, _: Send) -> Answer:
@@ -68,8 +60,8 @@ def solve(work: Work, _: Send) -> Answer:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_mps(work.matrix, folder / "model.mps")
-        command = [work.solver, str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
-        command += ["-randomCbcSeed", str(work.seed % LARGEST_SEED)]
+        command = [program() or "cbc", str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
+        command += ["-randomCbcSeed", str(work.seed)]
         if work.threads > 1:
             command += ["-threads", str(work.threads)]
         if work.start is not None and not np.isnan(work.start).any():
@@ -96,10 +88,8 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
     """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
     status, _, rest = text.partition("\n")
     words = re.sub(r"\(.*\)", "", status).partition(" - ")[0].strip().lower()
-    verdict = STATUS.get(words)
-    if verdict is None:
-        return Answer("failed", reason=status)
-    if verdict == "infeasible":
+    verdict = STATUS.get(words, "stopped" if words.startswith("stopped on") else "failed")
+    if verdict in ("failed", "infeasible"):
         return Answer(verdict, reason=status)
     bounds = BOUND.findall(log)
     known = float(bounds[-1]) + work.matrix.offset if bounds and verdict == "stopped" else None
@@ -111,3 +101,61 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
         if len(fields) >= 3 and fields[1].startswith("x"):
             values[int(fields[1][1:])] = float(fields[2])
     return Answer(verdict, values, known, status)
+
+
+def write_mps(matrix: MatrixModel, path: Path) -> None:
+    """Write a free-format MPS file with columns x0, x1, ... and rows r0, r1, ...; numbers keep all their digits.
+
+    The constant of the objective is left out.
+    """
+    lines = ["NAME model", "ROWS", " N cost"]
+    lines += [f" {kind} r{r}" for r, kind in enumerate(_kinds(matrix))]
+    lines += ["COLUMNS", *_columns(matrix), "RHS"]
+    sides = np.where(np.isfinite(matrix.rows.upper), matrix.rows.upper, matrix.rows.lower)
+    lines += [f" rhs r{r} {side!r}" for r, side in enumerate(sides.tolist()) if side]
+    lines += ["BOUNDS", *_bounds(matrix), "ENDATA", ""]
+    path.write_text("\n".join(lines), encoding="ascii")
+
+
+def _kinds(matrix: MatrixModel) -> list[str]:
+    """E, L or G for each row; compiled models have no rows with two different sides."""
+    lower, upper = matrix.rows.lower, matrix.rows.upper
+    if (np.isfinite(lower) & np.isfinite(upper) & (lower != upper)).any():
+        raise ValueError("a row has two different sides")
+    kinds: list[str] = np.where(lower == upper, "E", np.where(np.isfinite(upper), "L", "G")).tolist()
+    return kinds
+
+
+def _columns(matrix: MatrixModel) -> list[str]:
+    """Entries column by column, with integer columns between markers."""
+    rows = matrix.rows
+    order = np.argsort(rows.index, kind="stable")
+    row = np.repeat(np.arange(len(rows)), np.diff(rows.start))[order].tolist()
+    value = rows.value[order].tolist()
+    start = np.concatenate([[0], np.cumsum(np.bincount(rows.index, minlength=matrix.columns))]).tolist()
+    cost = matrix.cost.tolist()
+
+    def entries(columns: list[int]) -> list[str]:
+        lines: list[str] = []
+        for k in columns:
+            lines.append(f" x{k} cost {cost[k]!r}")
+            lines += [f" x{k} r{row[e]} {value[e]!r}" for e in range(start[k], start[k + 1])]
+        return lines
+
+    return [
+        *entries(np.flatnonzero(~matrix.whole).tolist()),
+        " marker 'MARKER' 'INTORG'",
+        *entries(np.flatnonzero(matrix.whole).tolist()),
+        " marker 'MARKER' 'INTEND'",
+    ]
+
+
+def _bounds(matrix: MatrixModel) -> list[str]:
+    lines = []
+    for k, (low, high) in enumerate(zip(matrix.lower.tolist(), matrix.upper.tolist(), strict=True)):
+        if low == -np.inf and high == np.inf:
+            lines.append(f" FR bnd x{k}")
+            continue
+        lines.append(f" MI bnd x{k}" if low == -np.inf else f" LO bnd x{k} {low!r}")
+        lines.append(f" PL bnd x{k}" if high == np.inf else f" UP bnd x{k} {high!r}")
+    return lines

@@ -17,8 +17,9 @@ from opweave.problems.solution import Evaluation, Solution
 from opweave.problems.spec import FrozenDict, Spec
 from opweave.problems.timeline import Timeline
 from opweave.solvers.questions.relaxation import plan_for, relaxes
+from opweave.solvers.run import agree
 from opweave.solvers.solve import solve
-from opweave.solvers.verdict import agrees, may_hold
+from opweave.solvers.verdict import may_hold
 
 logger = logging.getLogger("opweave")
 
@@ -199,7 +200,7 @@ class Lesson:
     def settles(self) -> bool:
         """Whether nothing is left to be found."""
         objective = None if self.judged is None else self.judged.objective
-        met = objective is not None and self.bound is not None and agrees(objective, self.bound)
+        met = objective is not None and self.bound is not None and agree(objective, self.bound)
         return self.infeasible is not None or met
 
 
@@ -273,7 +274,7 @@ def improved(problem: AnyProblem, result: Result[Any], learnt: Lesson) -> Result
     if objective is not None:
         if bound is not None:
             bound = min(bound, objective)  # they differ only by rounding
-        status = Status.OPTIMAL if bound is not None and agrees(bound, objective) else Status.FEASIBLE
+        status = Status.OPTIMAL if bound is not None and agree(bound, objective) else Status.FEASIBLE
     elif learnt.infeasible is not None or status is Status.INFEASIBLE:
         status, reason = Status.INFEASIBLE, reason if status is Status.INFEASIBLE else learnt.infeasible
         bound = source = None

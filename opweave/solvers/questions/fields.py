@@ -145,8 +145,9 @@ def varied(problem: AnyProblem, axis: str, value: Value) -> AnyProblem:
     """
     if callable(value):
         made = value(problem)
-        if not isinstance(made, Problem):
-            raise InvalidInputError(f"{_name_of(value)} of axis {axis!r} returned no problem but {made!r:.60}")
+        if type(made) is not type(problem):
+            needed, given = type(problem).__name__, type(made).__name__
+            raise InvalidInputError(f"{_name_of(value)} of axis {axis!r:.60} returned a {given}, not a {needed}")
         return made
     name, _, device = axis.partition(":")
     if name in _CLUSTER_AXES:

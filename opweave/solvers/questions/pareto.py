@@ -38,9 +38,9 @@ from opweave.solvers.questions.answers import (
 )
 from opweave.solvers.questions.measured import Asked, asked
 from opweave.solvers.registry import Feature, find_solver
+from opweave.solvers.run import agree
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
-from opweave.solvers.verdict import agrees
 
 AnyProblem = Problem[Any, Any]
 Method = Literal["epsilon", "nsga2"]
@@ -193,7 +193,7 @@ class _Box:
         if self.value - 1 <= self.least:
             return True
         bound, other = self.loose.result.bound, None if self.tight is None else self.tight.result.objective
-        return bound is not None and other is not None and agrees(bound, other)
+        return bound is not None and other is not None and agree(bound, other)
 
 
 @dataclass(slots=True)

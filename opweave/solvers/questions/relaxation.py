@@ -24,13 +24,13 @@ from opweave.problems.constraints import (
     Pin,
     Precede,
     Separate,
+    Share,
     means,
 )
 from opweave.problems.memory_ordering.spec import MemoryOrdering
 from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement, Schedule
 from opweave.problems.problem import Problem
-from opweave.problems.share import Share
 from opweave.problems.slicing.spec import Slicing
 from opweave.problems.solution import Evaluation, Solution
 

@@ -14,7 +14,7 @@ from opweave.formulations.modeling.linear import Row
 from opweave.formulations.modeling.pyomo import from_pyomo
 from opweave.formulations.modeling.reading import read_arrays
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
-from opweave.solvers.engines.mps import write_mps
+from opweave.solvers.engines.cbc import write_mps
 
 NOT_A_NUMBER = math.nan
 
