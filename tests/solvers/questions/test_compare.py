@@ -55,7 +55,9 @@ def test_a_solver_that_is_not_installed_has_a_row(monkeypatch):
 
 def test_arguments_reach_those_that_honour_them():
     start = ow.solve(PLACEMENT, solver="one_device").solution
-    found = ow.compare(PLACEMENT, ["heft", "local"], start=start, gap=0.9, threads=2, options={"local": {}})
+    found = ow.compare(
+        PLACEMENT, ["heft", "local"], time_limit=1, start=start, gap=0.9, threads=2, options={"local": {}}
+    )
     assert all(row.objective is not None for row in found.rows)
     assert found["local"].objective <= PLACEMENT.evaluate(start).objective
 
