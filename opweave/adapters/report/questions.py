@@ -160,8 +160,8 @@ def table_of(answered: Answered) -> Table:
 def explain(answered: Answered) -> str:
     """Say in a few sentences what was found."""
     if isinstance(answered, Comparison):
-        return _explained_comparison(answered)
-    return _explained_sweep(answered) if isinstance(answered, Sweep) else _explained_front(answered)
+        return plain(_explained_comparison(answered))
+    return plain(_explained_sweep(answered) if isinstance(answered, Sweep) else _explained_front(answered))
 
 
 def _explained_comparison(found: Comparison) -> str:

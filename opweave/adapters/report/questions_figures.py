@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
+from opweave.adapters.error_messages import plain
 from opweave.adapters.files import PathLike
 from opweave.adapters.report.figures import (
     BEST,
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 MOST_CURVES = 12
 """Most curves of a sweep; further ones would hide each other."""
+
+
+def _clean(text: str) -> str:
+    return safe_text(plain(text))
 
 
 def plot(answered: Answered, path: PathLike | None = None) -> Figure:
@@ -69,7 +74,7 @@ def comparison_figure(found: Comparison) -> Figure:
         longest = max((row.objective or 0 for row in found.rows), default=0)
         side: Literal["left", "right"] = "left" if max(bounds) < longest / 2 else "right"
         axes.text(max(bounds) / factor, -0.75, " no plan is better ", ha=side, va="center", fontsize=9)
-    axes.set_yticks(range(len(found.rows)), [safe_text(row.solver) for row in found.rows])
+    axes.set_yticks(range(len(found.rows)), [_clean(row.solver) for row in found.rows])
     axes.set_ylim(len(found.rows) - 0.4, -1.1)
     axes.margins(x=0.14)
     axes.set_xlim(left=0)
@@ -81,7 +86,7 @@ def comparison_figure(found: Comparison) -> Figure:
 
 def _why(row: Answer) -> str:
     text = row.reason or (row.status.value if row.status else "no plan")
-    return safe_text(text if len(text) <= 90 else text[:88] + "..")
+    return _clean(text if len(text) <= 90 else text[:88] + "..")
 
 
 def sweep_figure(found: Sweep) -> Figure:
@@ -100,7 +105,7 @@ def sweep_figure(found: Sweep) -> Figure:
         at = [places[row.values[main]] for row in rows]
         _curve(axes, rows, at, _look(number, len(curves)), label or "best plan", factor)
     _ticks(axes, main, found.axes[main], places)
-    axes.set_xlabel(safe_text(main.replace("_", " ")))
+    axes.set_xlabel(_clean(main.replace("_", " ")))
     axes.set_ylabel(f"objective ({name})")
     axes.margins(x=0.05, y=0.1)
     left_out = len(curves) - MOST_CURVES
@@ -144,7 +149,7 @@ def _ticks(axes: Axes, main: str, values: Sequence[OptionValue], places: dict[Op
     shown = sorted(values, key=lambda value: places[value])
     step = max(1, len(shown) // 10)
     ticks = [value for number, value in enumerate(shown) if number % step == 0]
-    axes.set_xticks([places[value] for value in ticks], [safe_text(readable_value(main, value)) for value in ticks])
+    axes.set_xticks([places[value] for value in ticks], [_clean(readable_value(main, value)) for value in ticks])
 
 
 def _curve(axes: Axes, rows: Sequence[Answer], at: Sequence[float], look: Look, label: str, factor: float) -> None:
@@ -170,7 +175,7 @@ def _curve(axes: Axes, rows: Sequence[Answer], at: Sequence[float], look: Look, 
         marker=look.marker,
         markersize=look.size,
         zorder=look.order,
-        label=safe_text(label),
+        label=_clean(label),
     )
     for place, row in zip(at, rows, strict=True):
         if row.status is Status.INFEASIBLE:
@@ -204,8 +209,8 @@ def front_figure(found: Front) -> Figure:
         label = "compromises" if not more else f"{more[0]}: {readable_measure(group, units[more[0]])}"
         _stairs(axes, rows, goal, across, scale, _look(number, len(groups)), label)
     _impossible(axes, found, across, scale[across][0], numbers[across])
-    axes.set_xlabel(safe_text(f"{across} ({scale[across][1]})"))
-    axes.set_ylabel(safe_text(f"{goal} ({scale[goal][1]})"))
+    axes.set_xlabel(_clean(f"{across} ({scale[across][1]})"))
+    axes.set_ylabel(_clean(f"{goal} ({scale[goal][1]})"))
     axes.margins(x=0.06, y=0.12)
     entitle(axes, f"{goal} against {across}", explain(found))
     _from_zero(axes)
@@ -248,7 +253,7 @@ def _stairs(
         marker=look.marker,
         markersize=look.size,
         zorder=look.order,
-        label=safe_text(label),
+        label=_clean(label),
     )
 
 
