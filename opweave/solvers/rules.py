@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
+from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -45,8 +46,10 @@ def register_rule(
     ----------
     problem
         The class of problems that it supports.
-    name, about, supports, options, baseline
+    name, about, options, baseline
         As in :class:`~opweave.solvers.registry.Solver`.
+    supports
+        Likewise; with ``"narrowed"`` the rule also obeys constraints that it knows only by simpler ones.
     carry_out
         Builds its plan and reports it.
     """
@@ -55,7 +58,7 @@ def register_rule(
             name=name,
             problem=problem.kind,
             kind="algorithm",
-            run=partial(solve_by, carry_out),
+            run=by_every_way(supports)(partial(solve_by, carry_out)),
             about=about,
             supports=supports,
             options=frozenset(options),

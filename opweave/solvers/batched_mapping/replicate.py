@@ -17,6 +17,7 @@ from opweave.solvers.batched_mapping.arrays import BatchArrays, arrays_of
 from opweave.solvers.batched_mapping.candidates import servers_of
 from opweave.solvers.batched_mapping.local import begin, new_search
 from opweave.solvers.batched_mapping.plans import BatchPlan, order_by_start, plan_of, report
+from opweave.solvers.narrowing.ways import NARROWED
 from opweave.solvers.rules import NoPlanError, register_rule
 from opweave.solvers.run import Run
 
@@ -114,5 +115,5 @@ register_rule(
     "replicated",
     carry_out,
     "one server's plan for an equal share of the batch, on every server",
-    supports=SUPPORTS,
+    supports=(*SUPPORTS, NARROWED),
 )
