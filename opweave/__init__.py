@@ -79,6 +79,7 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.registry import Solver, SolverInfo, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
@@ -111,6 +112,7 @@ __all__ = [
     "Formulation",
     "Geometry",
     "Group",
+    "HonouredConstraints",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
@@ -162,6 +164,7 @@ __all__ = [
     "__version__",
     "calibrate",
     "clusters",
+    "constraint_table",
     "explain",
     "express",
     "geometry",
