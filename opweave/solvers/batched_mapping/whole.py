@@ -99,7 +99,7 @@ for _name, _solver, _about, _more in (
         "whole",
         by_name("auto"),
         "the default solver of placement, with the whole batch of an operator on one device",
-        ["on", "uses"],
+        ["on", "uses", "model"],
     ),
     (
         "decompose",

@@ -41,13 +41,18 @@ Solve = Callable[[Any, Run], Outcome]
 
 @dataclass(eq=False)
 class NarrowerRun(ReducedRun):
-    """A run without ``rules`` or with simpler ones. It reports the solutions that obey them, and nothing else."""
+    """A run without ``rules`` or with simpler ones. It reports the solutions that obey them, and nothing else.
+
+    ``seen`` is the last solution, whether it obeys them or not.
+    """
 
     whole: AnyProblem = field(kw_only=True)
     rules: Sequence[Constraint] = field(kw_only=True)
+    seen: Solution | None = None
 
     def found(self, solution: Solution, objective: int | float) -> bool:
         """Report a solution if it obeys the rules."""
+        self.seen = solution
         if any(True for rule in self.rules for _ in rule.violations(self.whole, solution)):
             return False
         return super().found(solution, objective)
@@ -86,9 +91,9 @@ def by_every_way(supports: Sequence[str]) -> Callable[[Solve], Solve]:
             if not rules:
                 return solve(problem, run)
             relaxed = without(problem, rules)
-            outcome = solve(relaxed, _inner(problem, relaxed, rules, run))  # a contradiction here is one of the whole
-            reason = outcome.reason
-            for each in _first(problem, rules):
+            first = _inner(problem, relaxed, rules, run)
+            reason = solve(relaxed, first).reason  # a contradiction here is one of the whole
+            for each in _first(problem, rules, first.seen):
                 if run.should_stop():
                     break
                 reason = _attempt(solve, problem, each, rules, run).reason or reason
@@ -116,7 +121,6 @@ def by_best_way(supports: Sequence[str], probe: str) -> Callable[[Solve], Solve]
             rules = unknown_rules(problem, supports)
             if not rules:
                 return solve(problem, run)
-            go_on_with(without(problem, rules), probe, Run(time_limit=run.remaining()))  # it may be a contradiction
             reason = None
             with run.share(PROBING_SHARE):
                 ranked = _ranked(problem, rules, probe, run)
@@ -131,16 +135,18 @@ def by_best_way(supports: Sequence[str], probe: str) -> Callable[[Solve], Solve]
     return decorate
 
 
-def _first(problem: AnyProblem, rules: Sequence[Constraint]) -> Iterator[AnyProblem]:
+def _first(problem: AnyProblem, rules: Sequence[Constraint], near: Solution | None) -> Iterator[AnyProblem]:
     """The first narrower problems, fewer of a large problem. The clock has no say, so every run tries as many."""
     size = len(problem.graph.operators) * len(devices_of(problem))
-    return islice(narrower(problem, rules), min(MOST_TRIES, max(LEAST_TRIES, WORK // max(1, size))))
+    return islice(narrower(problem, rules, near), min(MOST_TRIES, max(LEAST_TRIES, WORK // max(1, size))))
 
 
 def _ranked(problem: AnyProblem, rules: Sequence[Constraint], probe: str, run: Run) -> list[AnyProblem]:
     """Narrower problems by the objective of a simple rule; those without its plan come last."""
-    ranked = []
-    for number, each in enumerate(_first(problem, rules)):
+    relaxed, ranked = without(problem, rules), []
+    first = _inner(problem, relaxed, rules, run)
+    go_on_with(relaxed, probe, first)  # a contradiction here is one of the whole
+    for number, each in enumerate(_first(problem, rules, first.seen)):
         inner = _inner(problem, each, rules, run)
         try:
             go_on_with(each, probe, inner)
