@@ -32,7 +32,8 @@ ROWS = [row for row in constraint_table() if row.available and row.problem in PR
 
 def bare(kind: str) -> ow.Problem:
     problem = PROBLEMS[kind]
-    return problem if kind == "memory_ordering" else problem.model_copy(update={"cluster": CLUSTER})
+    more = {"pipeline": {"cuts": "prefix"}}.get(kind, {})  # else nothing in this graph can be cut apart
+    return problem if kind == "memory_ordering" else problem.model_copy(update={"cluster": CLUSTER, **more})
 
 
 def instances(row: HonouredConstraints) -> list[ow.Problem]:

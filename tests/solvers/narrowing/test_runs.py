@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 import pytest
 
@@ -138,7 +138,7 @@ class Neighbours(Constraint):
 @express(Neighbours, "narrowed")
 def _neighbours(problem: ow.Placement, rule: Neighbours) -> Iterable[tuple[ow.Constraint, ...]]:
     names = [device.name for device in problem.cluster.devices]
-    for pair in zip(names, names[1:], strict=False):
+    for pair in pairwise(names):
         yield tuple(ow.Pin(op=op, device=device) for op, device in zip(rule.ops, pair, strict=True))
 
 
