@@ -22,7 +22,7 @@ from opweave.problems.constraints import (
     TimesOperators,
 )
 from opweave.problems.problem import Problem
-from opweave.solvers.narrowing.ways import NARROWED
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.registry import Solver, load_solvers
 
 BUILT_IN: tuple[type[Constraint], ...] = (Pin, Forbid, Colocate, Separate, MaxDevices, MemoryCap, Precede, Share)

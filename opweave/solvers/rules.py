@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 from opweave.problems.problem import Problem
-from opweave.solvers.narrowing.runs import by_every_way
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 
@@ -46,10 +45,8 @@ def register_rule(
     ----------
     problem
         The class of problems that it supports.
-    name, about, options, baseline
+    name, about, supports, options, baseline
         As in :class:`~opweave.solvers.registry.Solver`.
-    supports
-        Likewise; with ``"narrowed"`` the rule also obeys constraints that it knows only by simpler ones.
     carry_out
         Builds its plan and reports it.
     """
@@ -58,7 +55,7 @@ def register_rule(
             name=name,
             problem=problem.kind,
             kind="algorithm",
-            run=by_every_way(supports)(partial(solve_by, carry_out)),
+            run=partial(solve_by, carry_out),
             about=about,
             supports=supports,
             options=frozenset(options),

@@ -15,7 +15,7 @@ from opweave.solvers.batched_mapping.plans import solution_of
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import HeadStart, run_engine
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.narrowing.problems import or_narrower
+from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 

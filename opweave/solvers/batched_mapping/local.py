@@ -35,8 +35,8 @@ from opweave.solvers.batched_mapping.plans import (
     plan_of,
     report,
 )
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.narrowing.ways import NARROWED
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.annealing import PACE, chunks_within

@@ -17,7 +17,7 @@ from opweave.formulations.reduction import Reduction
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
-from opweave.solvers.narrowing.ways import NARROWED
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, register
 from opweave.solvers.run import Outcome, Run

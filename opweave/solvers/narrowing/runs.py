@@ -18,10 +18,10 @@ from opweave.formulations.order_arcs import ContradictionError
 from opweave.formulations.reduction import Reduction
 from opweave.problems.constraints import Constraint
 from opweave.problems.solution import Solution
-from opweave.solvers.narrowing.problems import narrower, unknown_rules, without
-from opweave.solvers.narrowing.ways import AnyProblem, devices_of
+from opweave.solvers.narrowing.narrower import AnyProblem, devices_of, narrower, unknown_rules, without
 from opweave.solvers.reduced import ReducedRun
 from opweave.solvers.registry import go_on_with
+from opweave.solvers.rules import CarryOut, NoPlanError
 from opweave.solvers.run import Outcome, Run
 
 MOST_TRIES, LEAST_TRIES = 32, 4
@@ -75,33 +75,47 @@ def _inner(whole: AnyProblem, problem: AnyProblem, rules: Sequence[Constraint], 
     )
 
 
-def by_every_way(supports: Sequence[str]) -> Callable[[Solve], Solve]:
+def by_every_way(supports: Sequence[str]) -> Callable[[CarryOut], CarryOut]:
     """Let a simple rule obey more constraints than it knows: it runs on many narrower problems.
 
     Parameters
     ----------
     supports
-        The targets that the rule understands, with ``"narrowed"``.
+        The targets that the rule understands.
     """
 
-    def decorate(solve: Solve) -> Solve:
-        @wraps(solve)
-        def widened(problem: AnyProblem, run: Run) -> Outcome:
+    def decorate(carry_out: CarryOut) -> CarryOut:
+        @wraps(carry_out)
+        def widened(problem: AnyProblem, run: Run) -> None:
             rules = unknown_rules(problem, supports)
             if not rules:
-                return solve(problem, run)
+                return carry_out(problem, run)
             relaxed = without(problem, rules)
             first = _inner(problem, relaxed, rules, run)
-            reason = solve(relaxed, first).reason  # a contradiction here is one of the whole
+            reason = _tried(carry_out, relaxed, first)  # a contradiction here is one of the whole
             for each in _first(problem, rules, first.seen):
                 if run.should_stop():
                     break
-                reason = _attempt(solve, problem, each, rules, run).reason or reason
-            return _ended(rules, run, reason)
+                try:
+                    reason = _tried(carry_out, each, _inner(problem, each, rules, run)) or reason
+                except ContradictionError as error:
+                    reason = str(error)
+            if run.best is None:
+                raise NoPlanError(_no_plan(rules, reason))
+            return None
 
         return widened
 
     return decorate
+
+
+def _tried(carry_out: CarryOut, problem: AnyProblem, run: Run) -> str | None:
+    """Carry out a rule; return why it has no plan."""
+    try:
+        carry_out(problem, run)
+    except NoPlanError as error:
+        return str(error)
+    return None
 
 
 def by_best_way(supports: Sequence[str], probe: str) -> Callable[[Solve], Solve]:
@@ -110,7 +124,7 @@ def by_best_way(supports: Sequence[str], probe: str) -> Callable[[Solve], Solve]
     Parameters
     ----------
     supports
-        As in :func:`by_every_way`.
+        The targets that the search understands.
     probe
         The name of a simple rule, whose plans tell which narrower problems are promising.
     """
@@ -128,7 +142,7 @@ def by_best_way(supports: Sequence[str], probe: str) -> Callable[[Solve], Solve]
                 if run.should_stop() or (run.time_limit is None and run.candidates and number >= MOST_SEARCHED):
                     break
                 reason = _attempt(solve, problem, each, rules, run).reason or reason
-            return _ended(rules, run, reason)
+            return Outcome(run.termination(), reason=None if run.best is not None else _no_plan(rules, reason))
 
         return widened
 
@@ -166,9 +180,7 @@ def _attempt(solve: Solve, whole: AnyProblem, problem: AnyProblem, rules: Sequen
         return Outcome(reason=str(error))
 
 
-def _ended(rules: Sequence[Constraint], run: Run, reason: str | None) -> Outcome:
-    if run.best is not None:
-        return Outcome(run.termination())
-    names = ", ".join(sorted({rule.kind for rule in rules}))
+def _no_plan(rules: Sequence[Constraint], reason: str | None) -> str:
+    names = ", ".join(sorted({type(rule).__name__ for rule in rules}))
     words = f"no plan was found that obeys {names}, and no proof that there is none"
-    return Outcome(run.termination(), reason=words if reason is None else f"{words}; the last attempt: {reason}")
+    return words if reason is None else f"{words}; the last attempt: {reason}"

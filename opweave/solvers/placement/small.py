@@ -10,8 +10,8 @@ import numpy as np
 from opweave.formulations.placement.instance import SUPPORTS, lower_unless_short
 from opweave.problems.placement.spec import Placement
 from opweave.problems.result import Termination
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.narrowing.ways import NARROWED
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.critical_path import reach_of
 from opweave.solvers.placement.bounds.energetic import energetic_at_best_prices, finite_path

@@ -17,8 +17,8 @@ from opweave.problems.arrays import FloatArray, IntArray, IntMatrix
 from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.compiled import kernel
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.narrowing.runs import by_best_way
-from opweave.solvers.narrowing.ways import NARROWED
 from opweave.solvers.registry import Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.arrays import SlicingArrays, arrays_of, operator_seconds

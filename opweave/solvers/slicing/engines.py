@@ -8,7 +8,7 @@ from opweave.formulations.slicing.instance import SUPPORTS, lower
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.engines.engine import HeadStart
 from opweave.solvers.engines.registration import register_cp_sat, register_engines
-from opweave.solvers.narrowing.problems import or_narrower
+from opweave.solvers.narrowing.narrower import or_narrower
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.slicing.arrays import arrays_of
 from opweave.solvers.slicing.baselines import RULES

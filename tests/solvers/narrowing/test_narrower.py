@@ -9,7 +9,7 @@ import pytest
 
 import opweave as ow
 from opweave.formulations.expressions import expression
-from opweave.solvers.narrowing.ways import NARROWED, ranked_assignments, seconds_left
+from opweave.solvers.narrowing.narrower import NARROWED, ranked_assignments, seconds_left
 from tests.solvers.narrowing.instances import placement_with_rules, with_rules
 from tests.tiny import CLUSTER, COSTS, GRAPH
 
