@@ -46,12 +46,13 @@ from opweave.adapters.report.progress_figure import progress_figure
 from opweave.adapters.report.views import explain
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
+from opweave.formulations.build import build_model, read_solution
+from opweave.formulations.export.write import ModelFile, write_model
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
     Colocate,
@@ -62,8 +63,9 @@ from opweave.problems.constraints import (
     Pin,
     Precede,
     Separate,
+    Share,
 )
-from opweave.problems.costs import Costs, Efficiency
+from opweave.problems.costs import Calibration, Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
     ImplausibleWarning,
@@ -84,19 +86,24 @@ from opweave.problems.problem import Problem
 from opweave.problems.refusal import InvalidSpecError
 from opweave.problems.result import Incumbent, Result, Status, Termination
 from opweave.problems.rows import Rows
-from opweave.problems.share import Share
 from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import did_you_mean
-from opweave.solvers.compiling.warmed import Warmed
-from opweave.solvers.registry import Solver, SolverInfo, list_solvers
-from opweave.solvers.registry import register as register_solver
+from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
+from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.own import solver_for
+from opweave.solvers.questions.compare import Comparison, compare
+from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+from opweave.solvers.questions.mend import Mend
+from opweave.solvers.questions.pareto import Front, pareto
+from opweave.solvers.questions.sweep import Sweep, sweep
+from opweave.solvers.registry import Solver, SolverInfo, list_solvers, register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
-from opweave.solvers.warming import warm
 
 if TYPE_CHECKING:
     from opweave.adapters import keras, onnx, runtimes, torch
@@ -144,6 +151,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 shown_by("opweave.adapters.report.shown")
+shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -154,6 +162,8 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Comparison",
+    "Conflict",
     "Constraint",
     "Costs",
     "Details",
@@ -163,7 +173,10 @@ __all__ = [
     "Evaluation",
     "Forbid",
     "Formulation",
+    "FormulationInfo",
+    "Front",
     "Geometry",
+    "HonouredConstraints",
     "ImplausibleWarning",
     "Incumbent",
     "InvalidInputError",
@@ -175,6 +188,8 @@ __all__ = [
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
+    "Mend",
+    "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
@@ -187,6 +202,7 @@ __all__ = [
     "Precede",
     "Problem",
     "Progress",
+    "Proof",
     "Result",
     "Rows",
     "Run",
@@ -203,6 +219,7 @@ __all__ = [
     "Stage",
     "Stages",
     "Status",
+    "Sweep",
     "Tensor",
     "Termination",
     "Timeline",
@@ -214,28 +231,38 @@ __all__ = [
     "Violation",
     "Warmed",
     "__version__",
+    "build_model",
     "calibrate",
     "clusters",
+    "compare",
+    "conflict",
+    "constraint_table",
     "explain",
     "express",
     "geometry",
     "keras",
+    "list_formulations",
     "list_solvers",
     "load",
     "load_costs",
     "load_problem",
     "load_result",
     "onnx",
+    "pareto",
     "pareto_front",
     "progress_figure",
+    "read_solution",
     "register_formulation",
     "register_solver",
     "runtimes",
     "solve",
+    "solver_for",
+    "sweep",
     "torch",
     "trivial_bound",
     "verify",
     "warm",
+    "write_model",
 ]
 
 

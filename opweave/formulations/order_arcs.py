@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.expressions import expression
-from opweave.formulations.modeling.linear import InfeasibleError
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
 

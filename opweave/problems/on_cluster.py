@@ -55,6 +55,26 @@ def check_times_known(known: dict[str, dict[str, float]]) -> None:
             raise ValueError(f"operator {name!r} has no known time (batch size 1) on any device of the cluster")
 
 
+def check_order(graph: OpGraph, order: Sequence[str]) -> None:
+    """Refuse an order that does not list every operator once, or lists one before a producer of its inputs.
+
+    Raises
+    ------
+    ValueError
+        Names the first wrong operator.
+    """
+    place = {name: position for position, name in enumerate(order)}
+    if len(place) < len(order) or place.keys() != graph.operator_index.keys():
+        odd = sorted(place.keys() ^ graph.operator_index.keys())
+        named = f": {odd[0]!r} is unknown or missing" if odd else ""
+        raise ValueError(f"order must list every operator of the graph exactly once{named}")
+    for op in graph.operators:
+        for tensor in op.inputs:
+            producer = graph.producer.get(tensor)
+            if producer is not None and place[producer] > place[op.id]:
+                raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
+
+
 def check_total_time(graph: OpGraph, cluster: Cluster, running: float) -> None:
     """Refuse times whose sum exceeds the number of seconds that a schedule may contain.
 
@@ -106,12 +126,10 @@ def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[s
 
 def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
     """Bytes that a device holds if it runs exactly these operators."""
-    used = [graph.operators[graph.operator_index[name]] for name in set(operators)]
-    total = sum(graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
-    if memory == "additive":
-        total += sum(op.workspace_bytes for op in used)
-        total += sum(graph.owned_bytes[name] for op in used for name in op.outputs)
-    return total
+    used = set(operators)
+    weights = {name for op in used for name in graph.operators[graph.operator_index[op]].parameters}
+    total = sum(map(graph.parameter_bytes.__getitem__, weights))
+    return total + sum(map(graph.bytes_made.__getitem__, used)) if memory == "additive" else total
 
 
 def lifetimes_held(
@@ -130,7 +148,7 @@ def lifetimes_held(
     arrays, names = graph.arrays, Names.of(graph)
     index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
     lists = Adjacency.from_lists([[index[name] for name in op.parameters] for op in graph.operators])
-    run, parameter = _listed(lists, operator)
+    run, parameter = lists.entries(operator)
     pairs = np.unique(device[run] * max(1, len(index)) + parameter)
     where, parameter = np.divmod(pairs, max(1, len(index)))
     sizes = np.asarray([each.bytes for each in graph.parameters], dtype=np.int64)
@@ -139,7 +157,7 @@ def lifetimes_held(
         scratch = np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
         columns.append((operator, device, _times(scratch[operator], count)))
         for lists in (arrays.writes, arrays.reads) if memory == "buffers" else (arrays.writes,):
-            run, tensor = _listed(lists, operator)
+            run, tensor = lists.entries(operator)
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
             run, tensor = run[own], tensor[own]
             columns.append((names.tensor(tensor), device[run], _times(arrays.tensor_bytes[tensor], count[run])))
@@ -147,14 +165,6 @@ def lifetimes_held(
     there = size > 0
     begin = np.zeros(int(there.sum()))
     return Lifetimes(storage[there], resource[there], begin, np.full_like(begin, NEVER), size[there])
-
-
-def _listed(lists: Adjacency, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Everything that some rows list: which of ``rows``, by position, lists which item. Both of shape (entries,)."""
-    length = np.diff(lists.start)[rows]
-    run = np.repeat(np.arange(len(rows)), length)
-    place = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
-    return run, lists.items[lists.start[rows][run] + place]
 
 
 def _times(size: IntArray, count: IntArray) -> IntArray:

@@ -15,7 +15,7 @@ from opweave.problems.graph import OpGraph
 from opweave.problems.looks import Bare, brief, changed_fields
 from opweave.problems.shown import ShownInNotebooks
 from opweave.problems.solution import Answer, Details, Evaluation, Played, Solution, Violation, solution_of
-from opweave.problems.spec import Many, Tagged, read_tagged
+from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 from opweave.problems.words import counted
 
@@ -37,10 +37,14 @@ class Problem(ShownInNotebooks, Tagged, ABC, Generic[SolutionT, DetailsT]):
         Side constraints that every solution must satisfy.
     unit
         What the objective counts: "seconds", "bytes", or a word of the problem's own.
+    restrictions
+        Fields that only restrict solutions, and for each the value that restricts nothing; a conflict may leave them
+        out.
     """
 
     solution_type: ClassVar[type[Solution]]
     unit: ClassVar[str]
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()

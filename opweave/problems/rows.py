@@ -33,6 +33,13 @@ class Rows(tuple[RowT_co, ...]):
 
     __slots__ = ()
 
+    if not TYPE_CHECKING:  # type checkers know a tuple's
+
+        def __getitem__(self, key: int | slice) -> object:
+            """One row, or some rows that print as a table, too."""
+            found = super().__getitem__(key)
+            return Rows(found) if isinstance(key, slice) else found
+
     def __repr__(self) -> str:
         if not self:
             return "(no rows)"

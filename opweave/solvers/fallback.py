@@ -11,9 +11,9 @@ from opweave.problems.errors import OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.referee import Referee
 from opweave.solvers.registry import find_solver, registered
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.verdict import Referee
 
 BASELINES = {
     "memory_ordering": ("definition",),

@@ -30,15 +30,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix, vstack
 
 from opweave.problems.arrays import FloatArray, IntArray
 from opweave.solvers.engines.apart import highspy_fits
 from opweave.solvers.patience import patiently
 from opweave.solvers.rounding import SUMMATION
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # scipy.sparse takes longer to import than most problems to solve
     from highspy import Highs
+    from scipy.sparse import csr_matrix
 
 UNIT_ROUNDOFF = 2.0**-53
 """Largest relative error of one floating-point operation."""
@@ -82,6 +82,8 @@ class SparseRows:
 
     def matrix(self, columns: int) -> tuple[csr_matrix, FloatArray]:
         """The rows and their right-hand sides."""
+        from scipy.sparse import csr_matrix
+
         if not self.count:
             return csr_matrix((0, columns)), np.zeros(0)
         if not self._row:
@@ -112,6 +114,8 @@ class LinearProgram:
 
     def rows(self) -> tuple[csr_matrix, FloatArray, FloatArray]:
         """All rows with their lower and upper limits, inequalities first."""
+        from scipy.sparse import vstack
+
         matrix = vstack([self.most, self.equal]).tocsr()
         matrix.sum_duplicates()
         low = np.concatenate([np.full(len(self.most_right), -np.inf), self.equal_right])
@@ -160,13 +164,11 @@ def highs_with(program: LinearProgram, **options: str | float) -> Highs | None:
 
 
 def _by_highs(program: LinearProgram, time_limit: float) -> Minimum | None:
-    import highspy
-
     engine = highs_with(program, time_limit=time_limit)
     if engine is None:
         return None
     engine.run()
-    if engine.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+    if engine.getModelStatus().name != "kOptimal":
         return None
     solution = engine.getSolution()
     price, most = np.asarray(solution.row_dual, dtype=np.float64), len(program.most_right)

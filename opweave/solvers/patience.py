@@ -19,15 +19,19 @@ def patiently(call: Callable[[], Value]) -> Value:
     """Run a call in a thread and return its result. Waiting for it can be interrupted, unlike a call into a library.
 
     If nothing can end the run earlier, the call runs directly.
+    """
+    run = at_work()
+    return call() if run is None or not run.may_be_cut else aside(call)
+
+
+def aside(call: Callable[[], Value]) -> Value:
+    """Run a call in a new thread and return its result; waiting for it can be interrupted.
 
     Raises
     ------
     BaseException
         Any exception that the call raises.
     """
-    run = at_work()
-    if run is None or not run.may_be_cut:
-        return call()
     found: list[Value] = []
     failed: list[BaseException] = []
 

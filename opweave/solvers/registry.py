@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, ClassVar, Literal
 
 from opweave.formulations.expressions import expressible
-from opweave.problems.constraints import Constraint
+from opweave.formulations.formulation import register_formulation
+from opweave.problems.constraints import Constraint, concerns
 from opweave.problems.errors import (
     InvalidInputError,
     SolverNotAvailableError,
@@ -17,7 +18,7 @@ from opweave.problems.errors import (
     UnsupportedConstraintError,
     UnsupportedFeatureError,
 )
-from opweave.problems.plugins import load_plugins
+from opweave.problems.plugins import FORMULATIONS, SOLVERS, load_plugins, why_left_out
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
 from opweave.problems.rows import Rows
@@ -29,7 +30,7 @@ from opweave.solvers.side_by_side.lane import Lanes
 
 
 class Feature(str, Enum):
-    """Optional abilities of a solver."""
+    """Optional abilities of a solver; each is named like the argument of ``solve`` that asks for it."""
 
     START = "start"
     GAP = "gap"
@@ -125,24 +126,16 @@ class Solver:
     def info(self) -> SolverInfo:
         """The public row."""
         install = self.missing()
-        return SolverInfo(
-            name=self.name,
-            problem=self.problem,
-            kind=self.kind,
-            available=install is None,
-            install=install,
-            proves=self.proves,
-            features=self.features,
-            constraints=self.honours(),
-            options=FrozenDict(self.options),
-            baseline=self.baseline,
-            about=self.about,
-        )
+        own = {"constraints": self.honours(), "options": FrozenDict(self.options)}
+        same = {each.name: getattr(self, each.name) for each in fields(SolverInfo) if hasattr(self, each.name)}
+        return SolverInfo(**{**same, **own}, available=install is None, install=install)
 
     def honours(self) -> tuple[str, ...]:
         """Names of the classes of side constraints that it understands."""
-        known = (kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint))
-        return tuple(kind.__name__ for kind in known if expressible(kind, self.supports))
+        problem = Problem.kinds().get(self.problem)
+        known = [kind for kind in Constraint.kinds().values() if issubclass(kind, Constraint)]
+        asked = [kind for kind in known if problem is None or concerns(kind, problem)]
+        return tuple(kind.__name__ for kind in asked if expressible(kind, self.supports))
 
 
 _SOLVERS: dict[tuple[str, str], Solver] = {}
@@ -155,6 +148,43 @@ def register(solver: Solver) -> Solver:
     """Make a solver available by name."""
     _SOLVERS[solver.problem, solver.name] = solver
     return solver
+
+
+def register_solver(solver: Solver) -> Solver:
+    """Make a solver of your own available by name: ``solve(..., solver=name)``, ``list_solvers()``.
+
+    A package may name it instead as an entry point of the group ``opweave.solvers``. :func:`solver_for` makes a solver
+    of a function.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is no solver, or opweave has one of that name.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> def as_listed(problem, run):
+    ...     order = ow.Ordering(order=[op.id for op in problem.graph.operators])
+    ...     run.found(order, problem.evaluate(order).objective)
+    ...     return ow.Outcome(run.termination())
+    >>> registered = ow.register_solver(
+    ...     ow.Solver("in_listed_order", "memory_ordering", "algorithm", as_listed, about="as listed")
+    ... )
+    """
+    if not isinstance(solver, Solver):
+        raise InvalidInputError(f"a solver is an instance of Solver, not of {type(solver).__name__}")
+    _load_own(solver.problem)
+    taken = _SOLVERS.get((solver.problem, solver.name))
+    if taken is not None and _home(taken).startswith("opweave.") and not _home(solver).startswith("opweave."):
+        raise InvalidInputError(f"opweave has a solver {solver.name!r} for {solver.problem}; choose another name")
+    return register(solver)
+
+
+def _home(solver: Solver) -> str:
+    """The module of a solver's function."""
+    function = getattr(solver.run, "__wrapped__", getattr(solver.run, "func", solver.run))
+    return str(getattr(function, "__module__", ""))
 
 
 def run_side_by_side(problem: str, name: str, lanes: Lanes) -> None:
@@ -176,12 +206,25 @@ def _load(kind: str | None = None) -> None:
     """Import the solvers of one problem kind, or of all kinds, which takes a while."""
     with WholeImports():
         load_plugins()
-        for each in _KINDS:
-            if kind in (None, each):
-                importlib.import_module(f"opweave.solvers.{each}.registered")
+        _load_own(kind)
+        load_plugins(FORMULATIONS, register_formulation)
+        load_plugins(SOLVERS, register_solver)
         complete = importlib.import_module("opweave.solvers.generic").complete
     for each in Problem.kinds() if kind is None else [kind]:
         complete(each)
+
+
+def _load_own(kind: str | None) -> None:
+    """Import opweave's own solvers of one problem kind, or of all kinds."""
+    for each in _KINDS:
+        if kind in (None, each):
+            importlib.import_module(f"opweave.solvers.{each}.registered")
+
+
+def load_solvers(kind: str | None = None) -> list[Solver]:
+    """The solvers of one problem kind, or of all kinds, in the order of their registration."""
+    _load(kind)
+    return [solver for (problem, _), solver in _SOLVERS.items() if kind in (None, problem)]
 
 
 def registered(kind: str) -> list[Solver]:
@@ -239,7 +282,9 @@ def find_solver(problem: Problem[Any, Any], name: str) -> Solver:
     if solver is None:
         known = ", ".join(key for kind, key in _SOLVERS if kind == problem.kind)
         near = did_you_mean(name, [key for kind, key in _SOLVERS if kind == problem.kind])
-        raise UnknownSolverError(f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}")
+        raise UnknownSolverError(
+            f"{type(problem).__name__} has no solver {name!r}; it has: {known}{near}{why_left_out(name)}"
+        )
     install = solver.missing()
     if install is not None:
         raise SolverNotAvailableError(f"solver {name!r} is not available here; to get it: {install}")
@@ -287,19 +332,15 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
     """
     for constraint in problem.constraints:
         if not expressible(type(constraint), solver.supports):
-            raise UnsupportedConstraintError(_unsupported(problem, solver, constraint))
-    asked = {
-        Feature.START: run.start is not None,
-        Feature.GAP: run.gap > 0,
-        Feature.THREADS: run.threads > 1,
-        Feature.EXECUTOR: run.executor is not None,
-        Feature.CALLBACK: run.callback is not None,
-        Feature.EXTEND: run.extend is not None,
-        Feature.FORMULATION: run.formulation is not None,
-    }
-    for feature, wanted in asked.items():
-        if wanted and feature not in solver.features:
-            able = [row.name for row in list_solvers(problem) if feature in row.features]
+            able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
+            raise UnsupportedConstraintError(
+                f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
+                f"these can: {', '.join(able) or 'none (register it with express)'}"
+            )
+    nothing = Run()
+    for feature in Feature:
+        if feature not in solver.features and getattr(run, feature.value) != getattr(nothing, feature.value):
+            able = [row.name for row in registered(problem.kind) if feature in row.features]
             raise UnsupportedFeatureError(
                 f"solver {solver.name!r} cannot honour {feature.value!r}; these can: {', '.join(able) or 'none'}"
             )
@@ -308,15 +349,3 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             known = ", ".join(sorted(solver.options)) or "none"
             near = did_you_mean(option, solver.options)
             raise UnsupportedFeatureError(f"solver {solver.name!r} has no option {option!r}; it has: {known}{near}")
-
-
-def _unsupported(problem: Problem[Any, Any], solver: Solver, constraint: Constraint) -> str:
-    able = [
-        name
-        for (kind, name), other in _SOLVERS.items()
-        if kind == problem.kind and expressible(type(constraint), other.supports)
-    ]
-    return (
-        f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-        f"these can: {', '.join(able) or 'none (register it with express)'}"
-    )

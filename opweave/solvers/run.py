@@ -6,12 +6,12 @@ import logging
 import math
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.allowance import STOP_SECONDS, Allowance
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
+from opweave.solvers.watch import WATCH
 
 logger = logging.getLogger("opweave")
 
@@ -34,9 +35,6 @@ smaller than any measurement error. Integers must agree exactly."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Largest and smallest number of seconds for an engine to end."""
 
-WATCH_SECONDS = 0.01
-"""Seconds between comparisons of a run's time with its limit while loops on arrays run."""
-
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
 
@@ -44,6 +42,11 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 def clock() -> float:
     """Seconds on the clock that is used for limits."""
     return time.perf_counter()
+
+
+def seconds_since(moment: float) -> float:
+    """Seconds since a moment on that clock."""
+    return clock() - moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,14 +84,6 @@ class Outcome:
     reason: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A solution and the objective that its finder claims."""
-
-    solution: Solution
-    objective: int | float
-
-
 _AT_WORK: ContextVar[Run | None] = ContextVar("run at work", default=None)
 
 
@@ -115,7 +110,7 @@ class Run:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     began: float = field(default_factory=clock)
     stage: str = ""
-    candidates: list[Candidate] = field(default_factory=list)
+    candidates: list[Found] = field(default_factory=list)
     bound: int | float | None = None
     bound_source: str | None = None
     incumbents: list[Incumbent] = field(default_factory=list)
@@ -132,7 +127,7 @@ class Run:
 
     def __post_init__(self) -> None:
         whole = math.inf if self.time_limit is None else self.time_limit
-        self.allowance = Allowance(whole, self.elapsed)
+        self.allowance = Allowance(whole, partial(seconds_since, self.began))
 
     @property
     def objective(self) -> int | float | None:
@@ -146,7 +141,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
-        return clock() - self.began
+        return seconds_since(self.began)
 
     def remaining(self) -> float | None:
         """Seconds left for the solver, never negative, 0 once a callback has asked to stop; None without a limit."""
@@ -196,7 +191,7 @@ class Run:
         if self._halt is None:
             self._halt = np.zeros(1, dtype=np.int64)
             self.update_halt()
-            threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True, name="opweave-clock").start()
+            WATCH.add(self)
         return self._halt
 
     def update_halt(self) -> None:
@@ -218,10 +213,10 @@ class Run:
         """Report a solution; return whether it is the best so far."""
         if self.objective is not None and objective >= self.objective:
             return False
-        self.candidates.append(Candidate(solution, objective))
+        self.candidates.append(Found(solution, objective))
         del self.candidates[1 : max(1, len(self.candidates) - KEPT_CANDIDATES)]
         if self.exchange is not None:
-            self.exchange.tell(Found(solution, objective))
+            self.exchange.tell(self.candidates[-1])
         self._record(new_best=True)
         if self.on_first is not None and len(self.candidates) == 1:
             self.on_first(solution)
@@ -265,12 +260,10 @@ class Run:
         return self._met() or self.objective - self.bound <= self.gap * abs(self.objective)
 
     def _met(self) -> bool:
-        """Whether the bound equals the objective: exactly for bytes, up to rounding for seconds."""
+        """Whether the bound reaches the objective."""
         assert self.objective is not None
         assert self.bound is not None
-        if isinstance(self.objective, int) and isinstance(self.bound, int):
-            return self.objective <= self.bound
-        return self.objective - self.bound <= RELATIVE_TOLERANCE * abs(self.objective)
+        return self.objective <= self.bound or agree(self.objective, self.bound)
 
     def should_stop(self) -> bool:
         """Whether the time is up, the gap is reached, or the callback asked to stop."""
@@ -342,6 +335,13 @@ class Run:
             self.stop()
 
 
+def agree(first: int | float, second: int | float) -> bool:
+    """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
+    if isinstance(first, int) and isinstance(second, int):
+        return first == second
+    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
+
+
 def at_work() -> Run | None:
     """The run that is at work in this thread; None outside of a run."""
     return _AT_WORK.get()
@@ -363,11 +363,3 @@ def patience() -> float:
 def never() -> IntArray:
     """A flag like :attr:`Run.halt` that is never raised, for loops outside a run."""
     return np.zeros(1, dtype=np.int64)
-
-
-def _watch(reference: weakref.ref[Run]) -> None:
-    """Keep the flag of a run up to date as long as the run exists."""
-    while (run := reference()) is not None:
-        run.update_halt()
-        del run  # otherwise it would live as long as this thread sleeps
-        time.sleep(WATCH_SECONDS)

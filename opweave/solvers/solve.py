@@ -27,12 +27,11 @@ from opweave.solvers.arguments import (
 from opweave.solvers.fallback import with_baseline
 from opweave.solvers.interrupts import WholeImports
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver, check_abilities, find_solver
 from opweave.solvers.run import Extension, Observer, Outcome, Run, StopCallback
 from opweave.solvers.side_by_side.lead import run_solver
 from opweave.solvers.side_by_side.ready import READY
-from opweave.solvers.verdict import judge_in_any_case, result_of
+from opweave.solvers.verdict import Referee, judge_in_any_case, result_of
 
 logger = logging.getLogger("opweave")
 
@@ -199,6 +198,8 @@ def _run_in_time(problem: Problem[Any, Any], solver: Solver, run: Run) -> Outcom
     try:
         with run.at_work(), Interrupter(run.until_overdue):
             outcome = run_solver(problem, solver, run)
+            if not isinstance(outcome, Outcome):
+                raise EngineError(f"solver {solver.name!r} returned {outcome!r:.80}; it must return an Outcome")
     except OverdueError:
         logger.info("solver %s was interrupted: the time is up", solver.name)
         outcome = Outcome(Termination.TIME_LIMIT)

@@ -19,15 +19,18 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.engines.apart import with_highs
-from opweave.solvers.linear import Dual, LinearProgram
+from opweave.solvers.linear import Dual, LinearProgram, highs_with
+
+if TYPE_CHECKING:
+    import highspy
 
 FRACTION = 1e-6
 """Distance from an integer above which a value is divided."""
@@ -145,14 +148,11 @@ class _Tree:
 
     def _divide(self, node: _Node) -> None:
         """Replace a node by its two halves."""
-        self._open_half(node, 0)
-        self._open_half(node, 1)
-
-    def _open_half(self, node: _Node, side: int) -> None:
-        low, high = _half(node.low, node.high, node.column, node.value, side)
-        found = self.relaxation.solve(low, high, node.bound)
-        self._learn(side, node.column, node.value, found.bound - node.bound)
-        self._open(found, low, high, node.bound)
+        for side in (0, 1):
+            low, high = _half(node.low, node.high, node.column, node.value, side)
+            found = self.relaxation.solve(low, high, node.bound)
+            self._learn(side, node.column, node.value, found.bound - node.bound)
+            self._open(found, low, high, node.bound)
 
     def _open(self, found: Relaxed, low: FloatArray, high: FloatArray, known: float) -> None:
         """Keep a node, either among those to divide or as a leaf."""
@@ -254,41 +254,29 @@ class Relaxation:
     """
 
     def __init__(self, program: LinearProgram, columns: IntArray, endless: BoolArray, end: float) -> None:
-        import highspy
-
         self.lower, self.upper, self.columns, self.end = program.lower, program.upper, columns, end
         matrix, low, high = program.rows()
         self.dual = Dual(program.cost, matrix, low, high)
         self.rays = Dual(np.zeros(len(program.cost)), matrix, low, high)
-        self.engine = highspy.Highs()  # type: ignore[no-untyped-call]
-        for name, value in (("output_flag", False), ("threads", 1), ("presolve", "off"), ("solver", "simplex")):
-            self.engine.setOptionValue(name, value)
-        model = highspy.HighsLp()
-        model.num_row_, model.num_col_ = matrix.shape
-        model.col_cost_, model.row_lower_, model.row_upper_ = program.cost, low, high
         # a point beyond the box has a bound beyond the ceiling, which is easier to prove than infeasibility
-        model.col_lower_, model.col_upper_ = program.lower, np.where(endless, np.inf, program.upper)
-        model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-        model.a_matrix_.start_, model.a_matrix_.index_ = matrix.indptr, matrix.indices
-        model.a_matrix_.value_ = matrix.data
-        status = self.engine.passModel(model)
-        self.ready = status != highspy.HighsStatus.kError and self.engine.getNumRow() == matrix.shape[0]
-        self.optimal, self.empty = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kInfeasible
+        upper = np.where(endless, np.inf, program.upper)
+        self.engine = highs_with(replace(program, upper=upper), threads=1, presolve="off", solver="simplex")
 
     def solve(self, low: FloatArray, high: FloatArray, known: float) -> Relaxed:
         """A node's bound (inf if the node is proved infeasible), which is at least ``known``."""
         left = self.end - perf_counter()
-        if not self.ready or left <= 0.0:
+        engine = self.engine
+        if engine is None or left <= 0.0:
             return Relaxed(known, None, None)
-        engine, box = self.engine, (self.lower.copy(), self.upper.copy())
+        box = (self.lower.copy(), self.upper.copy())
         box[0][self.columns], box[1][self.columns] = low, high
         engine.changeColsBounds(len(self.columns), self.columns.astype(np.int32), low, high)
         engine.setOptionValue("time_limit", engine.getRunTime() + left)
         engine.run()
-        status = engine.getModelStatus()
-        if status == self.empty:
-            return Relaxed(self._emptiness(box, known), None, None)
-        if status != self.optimal:
+        status = engine.getModelStatus().name
+        if status == "kInfeasible":
+            return Relaxed(self._emptiness(engine, box, known), None, None)
+        if status != "kOptimal":
             return Relaxed(known, None, None)
         solution = engine.getSolution()
         prices = np.asarray(solution.row_dual, dtype=np.float64)
@@ -296,9 +284,9 @@ class Relaxation:
         value, reduced = self.dual.priced(prices, box)
         return Relaxed(max(known, value), point, reduced if value >= known else None)
 
-    def _emptiness(self, box: tuple[FloatArray, FloatArray], known: float) -> float:
+    def _emptiness(self, engine: highspy.Highs, box: tuple[FloatArray, FloatArray], known: float) -> float:
         """Inf if the engine's ray proves infeasibility, otherwise ``known``."""
-        _, there, ray = self.engine.getDualRay()  # type: ignore[attr-defined]
+        _, there, ray = engine.getDualRay()  # type: ignore[attr-defined]
         if there:
             prices = np.asarray(ray, dtype=np.float64)
             if any(self.rays.value(sign * prices, box) > 0.0 for sign in (1.0, -1.0)):

@@ -20,9 +20,7 @@ from opweave.problems.pipeline.spec import Pipeline
 from opweave.problems.placement.spec import Placement
 from opweave.problems.problem import Problem
 from opweave.problems.slicing.spec import Slicing
-
-ROUNDING = 1e-9
-"""Relative allowance for sums of seconds."""
+from opweave.solvers.rounding import SUMMATION
 
 
 @singledispatch
@@ -149,4 +147,4 @@ def _longest_path(graph: OpGraph, seconds: FloatArray) -> float:
 
 
 def _safe(seconds: float) -> float:
-    return max(0.0, seconds * (1.0 - ROUNDING))
+    return max(0.0, seconds * (1.0 - SUMMATION))

@@ -3,24 +3,81 @@
 from __future__ import annotations
 
 import logging
+import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status, Termination, Timings
-from opweave.problems.solution import Details, Solution, Violation
+from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.spec import FrozenDict
 from opweave.problems.timeline import Timeline
+from opweave.solvers.allowance import LEAST_RESERVE
 from opweave.solvers.overdue import Interrupter, OverdueError
-from opweave.solvers.referee import Referee
 from opweave.solvers.registry import Solver
-from opweave.solvers.run import RELATIVE_TOLERANCE, Outcome, Run
+from opweave.solvers.run import Outcome, Run, agree
 from opweave.solvers.trivial import trivial_bound
 
 logger = logging.getLogger("opweave")
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
 DetailsT = TypeVar("DetailsT", bound=Details)
+
+SECONDS_PER_OPERATOR = {
+    "memory_ordering": 15e-6,
+    "placement": 25e-6,
+    "batched_mapping": 100e-6,
+    "pipeline": 20e-6,
+    "slicing": 250e-6,
+}
+"""Approximate seconds that a referee takes for each operator, on a core of 2024."""
+
+UNKNOWN_SECONDS = 60e-6
+"""The same for other problems."""
+
+WORTH_MEASURING = 0.02
+"""Seconds of a look from which on the first plan is judged at once: to know how long it takes, and to have one that
+holds whatever becomes of the time."""
+
+SAFETY = 1.3
+"""Later judgements may take this many times as long as the first."""
+
+
+class Referee:
+    """Judges the plans of one run, each once, and predicts how long that takes."""
+
+    def __init__(self, problem: Problem[Any, Any], run: Run) -> None:
+        self._problem, self._run = problem, run
+        self._judged: list[tuple[Solution, Evaluation[Any]]] = []
+        expected = SECONDS_PER_OPERATOR.get(problem.kind, UNKNOWN_SECONDS) * len(problem.graph.operators)
+        run.allowance.reserve = max(LEAST_RESERVE, expected)
+        if run.time_limit is not None and expected > WORTH_MEASURING:
+            run.on_first = self._measure
+
+    def first_plan(self) -> AbstractContextManager[None]:
+        """Let a first plan be found and judged some seconds after the limit; changes nothing once there is one."""
+        if any(evaluation.feasible for _, evaluation in self._judged):
+            return nullcontext()
+        return self._run.allowance.for_first_plan(len(self._problem.graph.operators))
+
+    def known(self, solution: Solution) -> Evaluation[Any] | None:
+        """The earlier judgement of a plan, if there is one."""
+        return next((evaluation for known, evaluation in self._judged if known is solution), None)
+
+    def judge(self, solution: Solution) -> Evaluation[Any]:
+        """Judge a plan, or return the earlier judgement of it."""
+        known = self.known(solution)
+        if known is None:
+            known = self._problem.evaluate(solution)
+            self._judged.append((solution, known))
+        return known
+
+    def _measure(self, solution: Solution) -> None:
+        began = time.perf_counter()
+        with self.first_plan():
+            self.judge(solution)
+        self._run.allowance.reserve = max(LEAST_RESERVE, SAFETY * (time.perf_counter() - began))
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +93,6 @@ class Judgement:
     interrupted: bool = False
 
 
-def _agrees(first: int | float, second: int | float) -> bool:
-    """Whether two values are equal: exactly for integers (bytes), within the relative tolerance for seconds."""
-    if isinstance(first, int) and isinstance(second, int):
-        return first == second
-    return abs(first - second) <= RELATIVE_TOLERANCE * max(abs(first), abs(second))
-
-
 def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
     """Judge in time; Ctrl-C is noted and does not lose the plan, one more ends the wait."""
     try:
@@ -52,9 +102,9 @@ def judge_in_any_case(unit: str, run: Run, referee: Referee) -> Judgement:
         return replace(_judge_in_time(unit, run, referee), interrupted=True)
 
 
-def _may_hold(bound: int | float, objective: int | float | None) -> bool:
+def may_hold(bound: int | float, objective: int | float | None) -> bool:
     """Whether a bound does not contradict a verified objective."""
-    return objective is None or bound <= objective or _agrees(bound, objective)
+    return objective is None or bound <= objective or agree(bound, objective)
 
 
 def _judge_in_time(unit: str, run: Run, referee: Referee) -> Judgement:
@@ -77,7 +127,7 @@ def _judge(unit: str, run: Run, referee: Referee) -> Judgement:
     for candidate in reversed(run.candidates):
         evaluation = referee.judge(candidate.solution)
         if evaluation.feasible and evaluation.objective is not None:
-            if not _agrees(evaluation.objective, candidate.objective):
+            if not agree(evaluation.objective, candidate.objective):
                 complaint = complaint or (
                     f"the solver claimed {candidate.objective:,} {unit}, the referee counts {evaluation.objective:,}"
                 )
@@ -102,13 +152,13 @@ def result_of(
     bound, source, reasons = run.bound, run.bound_source, [outcome.reason, judged.complaint]
     if not judged.honest:  # a solver that misjudges its own solution has a wrong model, so its bound proves nothing
         bound = source = None
-    if bound is not None and not _may_hold(bound, judged.objective):
+    if bound is not None and not may_hold(bound, judged.objective):
         reasons.append(f"the bound {bound:,} ({source}) lies above a verified objective of {judged.objective:,}")
         bound = source = None
     termination = Termination.ENGINE_ERROR if bound is None and run.bound is not None else outcome.termination
-    proved = bound is not None and judged.objective is not None and _agrees(bound, judged.objective)
+    proved = bound is not None and judged.objective is not None and agree(bound, judged.objective)
     trivial = None if proved else trivial_bound(problem)
-    if trivial is not None and (bound is None or trivial > bound) and _may_hold(trivial, judged.objective):
+    if trivial is not None and (bound is None or trivial > bound) and may_hold(trivial, judged.objective):
         bound, source = trivial, "trivial"
     if bound is not None and judged.objective is not None:
         bound = min(bound, judged.objective)  # they differ only by rounding
@@ -146,6 +196,6 @@ def result_of(
 def _status(judged: Judgement, bound: int | float | None, *, infeasible: bool) -> Status:
     if judged.solution is None or judged.objective is None:
         return Status.INFEASIBLE if infeasible else Status.UNKNOWN
-    if bound is not None and _agrees(judged.objective, bound):
+    if bound is not None and agree(judged.objective, bound):
         return Status.OPTIMAL
     return Status.FEASIBLE

@@ -79,7 +79,9 @@ def test_many_errors_make_a_short_text() -> None:
 
 
 def test_a_unknown_option_and_formulation_are_compared() -> None:
-    with pytest.raises(ow.UnsupportedFeatureError, match=r"has no option 'max_state'; it has: max_states; did you mean 'max_states'\?"):
+    with pytest.raises(
+        ow.UnsupportedFeatureError, match=r"has no option 'max_state'; it has: max_states; did you mean 'max_states'\?"
+    ):
         ow.solve(ow.MemoryOrdering(GRAPH), solver="exact", options={"max_state": 3})
     with pytest.raises(ow.InvalidInputError, match=r"did you mean '\w+'\?"):
         ow.solve(ow.MemoryOrdering(GRAPH), solver="highs", formulation="time_index")

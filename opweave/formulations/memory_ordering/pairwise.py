@@ -33,13 +33,12 @@ import numpy as np
 from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
     Scale,
-    instance_of,
     least_peak,
     peak_range,
     scale_of,
@@ -82,6 +81,10 @@ class PairFacts:
     excesses: list[Excess]
     scale: Scale
     lower_bound: int
+
+    def name(self, group: int) -> str:
+        """The name of a group: that of its centre."""
+        return self.instance.names[int(self.groups.centre[group])]
 
     def arcs(self) -> Iterator[tuple[int, IntArray, IntArray]]:
         """Every critical group g, with the arcs p -> q of groups whose order relative to g is open."""
@@ -162,9 +165,8 @@ class PairModel(PairHandles, LinearModel):
 
     def add_pairs(self, numbers: Iterable[int]) -> None:
         """Add the columns of pairs, named by the centres of their groups."""
-        instance, pairs = self.facts.instance, self.facts.pairs
-        names = [instance.names[v] for v in self.facts.groups.centre.tolist()]
-        keys = [(names[pairs.first[k]], names[pairs.second[k]]) for k in numbers]
+        pairs, name = self.facts.pairs, self.facts.name
+        keys = [(name(int(pairs.first[k])), name(int(pairs.second[k]))) for k in numbers]
         self.pair_columns.extend(self.binaries("x", keys).tolist())
 
 
@@ -191,7 +193,7 @@ class Pairwise(OrderingProgram):
 
     def prepare(self, problem: MemoryOrdering) -> PairFacts:
         """Contract the operators, find the critical ones, choose the pairs, and write the footprints."""
-        instance = instance_of(problem)
+        instance = lower(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         closed = ancestors(instance.after)
         contracting = problem.objective == "peak" and not self.context.extended
@@ -327,7 +329,7 @@ class PairwisePositions(Pairwise):
         lengths = facts.groups.lengths().astype(np.float64)
         closed = facts.pairs.closed
         earliest, latest = closed @ lengths, lengths.sum() - closed.T @ lengths - lengths
-        begin = model.reals("begin", range(len(lengths)), earliest, latest)
+        begin = model.reals("begin", map(facts.name, range(len(lengths))), earliest, latest)
         heads, tails = reduced_arcs(facts.groups.before, closed)
         rows.at_most_each(np.stack([begin[heads], begin[tails]], axis=1), (1.0, -1.0), -lengths[heads])
         first, second = (np.asarray(ends, dtype=np.int64) for ends in (facts.pairs.first, facts.pairs.second))

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import PyomoFormulation, register_formulation
-from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, peak_range, scale_of
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
 from opweave.formulations.memory_ordering.step_sets import add_sets, last_steps
 from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import IntArray
@@ -39,6 +39,8 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
     """
 
     name: ClassVar[str] = "time_indexed"
+    handles: ClassVar[tuple[str, ...]] = ("before", "position", "runs")
+    source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(10), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed")
     _unit = 1.0
 
@@ -48,7 +50,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         from pyomo.environ import Any as AnyKey
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Integers, Objective, Reals, Var
 
-        instance, m = instance_of(problem), ConcreteModel()
+        instance, m = lower(problem), ConcreteModel()
         least, peak, context = instance.start_bytes(), problem.objective == "peak", self.context
         if peak:
             least = max(least, int(context.lower_bound or 0))
@@ -183,6 +185,7 @@ class TimeIndexedOpen(TimeIndexed):
     """The paper's program without pruning: every operator may run in every step, as in its Table IV."""
 
     name: ClassVar[str] = "time_indexed_unpruned"
+    source: ClassVar[str] = "Zhong et al. 2023, section IV-A, (1)-(6), doi:10.48550/arXiv.2308.13898"
     supports: ClassVar[tuple[str, ...]] = ("order_arcs", "time_indexed_unpruned")
 
     def windows(self, instance: OrderingInstance) -> tuple[IntArray, IntArray]:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import InfeasibleError
+
+__all__ = ["CONSTANT_TOLERANCE", "ZERO", "InfeasibleError", "Linear", "Row", "total"]
 
 CONSTANT_TOLERANCE = 1e-8
 """Tolerance for a row without columns; terms that cancel out leave rounding errors."""
-
-
-class InfeasibleError(Exception):
-    """Writing the problem showed that it has no solution. The message, if any, says why in the problem's words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -153,13 +153,11 @@ class SlicingInstance:
     def plan(self, solution: Slices) -> tuple[IntArray, IntArray]:
         """Modes and cuts of a solution that can be replayed."""
         mode = np.zeros(self.operators, dtype=np.int64)
-        cuts = np.zeros((self.operators, len(self.devices) + 1), dtype=np.int64)
+        cuts = self.blank_cuts()
         for v, name in enumerate(self.names, start=self.first):
             cut = solution.slices[name]
             mode[v] = CHANNELS if cut.dimension == "channels" else ROWS
             cuts[v] = cut.cuts
-        for v in (*range(self.first), *range(self.first + len(self.names), self.operators)):
-            cuts[v, int(np.isfinite(self.intercept[v]).argmax()) + 1 :] = 1
         return mode, cuts
 
 

@@ -21,6 +21,7 @@ from opweave.problems.on_cluster import (
     MemoryModel,
     bytes_held,
     check_cost_names,
+    check_order,
     check_times_known,
     memory_by_cap,
     times_by_device,
@@ -30,7 +31,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Spec
 from opweave.problems.timeline import Timeline
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
@@ -141,6 +142,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     solution_type: ClassVar[type[Solution]] = Stages
     unit: ClassVar[str] = "seconds"
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
+        {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
+    )
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -162,7 +166,8 @@ class Pipeline(Problem[Stages, PipelineDetails]):
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
         self._check_costs()
-        self._check_order()
+        if self.order is not None:
+            check_order(self.graph, self.order)
         self._check_devices()
         if self.max_tensors is not None and self.cuts != "prefix":
             raise ValueError("max_tensors limits prefix cuts; dominators cut one operator's results: use cuts='prefix'")
@@ -178,20 +183,6 @@ class Pipeline(Problem[Stages, PipelineDetails]):
             return
         check_cost_names(self.costs, self.graph, self.cluster)
         check_times_known(self.known_seconds)
-
-    def _check_order(self) -> None:
-        if self.order is None:
-            return
-        place = {name: position for position, name in enumerate(self.order)}
-        if len(place) < len(self.order) or place.keys() != self.graph.operator_index.keys():
-            odd = sorted(place.keys() ^ self.graph.operator_index.keys())
-            named = f": {odd[0]!r} is unknown or missing" if odd else ""
-            raise ValueError(f"order must list every operator of the graph exactly once{named}")
-        for op in self.graph.operators:
-            for tensor in op.inputs:
-                producer = self.graph.producer.get(tensor)
-                if producer is not None and place[producer] > place[op.id]:
-                    raise ValueError(f"order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")
 
     def _check_devices(self) -> None:
         for field, names in (("device_order", self.device_order or ()), ("forbidden_devices", self.forbidden_devices)):

@@ -214,9 +214,7 @@ class Playing:
         if cut.dimension == "rows":
             if read.rows == 1:
                 return self._all(tensor)
-            top = first * geometry.stride - geometry.padding
-            bottom = last * geometry.stride - geometry.padding + geometry.dilation * (geometry.kernel - 1)
-            return block(every, (max(0, top), min(read.rows, bottom + 1)))
+            return block(every, geometry.window(*part, rows=read.rows))
         if read.channels == 1 or problem.transfers == "paper":
             return self._all(tensor)
         if geometry.channels == "mixed":

@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from opweave.problems.cluster import Cluster
 from opweave.problems.costs import Costs
-from opweave.problems.on_cluster import check_times_known, memory_by_cap, times_by_device
+from opweave.problems.on_cluster import check_order, check_times_known, memory_by_cap, times_by_device
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.slicing.details import SlicedStep, SlicingDetails
 from opweave.problems.slicing.geometry import Cutting, Extent, Geometry, Layout, cutting_of, extent_of
@@ -154,6 +154,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster
@@ -178,7 +179,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
                 if rate <= 0:
                     raise ValueError(f"device {device.name!r} can receive nothing: its rate is 0")
         if self.order is not None:
-            _check_order(self, self.order)
+            check_order(self.graph, self.order)
         _ = self.cuttings  # raises if a geometry does not fit
         check_constraints(self.constraints, self)
         return self
@@ -278,20 +279,3 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     def _replay(self, solution: Slices) -> Evaluation[SlicingDetails]:
         return judge(self, solution)
-
-
-def _check_order(problem: Slicing, order: tuple[str, ...]) -> None:
-    known = problem.graph.operator_index
-    for name in order:
-        if name not in known:
-            raise ValueError(
-                f"the order names operator {name!r}, which the graph does not have{did_you_mean(name, known)}"
-            )
-    if len(order) != len(known) or len(set(order)) != len(known):
-        raise ValueError(f"the order lists {len(order):,} operators; it must list each of the {len(known):,} once")
-    step = {name: position for position, name in enumerate(order)}
-    for op in problem.graph.operators:
-        for tensor in op.inputs:
-            producer = problem.graph.producer.get(tensor)
-            if producer is not None and step[producer] > step[op.id]:
-                raise ValueError(f"the order runs {op.id!r} before {producer!r}, which makes its input {tensor!r}")

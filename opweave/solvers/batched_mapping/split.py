@@ -41,6 +41,8 @@ from opweave.solvers.batched_mapping.modules import (
     reversed_in_time,
 )
 from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of
+from opweave.solvers.narrowing.narrower import NARROWED
+from opweave.solvers.narrowing.runs import by_best_way
 from opweave.solvers.registry import Feature, Solver, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -139,19 +141,16 @@ class Split:
         answers = dict(zip(works, solve_all(list(works.values()), run.executor, run.should_stop), strict=True))
         for t, part in first.items():
             answer = answers[part.key]
-            if answer is not None and answer.solution is not None:
+            if answer is None:
+                continue
+            if answer.solution is not None:
                 self.open_plans[t] = part, answer
-                self._recognise(t, answer)
-            for (module, _, _), each in self.parts.items():
-                if module == t and answer is not None and answer.bound is not None:
+            for each in (each for (module, _, _), each in self.parts.items() if module == t):
+                if answer.bound is not None:
                     self.lower_bounds[each.key] = max(self.lower_bounds.get(each.key, 0.0), answer.bound)
-
-    def _recognise(self, t: int, answer: Answer) -> None:
-        """Keep the plan of a module with free ends as the plan of the part with the same ends."""
-        assert answer.solution is not None
-        for (module, _, _), part in self.parts.items():
-            if module == t and part.key not in self.answers and part.problem.evaluate(answer.solution).feasible:
-                self.answers[part.key] = answer
+                plan = None if each.key in self.answers else answer.solution
+                if plan is not None and each.problem.evaluate(plan).feasible:
+                    self.answers[each.key] = answer
 
     def solve(self, solver: str, seconds: float) -> None:
         """Solve parts through the run's executor, those on the shortest path first, until the whole path is solved.
@@ -313,6 +312,7 @@ def _consider(search: BatchSearch, joined: tuple[IntArray, FloatArray] | None) -
         search.consider(plan_of(search.arrays, strings, order_by_start(search.instance, strings, end)))
 
 
+@by_best_way(SUPPORTS, "heft")
 def solve_split(problem: BatchedMapping, run: Run) -> Outcome:
     """Solver "split"; options ``channels``, ``module_solver`` and ``module_seconds``."""
     search = started(problem, run)
@@ -339,7 +339,7 @@ register(
         about="MILP-SPLIT: modules between bridges or few channels, each by any solver, joined by dynamic programming",
         proves="bound",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK, Feature.EXECUTOR}),
-        supports=SUPPORTS,
+        supports=(*SUPPORTS, NARROWED),
         options={
             CHANNELS: "most operators whose results cross a cut between two modules",
             MODULE_SOLVER: "solver of each module: 'search', 'intervals' or 'local'; 'auto' chooses",

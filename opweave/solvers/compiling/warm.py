@@ -1,21 +1,24 @@
-"""Compiling all loops in advance, so that nothing needs compiling later."""
+"""``warm``: compiling all loops in advance, so that nothing needs compiling later."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 import queue
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
 from typing import Any
 
+from opweave.problems.errors import InvalidInputError
 from opweave.solvers.compiled import Kernel
 from opweave.solvers.compiling import store
 from opweave.solvers.compiling.beside import end, start_child, tell
 from opweave.solvers.compiling.fingerprint import code_size
-from opweave.solvers.compiling.warmed import Warmed, Warming
 
 START_SECONDS = 2.0
 """Seconds that a compiling process needs to start."""
@@ -27,6 +30,35 @@ SLOWER = 2.0
 """How many times longer it takes where the cores are slower, or share a clock or memory: 1.6 times have been seen."""
 
 POLL_SECONDS = 0.02
+
+
+Warming = Callable[[int, int], None]
+"""Called with the number of loops that are done, and the number of all loops."""
+
+
+@dataclass(frozen=True, slots=True)
+class Warmed:
+    """What :func:`warm` did.
+
+    Attributes
+    ----------
+    compiled
+        Loops that this call compiled, as ``module:function``.
+    ready
+        Number of loops that had been compiled before.
+    failed
+        Loops that could not be compiled; they run uncompiled, with the same results.
+    seconds
+        Wall-clock time.
+    folder
+        Folder of the compiled code.
+    """
+
+    compiled: tuple[str, ...]
+    ready: int
+    failed: tuple[str, ...]
+    seconds: float
+    folder: str
 
 
 def all_kernels() -> list[Kernel[..., Any]]:
@@ -58,64 +90,72 @@ def expected_seconds(missing: list[Kernel[..., Any]], jobs: int) -> tuple[float,
     return least, SLOWER * least
 
 
-def compile_missing(jobs: int, progress: Warming | None) -> Warmed:
-    """Compile the missing loops in ``jobs`` processes; see :func:`~opweave.solvers.warming.warm`."""
+def warm(jobs: int = 2, progress: Warming | None = None) -> Warmed:
+    """Compile all loops of the solvers that are not compiled yet, for this user on this machine.
+
+    Solvers also run without this. They then compile the loops that they need beside the solve, and are slower until
+    then.
+
+    Parameters
+    ----------
+    jobs
+        Number of processes that compile side by side.
+    progress
+        Called in this thread with the number of loops that are done, and the number of all loops.
+
+    Raises
+    ------
+    InvalidInputError
+        When ``jobs`` is not positive.
+
+    Examples
+    --------
+    >>> import opweave as ow
+    >>> ow.warm().failed  # doctest: +SKIP
+    ()
+    """
+    if jobs < 1:
+        raise InvalidInputError(f"jobs is {jobs}; it must be positive")
     began = time.perf_counter()
     everything, missing = all_kernels(), missing_kernels()
     compiled: list[str] = []
     failed: list[str] = []
-    done = len(everything) - len(missing)
-    for name, worked in _compile_all(missing, jobs):
+    for done, (name, worked) in enumerate(_compile_all(missing, jobs), len(everything) - len(missing) + 1):
         (compiled if worked else failed).append(name)
-        done += 1
         if progress is not None:
             progress(done, len(everything))
     seconds = time.perf_counter() - began
-    folder = str(store.writable_folder())
-    return Warmed(tuple(compiled), len(everything) - len(missing), tuple(failed), seconds, folder)
+    ready = len(everything) - len(missing)
+    return Warmed(tuple(compiled), ready, tuple(failed), seconds, str(store.writable_folder()))
 
 
 def _compile_all(missing: list[Kernel[..., Any]], jobs: int) -> Iterator[tuple[str, bool]]:
     """Compile in child processes, and yield each loop when it is done; closing the iterator ends the children."""
-    waiting: queue.SimpleQueue[Kernel[..., Any]] = queue.SimpleQueue()
-    for kernel in missing:
-        waiting.put(kernel)
-    done: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+    children: queue.SimpleQueue[subprocess.Popen[bytes] | None] = queue.SimpleQueue()
+    for _ in range(jobs):
+        children.put(None)  # each is started when there is work for it
     stop = threading.Event()
-    workers = [
-        threading.Thread(target=_attend_child, args=(waiting, done, stop)) for _ in range(min(jobs, len(missing)))
-    ]
-    for worker in workers:
-        worker.start()
-    try:
-        for _ in missing:
-            yield done.get()
-    finally:
-        stop.set()
-        for worker in workers:
-            worker.join()
 
+    def compile_one(kernel: Kernel[..., Any]) -> tuple[str, bool]:
+        child = children.get() or start_child(niceness=0)
+        if child is not None:
+            tell(child, kernel.name)
+            while store.find(kernel.file_name) is None and child.poll() is None and not stop.wait(POLL_SECONDS):
+                pass
+            if child.poll() is not None:
+                end(child)
+                child = None
+        children.put(child)
+        return kernel.name, store.find(kernel.file_name) is not None
 
-def _attend_child(
-    waiting: queue.SimpleQueue[Kernel[..., Any]], done: queue.SimpleQueue[tuple[str, bool]], stop: threading.Event
-) -> None:
-    """Send loops to one child, one at a time; start another child if it dies."""
-    child = None
-    while not stop.is_set():
+    with ThreadPoolExecutor(jobs) as threads:
         try:
-            kernel = waiting.get_nowait()
-        except queue.Empty:
-            break
-        child = child or start_child(niceness=0)
-        if child is None:
-            done.put((kernel.name, False))
-            continue
-        tell(child, kernel.name)
-        while store.find(kernel.file_name) is None and child.poll() is None and not stop.wait(POLL_SECONDS):
-            pass
-        done.put((kernel.name, store.find(kernel.file_name) is not None))
-        if child.poll() is not None:
-            end(child)
-            child = None
-    if child is not None:
-        end(child)
+            for future in as_completed([threads.submit(compile_one, kernel) for kernel in missing]):
+                yield future.result()
+        finally:
+            stop.set()
+            threads.shutdown(cancel_futures=True)
+            while not children.empty():
+                child = children.get()
+                if child is not None:
+                    end(child)

@@ -1,16 +1,53 @@
-"""Messages from the child process of an engine to its parent."""
+"""What goes between an engine and the solve: the work, the news while it lasts, and the answer.
+
+This module is kept light, because every child process of an engine imports it.
+"""
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from opweave.problems.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from opweave.formulations.modeling.arrays import MatrixModel
+
+LEAST_SECONDS = 0.1
+"""Engines read a limit of 0 as no limit, so at least this many seconds are left."""
+
+
+Verdict = Literal["solved", "infeasible", "stopped", "failed"]
+"""How an engine ended."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Work:
+    """A linear program to solve.
+
+    Attributes
+    ----------
+    engine
+        Name of the engine.
+    start
+        Values by column, NaN where unknown; None without a start.
+    seconds
+        Time limit, counted from the moment at which the engine begins; None for no limit.
+    """
+
+    engine: str
+    matrix: MatrixModel
+    start: FloatArray | None
+    seconds: float | None
+    gap: float
+    seed: int
+    threads: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class News:
-    """What a child sends while it works: a solution, a lower bound, or both."""
+    """What an engine sends while it works: a solution, a lower bound, or both."""
 
     values: FloatArray | None = None
     bound: float | None = None
@@ -20,7 +57,26 @@ class News:
 class Answer:
     """How an engine ended; ``reason`` is the engine's own word for it."""
 
-    verdict: Literal["solved", "infeasible", "stopped", "failed"]
+    verdict: Verdict
     values: FloatArray | None = None
     bound: float | None = None
     reason: str = ""
+
+
+class Deadline:
+    """A time limit that starts when the object is created.
+
+    Examples
+    --------
+    >>> Deadline(None).left() is None
+    True
+    >>> 0 < Deadline(10.0).left() <= 10
+    True
+    """
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def left(self) -> float | None:
+        """The remaining seconds, at least :data:`LEAST_SECONDS`; None without a limit."""
+        return None if self._end is None else max(LEAST_SECONDS, self._end - time.monotonic())

@@ -7,14 +7,12 @@ Ortools contains a HiGHS of its own; once it is loaded, highspy's can no longer 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
-from opweave.problems.errors import EngineError
 from opweave.solvers.engines.child import ChildLimits, Send, run_in_child
-from opweave.solvers.patience import wait_for
+from opweave.solvers.patience import aside
 from opweave.solvers.run import at_work, patience
 
 logger = logging.getLogger("opweave")
@@ -40,35 +38,6 @@ def highspy_fits() -> bool:
         logger.info("HiGHS runs in processes of its own: highspy cannot be loaded here (%s)", error)
         return False
     return True
-
-
-class Worker(threading.Thread, Generic[ResultT]):
-    """A thread that keeps its exception for the caller instead of printing it."""
-
-    def __init__(self, work: Callable[[], ResultT]) -> None:
-        super().__init__(daemon=True)
-        self._work = work
-        self._error: BaseException | None = None
-        self._answer: ResultT | None = None
-
-    def run(self) -> None:
-        """Do the work."""
-        try:
-            self._answer = self._work()
-        except BaseException as error:  # passed on to the caller
-            self._error = error
-
-    def answer(self) -> ResultT | None:
-        """The return value of the work; None while the work is running.
-
-        Raises
-        ------
-        EngineError
-            If the work raised an exception, which becomes the cause.
-        """
-        if self._error is not None:
-            raise EngineError(f"highs failed: {type(self._error).__name__}: {self._error}") from self._error
-        return self._answer
 
 
 def with_highs(
@@ -98,16 +67,13 @@ def with_highs(
     """
     try:
         if highspy_fits():
-            worker = Worker(lambda: function(argument, should_stop))
-            worker.start()
-            wait_for(worker)
-            return worker.answer()
+            return aside(lambda: function(argument, should_stop))
         grace = START_SECONDS if at_work() is None else patience()
         limits = ChildLimits(None if seconds is None else seconds + grace)
         task = (function, argument)
         found: ResultT | None = run_in_child("highs", f"{__name__}:perform", task, limits, should_stop=should_stop)
-    except EngineError as error:
-        logger.warning("%s", error, exc_info=error)
+    except Exception as error:  # the function, or its process, may raise anything
+        logger.warning("%s: %s", type(error).__name__, error, exc_info=error)
         return None
     return found
 

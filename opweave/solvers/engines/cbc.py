@@ -12,32 +12,28 @@ import re
 import shutil
 import subprocess
 import tempfile
+from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
+from opweave.formulations.export.mps import write_mps
+from opweave.formulations.export.named import NamedProgram
+from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer
+from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.mps import write_mps
+from opweave.solvers.engines.child_engine import MatrixEngine
 
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "infeasible": "infeasible",
     "primalinfeasible": "infeasible",
     "integer infeasible": "infeasible",
-    "stopped on time": "stopped",
-    "stopped on iterations": "stopped",
-    "stopped on solutions": "stopped",
-    "stopped on nodes": "stopped",
-    "stopped on ctrl-c": "stopped",
 }
-"""The first words of CBC's solution file, and how CBC ended; any other words mean a failure."""
+"""The first words of CBC's solution file, and how CBC ended; after "stopped on", any words mean a stop."""
 
-LARGEST_SEED = 10**8
 BOUND = re.compile(r"(?:Lower bound:|best possible)\s+(-?\d[\d.eE+-]*)")
 
 
@@ -45,21 +41,20 @@ class Cbc(MatrixEngine):
     """CBC: the program in the package cbcbox, otherwise the one on the path."""
 
     name: ClassVar[str] = "cbc"
+    package: ClassVar[str] = "cbcbox"
+    install: ClassVar[str] = "pip install 'opweave[cbc]'"
     function: ClassVar[str] = "opweave.solvers.engines.cbc:solve"
-
-    def solver(self) -> str:
-        """Path of the program."""
-        if importlib.util.find_spec("cbcbox") is None:
-            return shutil.which("cbc") or ""
-        return str(importlib.import_module("cbcbox").cbc_bin_path())
 
     def missing(self) -> str | None:
         """The pip command, unless the program is installed."""
-        return None if self.solver() else "pip install 'opweave[cbc]'"
+        return None if program() else self.install
 
-    def version(self) -> str | None:
-        """Version of cbcbox; None for a program on the path."""
-        return package_version("cbcbox")
+
+def program() -> str | None:
+    """Path of CBC, the program."""
+    if importlib.util.find_spec("cbcbox") is None:
+        return shutil.which("cbc")
+    return str(importlib.import_module("cbcbox").cbc_bin_path())
 
 
 def solve(work: Work, _: Send) -> Answer:
@@ -67,9 +62,9 @@ def solve(work: Work, _: Send) -> Answer:
     deadline = Deadline(work.seconds)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_mps(work.matrix, folder / "model.mps")
-        command = [work.solver, str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
-        command += ["-randomCbcSeed", str(work.seed % LARGEST_SEED)]
+        write_mps(numbered(work.matrix), folder / "model.mps")
+        command = [program() or "cbc", str(folder / "model.mps"), "-ratio", repr(work.gap), "-allow", "0"]
+        command += ["-randomCbcSeed", str(work.seed)]
         if work.threads > 1:
             command += ["-threads", str(work.threads)]
         if work.start is not None and not np.isnan(work.start).any():
@@ -87,6 +82,12 @@ def solve(work: Work, _: Send) -> Answer:
         return read_answer(answer.read_text(), ended.stdout, work)
 
 
+def numbered(matrix: MatrixModel) -> NamedProgram:
+    """The program with columns x0, x1, ... and rows r0, r1, ..., without the constant of its objective."""
+    columns, rows = [f"x{k}" for k in range(matrix.columns)], [f"r{r}" for r in range(len(matrix.rows))]
+    return NamedProgram(replace(matrix, offset=0.0), columns, rows)
+
+
 def _write_start(start: FloatArray, path: Path) -> None:
     lines = [f"{k} x{k} {value!r}" for k, value in enumerate(start.tolist())]
     path.write_text("\n".join(["Stopped on iterations - objective value 0", *lines, ""]), encoding="ascii")
@@ -96,10 +97,8 @@ def read_answer(text: str, log: str, work: Work) -> Answer:
     """Read a solution file: a status line, then ``number name value cost`` for columns (and rows) that are not 0."""
     status, _, rest = text.partition("\n")
     words = re.sub(r"\(.*\)", "", status).partition(" - ")[0].strip().lower()
-    verdict = STATUS.get(words)
-    if verdict is None:
-        return Answer("failed", reason=status)
-    if verdict == "infeasible":
+    verdict = STATUS.get(words, "stopped" if words.startswith("stopped on") else "failed")
+    if verdict in ("failed", "infeasible"):
         return Answer(verdict, reason=status)
     bounds = BOUND.findall(log)
     known = float(bounds[-1]) + work.matrix.offset if bounds and verdict == "stopped" else None

@@ -13,6 +13,7 @@ import os
 import pickle
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -22,14 +23,18 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from opweave.problems.errors import EngineError
-from opweave.solvers.engines.frames import PLACE, end_with_parent, own_pipes, read_frame, send_frame
 
 POLL_SECONDS = 0.05
 EXIT_SECONDS = 5.0
 LOG_CHARACTERS = 400
+_LENGTH = struct.Struct("<Q")
+
+PLACE = "OPWEAVE_PLACE"
+"""Environment variable with the number of a child among several processes that work side by side."""
+
 place: ContextVar[int | None] = ContextVar("place", default=None)
 """The place that is passed to children of this thread; if it is None, they get the place of this process, if any."""
 
@@ -74,24 +79,11 @@ class _Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A message of the child's function, sent while it works."""
+class _Frame:
+    """What the child's function sends or returns, or its exception as text."""
 
+    kind: Literal["sent", "returned", "raised"]
     content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """The return value of the child's function."""
-
-    content: object
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """The exception of the child's function, as text."""
-
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,14 +219,13 @@ def _attend(
             if (deadline is not None and time.monotonic() > deadline) or should_stop():
                 return None
             continue
-        if isinstance(frame, Message):
-            hear(frame.content)
-        elif isinstance(frame, Returned):
-            return frame.content
-        elif isinstance(frame, Raised):
-            raise EngineError(f"{engine} failed: {frame.text}")
-        else:
+        if not isinstance(frame, _Frame):
             raise EngineError(f"{engine} died: {_last_words(child, limits, log)}")
+        if frame.kind == "returned":
+            return frame.content
+        if frame.kind == "raised":
+            raise EngineError(f"{engine} failed: {frame.content}")
+        hear(frame.content)
 
 
 def _last_words(child: subprocess.Popen[bytes], limits: ChildLimits, log: IO[bytes]) -> str:
@@ -266,6 +257,48 @@ def kill_group(child: subprocess.Popen[bytes]) -> None:
                 pipe.close()
 
 
+def send_frame(pipe: IO[bytes], content: object) -> None:
+    """Write one message: its length, then the pickled content."""
+    data = pickle.dumps(content, protocol=pickle.HIGHEST_PROTOCOL)
+    pipe.write(_LENGTH.pack(len(data)))
+    pipe.write(data)
+    pipe.flush()
+
+
+def read_frame(pipe: IO[bytes]) -> object:
+    """Read one message.
+
+    Raises
+    ------
+    EOFError
+        If the other side is gone.
+    """
+    header = pipe.read(_LENGTH.size)
+    if len(header) < _LENGTH.size:
+        raise EOFError
+    data = pipe.read(_LENGTH.unpack(header)[0])
+    return pickle.loads(data)  # written by the other end of this pipe
+
+
+def own_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """In a child: the pipe to which its parent writes, and the pipe on which the parent listens.
+
+    Engines print messages. From now on these go to the log, so that the pipe carries only our messages.
+    """
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    work = os.fdopen(os.dup(0), "rb")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    return work, answers
+
+
+def end_with_parent() -> None:
+    """In a child whose parent is gone: end, with every program that was started in its process group."""
+    if os.name == "posix":
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os._exit(1)
+
+
 def serve() -> None:
     """Run as the child: read the work from standard input, do it, and answer on the former standard output."""
     work, answers = own_pipes()
@@ -278,17 +311,17 @@ def serve() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (task.memory_bytes, task.memory_bytes))
     lock = threading.Lock()
 
-    def send(frame: object) -> None:
+    def send(kind: Literal["sent", "returned", "raised"], content: object) -> None:
         with lock:
-            send_frame(answers, frame)
+            send_frame(answers, _Frame(kind, content))
 
     try:
         module, name = task.function.split(":")
-        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send(Message(content)))
+        result = getattr(importlib.import_module(module), name)(task.argument, lambda content: send("sent", content))
     except BaseException as error:  # the parent turns it into an EngineError
-        send(Raised(f"{type(error).__name__}: {error}"))
+        send("raised", f"{type(error).__name__}: {error}")
     else:
-        send(Returned(result))
+        send("returned", result)
     answers.close()
     sys.stderr.flush()
     os._exit(0)  # threads and finalisers of engines can no longer keep the process alive

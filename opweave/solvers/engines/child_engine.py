@@ -1,55 +1,24 @@
-"""Engines that run in a child process: their common code, and the data that they exchange."""
+"""Engines that run in a child process: how their work is handed over and their answers are judged."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed_version
-from typing import ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar
 
-import numpy as np
-
-from opweave.formulations.modeling.arrays import MatrixModel
-from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import EngineError, InvalidInputError
-from opweave.solvers.engines.answers import Answer, News
+from opweave.problems.errors import EngineError
+from opweave.solvers.arguments import checked_whole
+from opweave.solvers.engines.answers import Answer, News, Verdict, Work
 from opweave.solvers.engines.child import ChildLimits, run_in_child
-from opweave.solvers.engines.engine import Engine, Verdict
+from opweave.solvers.engines.engine import Engine
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
 
 MEMORY_OPTION = "memory_bytes"
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Work:
-    """The work of a child.
-
-    Attributes
-    ----------
-    seconds
-        Time limit, counted from the start of the child; None for no limit.
-    start
-        Values by column, NaN where unknown; None without a start.
-    """
-
-    solver: str
-    matrix: MatrixModel
-    start: FloatArray | None
-    seconds: float | None
-    gap: float
-    seed: int
-    threads: int
-
-
-def package_version(package: str) -> str | None:
-    """Name and version of an installed package; None if it is not installed."""
-    try:
-        return f"{package} {installed_version(package)}"
-    except PackageNotFoundError:
-        return None
+SEEDS = 10**8
+"""Seeds are taken modulo this; CBC takes no larger ones."""
 
 
 class ChildEngine(Engine):
@@ -64,7 +33,7 @@ class ChildEngine(Engine):
     function: ClassVar[str]
 
     @abstractmethod
-    def work(self, task: Task, seconds: float | None) -> object:
+    def work(self, task: Task, seconds: float | None) -> Any:
         """The work of the child, which has ``seconds`` for it."""
 
     def grace(self, run: Run, _seconds: float) -> float:
@@ -79,45 +48,41 @@ class ChildEngine(Engine):
         EngineError
             If it crashes, fails, or returns something that cannot be true.
         """
-        seconds = task.remaining()
-        grace = None if seconds is None else seconds + self.grace(task.run, seconds)
+        return judge(self.name, task, self.answer(task, self.work(task, task.run.remaining())))
+
+    def answer(self, task: Task, work: Any) -> Answer | None:
+        """The answer of the child; None if it was killed."""
+        grace = None if work.seconds is None else work.seconds + self.grace(task.run, work.seconds)
         answer: Answer | None = run_in_child(
             self.name,
             self.function,
-            self.work(task, seconds),
+            work,
             ChildLimits(grace, memory_limit(task.run)),
-            hear=lambda news: _take(task, news),
+            hear=lambda news: report(task, news),
             should_stop=lambda: _asked_to_stop(task),
         )
-        return Verdict.STOPPED if answer is None else _judge(self.name, task, answer)
+        return answer
 
 
 class MatrixEngine(ChildEngine):
     """An engine for linear programs: its function takes a :class:`Work`."""
 
-    @abstractmethod
-    def solver(self) -> str:
-        """What the child is to run: a solver's name, or the path of its program."""
-
     def work(self, task: Task, seconds: float | None) -> Work:
         """The arrays, without names."""
         return Work(
-            solver=self.solver(),
+            engine=self.name,
             matrix=replace(task.matrix, names=(), rows=replace(task.matrix.rows, names=())),
             start=task.start,
             seconds=seconds,
             gap=task.run.gap,
-            seed=task.run.seed,
+            seed=task.run.seed % SEEDS,
             threads=task.run.threads,
         )
 
 
 def memory_limit(run: Run) -> int | None:
     """Bytes that an engine may use: the option, otherwise the machine's memory."""
-    asked = run.option(MEMORY_OPTION, 0)
-    assert isinstance(asked, int)
-    if asked < 0:
-        raise InvalidInputError(f"option {MEMORY_OPTION!r} is {asked}; it must be a number of bytes above 0")
+    asked = checked_whole(f"option {MEMORY_OPTION!r}", run.option(MEMORY_OPTION, 0), 0)
     if asked:
         return asked
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else None
@@ -125,31 +90,31 @@ def memory_limit(run: Run) -> int | None:
 
 def _asked_to_stop(task: Task) -> bool:
     """Whether the callback or a closed gap asks to stop; at the time limit, the engine may first end by itself."""
-    return task.run.stopped or (task.should_stop() and task.remaining() != 0.0)
+    return task.run.stopped or (task.run.should_stop() and task.run.remaining() != 0.0)
 
 
-def _take(task: Task, news: News) -> None:
-    """Report what a child sends while it works: a solution, a bound, or both."""
+def report(task: Task, news: News | Answer) -> None:
+    """Report what an engine has found: a solution, a bound, or both."""
     if news.values is not None:
         task.incumbent(news.values)
     if news.bound is not None:
         task.bound(news.bound)
 
 
-def _judge(engine: str, task: Task, answer: Answer) -> Verdict:
-    """Check how an engine ended, and report it."""
+def judge(engine: str, task: Task, answer: Answer | None) -> Verdict:
+    """Check how an engine ended, and report it; without an answer, it was stopped."""
+    if answer is None:
+        return "stopped"
     if answer.verdict == "failed":
         raise EngineError(f"{engine} ended with {answer.reason!r}")
-    if answer.values is not None:
-        task.incumbent(answer.values)
+    if answer.verdict == "infeasible":
+        return answer.verdict
+    report(task, answer)
     if answer.verdict == "solved":
         if answer.values is None:
             raise EngineError(f"{engine} calls the model solved but has no solution")
-        # An engine that reports no bound has at least proved the requested gap.
-        objective = task.program.objective(answer.values)
-        task.bound(objective - task.run.gap * abs(objective) if answer.bound is None else answer.bound)
+        if answer.bound is None:  # it has at least proved the requested gap
+            objective = task.program.objective(answer.values)
+            task.bound(objective - task.run.gap * abs(objective))
         task.settled(answer.values)
-        return Verdict.SOLVED
-    if answer.bound is not None and np.isfinite(answer.bound) and answer.verdict == "stopped":
-        task.bound(answer.bound)
-    return Verdict.INFEASIBLE if answer.verdict == "infeasible" else Verdict.STOPPED
+    return answer.verdict

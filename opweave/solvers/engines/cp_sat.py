@@ -7,13 +7,11 @@ from typing import ClassVar
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.whole import WholeProgram
-from opweave.problems.errors import InvalidInputError
-from opweave.solvers.engines.child_engine import ChildEngine, package_version
+from opweave.solvers.arguments import checked_whole
+from opweave.solvers.engines.child_engine import SEEDS, ChildEngine
 from opweave.solvers.engines.interval_child import IntervalWork
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Run
-
-LARGEST_SEED = 2**31 - 1
 
 WORKERS_OPTION = "workers"
 WORKERS = 6
@@ -31,16 +29,10 @@ class CpSat(ChildEngine):
     """The engine for constraint programs. It runs in a child process because it cannot share one with HiGHS."""
 
     name: ClassVar[str] = "cp-sat"
+    package: ClassVar[str] = "ortools"
+    install: ClassVar[str] = "pip install 'opweave[cp]'"
     takes: ClassVar[type[LinearModel]] = IntervalModel
     function: ClassVar[str] = "opweave.solvers.engines.interval_child:solve"
-
-    def missing(self) -> str | None:
-        """How to install CP-SAT."""
-        return None if self.version() else "pip install 'opweave[cp]'"
-
-    def version(self) -> str | None:
-        """Version of ortools."""
-        return package_version("ortools")
 
     def work(self, task: Task, seconds: float | None) -> IntervalWork:
         """The program with its hint."""
@@ -50,26 +42,11 @@ class CpSat(ChildEngine):
             task.program.hinted(task.start),
             seconds,
             run.gap if task.problem.unit == "bytes" else max(run.gap, CLOSE_ENOUGH),
-            run.seed % LARGEST_SEED,
+            run.seed % SEEDS,
             run.threads,
-            _workers(run),
+            checked_whole(f"option {WORKERS_OPTION!r}", run.option(WORKERS_OPTION, WORKERS), 1),
         )
 
     def grace(self, run: Run, seconds: float) -> float:
         """Few seconds are enough, because the child reports its findings at once."""
         return min(run.patience(), max(LEAST_GRACE, GRACE * seconds))
-
-
-def _workers(run: Run) -> int:
-    """Number of strategies to run side by side.
-
-    Raises
-    ------
-    InvalidInputError
-        If the user asks for fewer than one.
-    """
-    workers = run.option(WORKERS_OPTION, WORKERS)
-    assert isinstance(workers, int)
-    if workers < 1:
-        raise InvalidInputError(f"option {WORKERS_OPTION!r} is {workers}; it must be a whole number from 1")
-    return workers

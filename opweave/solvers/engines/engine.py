@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from enum import Enum
 from functools import partial
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as installed_version
 from typing import Any, ClassVar
 
 from opweave.formulations.expressions import expressible, expression
@@ -24,15 +26,14 @@ from opweave.formulations.formulation import (
 from opweave.formulations.horizon import Waits
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
-from opweave.formulations.modeling.linear import InfeasibleError
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
 from opweave.problems.constraints import means
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.quiet import quiet_pyomo
+from opweave.solvers.engines.answers import Verdict
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
@@ -48,14 +49,6 @@ SMALLER = 0.5
 times the best one, and the best one is below ``SMALLER`` times the objective that the model was written for."""
 
 
-class Verdict(Enum):
-    """How an engine ended."""
-
-    SOLVED = "solved"
-    INFEASIBLE = "infeasible"
-    STOPPED = "stopped"
-
-
 class Engine(ABC):
     """A program that solves models.
 
@@ -63,6 +56,8 @@ class Engine(ABC):
     ----------
     name
         The name of the engine, as in ``solve(..., solver=name)``.
+    package, install
+        The Python package that it needs, and the command that installs it.
     takes
         The kind of model that the engine solves.
     separates
@@ -70,6 +65,8 @@ class Engine(ABC):
     """
 
     name: ClassVar[str]
+    package: ClassVar[str]
+    install: ClassVar[str]
     takes: ClassVar[type[LinearModel]] = LinearModel
     separates: ClassVar[bool] = False
 
@@ -83,13 +80,16 @@ class Engine(ABC):
             If the engine fails or returns something that cannot be true.
         """
 
-    @abstractmethod
     def missing(self) -> str | None:
         """How to install what is missing; None if the engine can run."""
+        return None if self.version() else self.install
 
-    @abstractmethod
     def version(self) -> str | None:
-        """The engine's version, if it is known before a run."""
+        """Name and version of the package; None if it is not installed."""
+        try:
+            return f"{self.package} {installed_version(self.package)}"
+        except PackageNotFoundError:
+            return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +202,10 @@ def _solve_once(
         return Outcome(run.termination()), None
     run.enter(f"{engine.name}: {task.program.size}")
     verdict = engine.solve(task)
-    if verdict is Verdict.INFEASIBLE:
+    if verdict == "infeasible":
         return _without_solution(formulation, formulation.why_infeasible(problem)), task.waits()
     termination = run.termination()
-    if verdict is Verdict.STOPPED and termination is Termination.COMPLETED and not run.closed():
+    if verdict == "stopped" and termination is Termination.COMPLETED and not run.closed():
         termination = Termination.TIME_LIMIT if run.time_limit is not None else Termination.BUDGET
     return Outcome(termination), None
 
@@ -306,3 +306,34 @@ def _written(problem: Problem[Any, Any], run: Run, engine: str, formulation: For
     view = to_pyomo(model)
     run.extend(view.concrete, problem)
     return Task(engine, problem, formulation, model, view.program(), run, view)
+
+
+_WRITING: ContextVar[bool] = ContextVar("a model is being written here", default=False)
+
+
+class _Silence(logging.Filter):
+    """Drops log records while this thread writes a model."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to let the record pass."""
+        return not _WRITING.get()
+
+
+_SILENCE = _Silence()
+
+
+@contextmanager
+def quiet_pyomo() -> Iterator[None]:
+    """Keep Pyomo's messages off the terminal; errors are raised all the same.
+
+    The application's own log handlers still receive the messages.
+    """
+    import pyomo.common.log  # noqa: F401  # importing it sets up the handlers
+
+    for handler in logging.getLogger("pyomo").handlers:
+        handler.addFilter(_SILENCE)  # adding it twice has no effect
+    token = _WRITING.set(True)
+    try:
+        yield
+    finally:
+        _WRITING.reset(token)

@@ -5,25 +5,20 @@ The package includes a licence for small models.
 
 from __future__ import annotations
 
-import importlib.util
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.answers import Answer, Deadline, News, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.child_engine import MatrixEngine
 
 if TYPE_CHECKING:
     import gurobipy
 
-LARGEST_SEED = 2**31 - 1
-
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "OPTIMAL": "solved",
     "INFEASIBLE": "infeasible",
     "TIME_LIMIT": "stopped",
@@ -39,22 +34,12 @@ STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
 
 
 class Gurobi(MatrixEngine):
-    """Gurobi."""
+    """Gurobi; the user provides a licence."""
 
     name: ClassVar[str] = "gurobi"
+    package: ClassVar[str] = "gurobipy"
+    install: ClassVar[str] = "pip install 'opweave[gurobi]'"
     function: ClassVar[str] = "opweave.solvers.engines.gurobi:solve"
-
-    def solver(self) -> str:
-        """Gurobi needs no further name."""
-        return self.name
-
-    def missing(self) -> str | None:
-        """The pip command; the user provides a licence."""
-        return None if importlib.util.find_spec("gurobipy") else "pip install 'opweave[gurobi]'"
-
-    def version(self) -> str | None:
-        """Version of gurobipy."""
-        return package_version("gurobipy")
 
 
 def solve(work: Work, send: Send) -> Answer:
@@ -64,7 +49,7 @@ def solve(work: Work, send: Send) -> Answer:
     deadline = Deadline(work.seconds)
     model = gurobipy.Model(env=gurobipy.Env(params={"OutputFlag": 0}))
     columns = write(model, work.matrix)
-    options = {"MIPGap": work.gap, "MIPGapAbs": 0.0, "Seed": work.seed % LARGEST_SEED, "Threads": work.threads}
+    options = {"MIPGap": work.gap, "MIPGapAbs": 0.0, "Seed": work.seed, "Threads": work.threads}
     for name, value in options.items():
         model.setParam(name, value)
     if work.start is not None:
@@ -82,6 +67,8 @@ def solve(work: Work, send: Send) -> Answer:
 
 def write(model: gurobipy.Model, matrix: MatrixModel) -> Any:
     """Write the arrays as a Gurobi model, and return its variables."""
+    from scipy.sparse import csr_matrix  # it takes longer to import than most problems to solve
+
     rows = matrix.rows
     kinds = np.where(matrix.whole, "I", "C")
     columns = model.addMVar(matrix.columns, lb=matrix.lower, ub=matrix.upper, obj=matrix.cost, vtype=kinds)
@@ -116,12 +103,10 @@ def _answer(model: gurobipy.Model, columns: gurobipy.MVar) -> Answer:
     from gurobipy import GRB
 
     status = next((name for name in STATUS if getattr(GRB, name, None) == model.Status), f"status {model.Status}")
-    verdict = STATUS.get(status)
-    if verdict is None:
-        return Answer("failed", reason=status)
+    verdict = STATUS.get(status, "failed")
     values: FloatArray | None = None
     bound: float | None = None
-    if verdict != "infeasible":
+    if verdict in ("solved", "stopped"):
         if model.SolCount:
             values = np.asarray(columns.X, dtype=np.float64)
         known = float(model.ObjBound) if model.IsMIP else float(model.ObjVal) if verdict == "solved" else -np.inf

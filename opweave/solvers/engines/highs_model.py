@@ -1,20 +1,30 @@
-"""Models and options in HiGHS: the rows passed are counted, and every return status is checked."""
+"""Models, options and starts in HiGHS: the rows passed are counted, and every return status is checked.
+
+Only complete starts are passed. HiGHS 1.15 completes a partial start by itself, and has then called it optimal although
+better points existed. So the unknown columns are solved for first, with the others fixed.
+"""
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 
 if TYPE_CHECKING:
     import highspy
 
     from opweave.formulations.modeling.arrays import MatrixModel
-    from opweave.formulations.modeling.rows import Block
-    from opweave.solvers.engines.child_engine import Work
-    from opweave.solvers.run import Run
+    from opweave.solvers.engines.answers import Work
 
-LARGEST_SEED = 2**31 - 1
+logger = logging.getLogger("opweave")
+
+START_SECONDS, START_SHARE = 5.0, 0.2
+"""Longest time for completing a partial start, and the largest share of the remaining time."""
 
 
 def load_highs(matrix: MatrixModel) -> highspy.Highs:
@@ -42,38 +52,24 @@ def load_highs(matrix: MatrixModel) -> highspy.Highs:
     kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
     lp.integrality_ = [kinds[whole] for whole in matrix.whole.tolist()]
     checked(solver.passModel(lp), "passModel")
-    _count(solver, matrix.columns, len(matrix.rows), len(matrix.rows.value))
+    given = (matrix.columns, len(matrix.rows), len(matrix.rows.value))
+    held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
+    if held != given:
+        raise EngineError(
+            f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
+            f"{given[0]:,}, {given[1]:,} and {given[2]:,}"
+        )
     return solver
 
 
-def add_block(solver: highspy.Highs, block: Block, engine: str) -> None:
-    """Add rows and count them.
-
-    Raises
-    ------
-    EngineError
-        If there are none although the last solution violated some, or not all of them arrive.
-    """
-    if len(block) == 0:
-        raise EngineError(f"{engine} returned a solution that breaks rows which it was given")
-    rows, entries = solver.getNumRow() + len(block), solver.getNumNz() + len(block.value)
-    checked(
-        solver.addRows(
-            len(block), block.lower, block.upper, len(block.value), block.start[:-1], block.index, block.value
-        ),
-        "addRows",
-    )
-    _count(solver, solver.getNumCol(), rows, entries)
-
-
-def set_options(solver: highspy.Highs, asked: Run | Work) -> None:
+def set_options(solver: highspy.Highs, work: Work) -> None:
     """Set the gap, seed, threads and tolerances of a solve."""
-    option(solver, "mip_rel_gap", asked.gap)
+    option(solver, "mip_rel_gap", work.gap)
     # With restarts, HiGHS 1.15 has called 1.2609 optimal in a program that has a point with 1.2284.
     option(solver, "mip_allow_restart", False)
-    option(solver, "random_seed", asked.seed % LARGEST_SEED)
-    option(solver, "threads", asked.threads)
-    option(solver, "parallel", "on" if asked.threads > 1 else "off")
+    option(solver, "random_seed", work.seed)
+    option(solver, "threads", work.threads)
+    option(solver, "parallel", "on" if work.threads > 1 else "off")
 
 
 def option(solver: highspy.Highs, name: str, value: bool | int | float | str) -> None:
@@ -87,10 +83,52 @@ def checked(status: highspy.HighsStatus, what: str) -> None:
         raise EngineError(f"highs answered {status.name} to {what}")
 
 
-def _count(solver: highspy.Highs, columns: int, rows: int, entries: int) -> None:
-    held = (solver.getNumCol(), solver.getNumRow(), solver.getNumNz())
-    if held != (columns, rows, entries):
-        raise EngineError(
-            f"highs holds {held[0]:,} columns, {held[1]:,} rows and {held[2]:,} entries of the model; it was given "
-            f"{columns:,}, {rows:,} and {entries:,}"
-        )
+def begin(solver: highspy.Highs, work: Work, seconds_left: float | None) -> None:
+    """Pass the start of a work, completed if need be; HiGHS may decline it."""
+    import highspy
+
+    values = None if work.start is None else _whole_start(work, work.start, seconds_left)
+    if values is None:
+        return
+    solution = highspy.HighsSolution()
+    solution.col_value = values.tolist()
+    solution.value_valid = True
+    status = solver.setSolution(solution)
+    if status.name != "kOk":
+        logger.info("highs answered %s to the head start", status.name)
+
+
+def _whole_start(work: Work, start: FloatArray, seconds_left: float | None) -> FloatArray | None:
+    """Complete a start by solving for the unknown columns (NaN); None if that fails."""
+    known = ~np.isnan(start)
+    if known.all():
+        return start
+    matrix = work.matrix
+    fixed = np.clip(np.where(known, start, 0.0), matrix.lower, matrix.upper)
+    lower, upper = (np.where(known, fixed, side) for side in (matrix.lower, matrix.upper))
+    solver = load_highs(replace(matrix, lower=lower, upper=upper))
+    set_options(solver, work)
+    option(
+        solver, "time_limit", START_SECONDS if seconds_left is None else min(START_SECONDS, START_SHARE * seconds_left)
+    )
+    try:
+        run_checked(solver)
+    except EngineError as error:
+        logger.info("%s; the head start is left out", error)
+        return None
+    return solution_of(solver)
+
+
+def run_checked(solver: highspy.Highs) -> None:
+    """Run, and check the status; HiGHS returns a warning when it reaches a limit."""
+    if solver.run().name == "kError":
+        raise EngineError("highs answered kError to run")
+
+
+def solution_of(solver: highspy.Highs) -> FloatArray | None:
+    """The solution that HiGHS holds, or None."""
+    import highspy
+
+    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
+        return None
+    return np.array(solver.getSolution().col_value, dtype=np.float64)

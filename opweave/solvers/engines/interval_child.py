@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opweave.formulations.modeling.whole import WholeProgram
-from opweave.solvers.engines.answers import Answer, News
-from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.deadline import Deadline
-from opweave.solvers.engines.frames import PLACE
+from opweave.solvers.engines.answers import Answer, Deadline, News
+from opweave.solvers.engines.child import PLACE, Send
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

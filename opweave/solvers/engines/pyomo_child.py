@@ -6,30 +6,25 @@ programs. In a child with its own process group, neither does harm. These engine
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-from abc import abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel, of_arrays
 from opweave.formulations.modeling.pyomo import to_pyomo
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer
+from opweave.solvers.engines.answers import Answer, Deadline, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.child_engine import MatrixEngine
 
 if TYPE_CHECKING:
     from pyomo.environ import ConcreteModel
     from pyomo.opt import SolverResults
 
-Options = dict[str, float | int | str]
-
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "globallyOptimal": "solved",
     "locallyOptimal": "solved",
@@ -56,52 +51,55 @@ class Dialect:
     ----------
     factory
         The engine's name in Pyomo's solver factory.
-    options
-        The engine's options for seconds, gap, seed and threads.
+    seconds, gap
+        Names of its options for the time limit and the relative gap.
+    whole_seconds
+        Whether the time limit is a whole number.
+    seed, threads
+        Names of these options; None if it has none.
+    fixed
+        Options that are always set.
     starts
         Whether it accepts a start.
     """
 
     factory: str
-    options: Callable[[Work, float | None], Options]
-    starts: bool
+    seconds: str
+    gap: str
+    whole_seconds: bool = False
+    seed: str | None = None
+    threads: str | None = None
+    fixed: Mapping[str, float] = field(default_factory=dict)
+    starts: bool = False
 
-
-def _glpk(work: Work, seconds: float | None) -> Options:
-    options: Options = {"mipgap": work.gap}
-    if seconds is not None:
-        options["tmlim"] = max(1, round(seconds))
-    return options
-
-
-def _cplex(work: Work, seconds: float | None) -> Options:
-    options: Options = {
-        "mip_tolerances_mipgap": work.gap,
-        "mip_tolerances_absmipgap": 0.0,
-        "randomseed": work.seed % 2**31,
-        "threads": work.threads,
-    }
-    if seconds is not None:
-        options["timelimit"] = seconds
-    return options
-
-
-def _xpress(work: Work, seconds: float | None) -> Options:
-    options: Options = {
-        "miprelstop": work.gap,
-        "mipabsstop": 0.0,
-        "randomseed": work.seed % 2**31,
-        "threads": work.threads,
-    }
-    if seconds is not None:
-        options["timelimit"] = seconds
-    return options
+    def options(self, work: Work, seconds: float | None) -> dict[str, float]:
+        """The engine's options for a work."""
+        left = max(1, round(seconds)) if self.whole_seconds and seconds is not None else seconds
+        asked = {self.seconds: left, self.gap: work.gap, self.seed: work.seed, self.threads: work.threads}
+        known = {name: value for name, value in asked.items() if name is not None and value is not None}
+        return {**self.fixed, **known}
 
 
 DIALECTS = {
-    "glpk": Dialect("glpk", _glpk, starts=False),
-    "cplex": Dialect("cplex_direct", _cplex, starts=True),
-    "xpress": Dialect("xpress_direct", _xpress, starts=True),
+    "glpk": Dialect("glpk", "tmlim", "mipgap", whole_seconds=True),
+    "cplex": Dialect(
+        "cplex_direct",
+        "timelimit",
+        "mip_tolerances_mipgap",
+        seed="randomseed",
+        threads="threads",
+        fixed={"mip_tolerances_absmipgap": 0.0},
+        starts=True,
+    ),
+    "xpress": Dialect(
+        "xpress_direct",
+        "timelimit",
+        "miprelstop",
+        seed="randomseed",
+        threads="threads",
+        fixed={"mipabsstop": 0.0},
+        starts=True,
+    ),
 }
 
 
@@ -110,71 +108,36 @@ class PyomoEngine(MatrixEngine):
 
     function: ClassVar[str] = "opweave.solvers.engines.pyomo_child:solve"
 
-    @abstractmethod
-    def program(self) -> str | None:
-        """Path of the engine's program, or the name of its Python package; None if it is not installed."""
-
-    @abstractmethod
-    def install(self) -> str:
-        """The command that installs it."""
-
-    def solver(self) -> str:
-        """Name of the dialect, and the program."""
-        return f"{self.name}|{self.program() or ''}"
-
-    def missing(self) -> str | None:
-        """The command that installs it; None if it is installed."""
-        return None if self.program() else self.install()
-
 
 class Glpk(PyomoEngine):
-    """GLPK: the program glpsol."""
+    """GLPK: the program glpsol, which comes with operating systems, not with pip."""
 
     name: ClassVar[str] = "glpk"
+    install: ClassVar[str] = "apt-get install glpk-utils (or conda install glpk)"
 
-    def program(self) -> str | None:
-        """The path of glpsol."""
-        return shutil.which("glpsol")
-
-    def install(self) -> str:
-        """The command that installs GLPK, which comes with operating systems, not with pip."""
-        return "apt-get install glpk-utils (or conda install glpk)"
+    def missing(self) -> str | None:
+        """The command that installs GLPK; None if its program is on the path."""
+        return None if shutil.which("glpsol") else self.install
 
     def version(self) -> str | None:
         """None: the version is unknown before a run."""
         return None
 
 
-class _Packaged(PyomoEngine):
-    """An engine that is a Python package."""
-
-    package: ClassVar[str]
-
-    def program(self) -> str | None:
-        """The package, if it can be imported."""
-        return self.package if importlib.util.find_spec(self.package) else None
-
-    def install(self) -> str:
-        """The pip command; the user provides a licence."""
-        return f"pip install {self.package}"
-
-    def version(self) -> str | None:
-        """Version of the package."""
-        return package_version(self.package)
-
-
-class Cplex(_Packaged):
+class Cplex(PyomoEngine):
     """CPLEX; the package includes a licence for small models."""
 
     name: ClassVar[str] = "cplex"
     package: ClassVar[str] = "cplex"
+    install: ClassVar[str] = "pip install cplex"
 
 
-class Xpress(_Packaged):
+class Xpress(PyomoEngine):
     """Xpress; the package includes a licence for small models."""
 
     name: ClassVar[str] = "xpress"
     package: ClassVar[str] = "xpress"
+    install: ClassVar[str] = "pip install xpress"
 
 
 def solve(work: Work, _: Send) -> Answer:
@@ -182,10 +145,9 @@ def solve(work: Work, _: Send) -> Answer:
     from pyomo.environ import SolverFactory
 
     deadline = Deadline(work.seconds)
-    name, _bar, program = work.solver.partition("|")
-    dialect = DIALECTS[name]
+    dialect = DIALECTS[work.engine]
     model = rebuild(work.matrix, work.start)
-    solver = SolverFactory(dialect.factory, executable=program) if "/" in program else SolverFactory(dialect.factory)
+    solver = SolverFactory(dialect.factory)
     for option, value in dialect.options(work, deadline.left()).items():
         solver.options[option] = value
     begun = work.start is not None and dialect.starts and not np.isnan(work.start).any()
@@ -206,11 +168,9 @@ def rebuild(matrix: MatrixModel, start: FloatArray | None) -> ConcreteModel:
 
 def _answer(model: ConcreteModel, results: SolverResults) -> Answer:
     condition = str(results.solver.termination_condition)
-    verdict = STATUS.get(condition)
+    verdict = STATUS.get(condition, "failed")
     message = f"{condition}: {results.solver.message}" if results.solver.message else condition
-    if verdict is None:
-        return Answer("failed", reason=message)
-    if verdict == "infeasible":
+    if verdict in ("failed", "infeasible"):
         return Answer(verdict, reason=message)
     bound = results.problem.lower_bound
     known = float(bound) if isinstance(bound, int | float) and np.isfinite(bound) else None

@@ -90,10 +90,8 @@ def _register(
 
 
 def _solve(engine: Engine, head_start: HeadStart, problem: Problem[Any, Any], run: Run) -> Outcome:
-    return run_engine(problem, run, engine, _wanted(head_start, run))
-
-
-def _wanted(head_start: HeadStart, run: Run) -> HeadStart:
     if not run.option(HEAD_START, default=True):
-        return HeadStart()
-    return head_start if head_start.within is None else head_start.within(run)
+        head_start = HeadStart()
+    elif head_start.within is not None:
+        head_start = head_start.within(run)
+    return run_engine(problem, run, engine, head_start)

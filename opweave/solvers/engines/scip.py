@@ -2,57 +2,36 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from opweave.formulations.modeling.arrays import MatrixModel
 from opweave.problems.arrays import FloatArray
-from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.answers import Answer, Deadline, News, Verdict, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work, package_version
-from opweave.solvers.engines.deadline import Deadline
+from opweave.solvers.engines.child_engine import MatrixEngine
 
 if TYPE_CHECKING:
     import pyscipopt
 
-STATUS: dict[str, Literal["solved", "infeasible", "stopped"]] = {
+STATUS: dict[str, Verdict] = {
     "optimal": "solved",
     "gaplimit": "solved",
     "infeasible": "infeasible",
-    "timelimit": "stopped",
     "userinterrupt": "stopped",
     "terminate": "stopped",
-    "memlimit": "stopped",
-    "nodelimit": "stopped",
-    "totalnodelimit": "stopped",
-    "stallnodelimit": "stopped",
-    "sollimit": "stopped",
-    "bestsollimit": "stopped",
-    "restartlimit": "stopped",
 }
-"""SCIP's status, and how SCIP ended; any other status is a failure."""
-
-LARGEST_SEED = 2**31 - 1
+"""SCIP's status, and how SCIP ended; any other limit stops it, and any other status is a failure."""
 
 
 class Scip(MatrixEngine):
-    """SCIP."""
+    """SCIP, which pyscipopt includes."""
 
     name: ClassVar[str] = "scip"
+    package: ClassVar[str] = "pyscipopt"
+    install: ClassVar[str] = "pip install 'opweave[scip]'"
     function: ClassVar[str] = "opweave.solvers.engines.scip:solve"
-
-    def solver(self) -> str:
-        """Pyscipopt needs no further name."""
-        return self.name
-
-    def missing(self) -> str | None:
-        """The pip command, unless pyscipopt, which includes SCIP, is installed."""
-        return None if self.version() else "pip install 'opweave[scip]'"
-
-    def version(self) -> str | None:
-        """Version of pyscipopt."""
-        return package_version("pyscipopt")
 
 
 def solve(work: Work, send: Send) -> Answer:
@@ -64,7 +43,7 @@ def solve(work: Work, send: Send) -> Answer:
     model.hideOutput()
     columns = write(model, work.matrix)
     model.setParam("limits/gap", work.gap)
-    model.setParam("randomization/randomseedshift", work.seed % LARGEST_SEED)
+    model.setParam("randomization/randomseedshift", work.seed)
     model.setParam("misc/catchctrlc", False)
     if work.start is not None:
         _begin(model, columns, work.start)
@@ -144,9 +123,9 @@ def _values(model: pyscipopt.Model, columns: list[pyscipopt.Variable], solution:
 
 def _answer(model: pyscipopt.Model, columns: list[pyscipopt.Variable]) -> Answer:
     status = model.getStatus()
-    verdict = STATUS.get(status)
-    if verdict is None:
-        return Answer("failed", reason=status)
+    verdict = STATUS.get(status, "stopped" if status.endswith("limit") else "failed")
+    if verdict == "failed":
+        return Answer(verdict, reason=status)
     values = _values(model, columns, model.getBestSol()) if model.getNSols() else None
     bound = model.getDualbound()
     return Answer(verdict, values, bound if abs(bound) < model.infinity() else None, status)

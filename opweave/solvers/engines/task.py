@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opweave.formulations.formulation import (
-    Formulation,
-)
+from opweave.formulations.formulation import Formulation
 from opweave.formulations.horizon import Waits, waits_in
 from opweave.formulations.modeling.arrays import MatrixModel, Program
 from opweave.formulations.modeling.linear import Row
@@ -40,6 +38,8 @@ class Task:
         Start values by the program's column, NaN where unknown; None without a start.
     run
         Limits, seed, threads, options.
+    whole
+        Whether the last incumbent obeys the rows that the formulation left out.
     """
 
     engine: str
@@ -50,6 +50,7 @@ class Task:
     run: Run
     view: PyomoView | None = None
     start: FloatArray | None = None
+    whole: bool = True
     _known: set[object] = field(default_factory=set)
     _late: list[Row] = field(default_factory=list)
 
@@ -59,8 +60,8 @@ class Task:
         assert isinstance(self.program, Program)
         return self.program.matrix
 
-    def incumbent(self, values: FloatArray) -> bool:
-        """Report a solution of the program; returns whether it also obeys the rows that the formulation left out.
+    def incumbent(self, values: FloatArray) -> None:
+        """Report a solution of the program.
 
         Raises
         ------
@@ -70,12 +71,11 @@ class Task:
         complaint = self.program.broken(values)
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
-        solution, whole = self.read(values)
-        if whole:
+        solution, self.whole = self.read(values)
+        if self.whole:
             self._accept(values, solution)
         else:
             self.offer(solution)
-        return whole
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:
         """The solution that an engine's values stand for, and whether they obey the rows that were left out."""
@@ -148,11 +148,3 @@ class Task:
         if self.view is None:
             return waits_in(self.model.added, self.model)
         return waits_in([*self.view.source.added, *(row for _, row in self.view.added())], self.view.source)
-
-    def remaining(self) -> float | None:
-        """The remaining seconds; None without a limit."""
-        return self.run.remaining()
-
-    def should_stop(self) -> bool:
-        """Whether to stop now and keep what was found."""
-        return self.run.should_stop()

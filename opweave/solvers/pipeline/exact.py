@@ -8,6 +8,7 @@ then exact labels just below the best plan, where the proof is usually found.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from opweave.formulations.pipeline.instance import PipelineInstance
@@ -118,13 +119,17 @@ class BottleneckSearch:
             width, work = min(2 * width, MOST_WIDTH), 4 * work
 
     def _raise(self, work: int) -> None:
+        """Bisect from below with exact tests."""
+        self._bisect_upwards(lambda limit: self.tester.exact(limit, affordable(self.run, work)), CLOSE)
+
+    def _bisect_upwards(self, test: Callable[[float], Answer], near: float) -> None:
         """Bisect from below; thresholds that stay open count as too high for now."""
         high = self.best.value
         while not self._over():
             limit = self.times.between(self.refuted, high)
-            if limit is None or high - self.refuted < CLOSE * high:
+            if limit is None or high - self.refuted < near * high:
                 return
-            answer = self.tester.exact(limit, affordable(self.run, work))
+            answer = test(limit)
             self._learn(limit, answer)
             if answer is not Answer.REFUTED:
                 high = limit

@@ -113,11 +113,6 @@ def small_memories(devices: int) -> Words:
     return memory
 
 
-def full_memories(devices: int) -> Words:
-    """Memories in which every device remembers all devices."""
-    return np.full((devices, (devices + WORD - 1) // WORD), ~np.uint64(0), dtype=np.uint64)
-
-
 def barriers(twin: IntArray) -> Words:
     """For each device, the devices that may not come before it: itself and its later twins."""
     barrier = small_memories(len(twin))

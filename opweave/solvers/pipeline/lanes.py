@@ -10,7 +10,6 @@ from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.pipeline.auto import solve_auto
 from opweave.solvers.pipeline.exact import FIRST_WORK, BottleneckSearch, affordable
 from opweave.solvers.pipeline.plans import plan_from
-from opweave.solvers.pipeline.threshold import Answer
 from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane
@@ -52,15 +51,7 @@ class FromBelow(SharedSearch):
     def _narrow(self) -> None:
         """Bisect from below with the cheapest tests; the other lane does so from above."""
         self.run.enter("bisection")
-        high = self.best.value
-        while not self._over():
-            limit = self.times.between(self.refuted, high)
-            if limit is None or high - self.refuted < NEAR * high:
-                return
-            answer = self.tester.quick(limit)
-            self._learn(limit, answer)
-            if answer is not Answer.REFUTED:
-                high = limit
+        self._bisect_upwards(self.tester.quick, NEAR)
 
     def _close(self) -> None:
         self.run.enter("exact labels from below")

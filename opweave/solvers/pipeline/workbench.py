@@ -13,7 +13,6 @@ from opweave.solvers.pipeline.labels import (
     Hunt,
     Words,
     barriers,
-    full_memories,
     new_labels,
     remember_repeats,
     search_labels,
@@ -52,7 +51,8 @@ class Workbench:
 
     def __post_init__(self) -> None:
         devices, points = self.arrays.reach.shape
-        self.memory, self.everything = small_memories(devices), full_memories(devices)
+        self.memory = small_memories(devices)
+        self.everything = np.full_like(self.memory, ~np.uint64(0))
         self.stages, self.ends = np.zeros((2, points + 1), dtype=np.int64)
         self.table = new_table(points, devices)
         self.work = table_work(self.arrays)

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import OptionValue
+from opweave.problems.solution import Solution
 from opweave.solvers.run import Outcome, Run
+from opweave.solvers.side_by_side.exchange import Exchange
 
 SEEDS_APART = 7919
 """Difference between the seeds of two rounds of lanes, so that no two lanes draw the same numbers."""
+
+PICKLES = 5
+"""Tries to pickle a problem that is changing at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,44 @@ class Lane:
         """Call the function."""
         module, name = self.function.split(":")
         work: Callable[[Problem[Any, Any], Run], Outcome] = getattr(importlib.import_module(module), name)
-        return work(problem, run)
+        with run.at_work():
+            return work(problem, run)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A lane for another process or machine, with the pickled problem: one that cannot be read there fails alone."""
+
+    problem: bytes
+    lane: Lane
+    gap: float
+    seed: int
+    options: Mapping[str, OptionValue]
+
+    @classmethod
+    def of(cls, problem: bytes, lane: Lane, run: Run) -> Job:
+        """The lane as a part of a run."""
+        return cls(problem, lane, run.gap, run.seed + lane.shift, {**run.options, **lane.options})
+
+    def run(self, seconds: float | None, start: Solution | None, exchange: Exchange | None = None) -> Run:
+        """The run of the lane where it is carried out."""
+        return Run(
+            time_limit=seconds,
+            gap=self.gap,
+            seed=self.seed,
+            threads=self.lane.cores,
+            exchange=exchange,
+            start=start,
+            options=self.options,
+        )
+
+
+def packed(problem: Problem[Any, Any]) -> bytes:
+    """The problem, pickled; a solver may be extending it with cached values at the same time."""
+    for _ in range(PICKLES - 1):
+        with contextlib.suppress(RuntimeError):  # a dictionary grew while it was being pickled
+            return pickle.dumps(problem, protocol=pickle.HIGHEST_PROTOCOL)
+    return pickle.dumps(problem, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 Lanes = Callable[[Any, Run], tuple[Lane, ...]]

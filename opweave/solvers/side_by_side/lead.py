@@ -97,8 +97,7 @@ def _ended(outcome: Outcome, run: Run) -> Outcome:
     """How the solve ended, over all lanes."""
     if outcome.infeasible:
         return outcome
-    if run.closed():
-        return Outcome(run.termination())
-    if run.time_limit is None and not run.should_stop():
-        return Outcome(Termination.BUDGET, reason=None if run.best is not None else outcome.reason)
-    return Outcome(run.termination(), reason=None if run.best is not None else outcome.reason)
+    termination = run.termination()
+    if run.time_limit is None and not run.closed() and not run.should_stop():
+        termination = Termination.BUDGET
+    return Outcome(termination, reason=None if run.best is not None else outcome.reason)

@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from opweave.solvers.engines.child import kill_group, place, start_python
-from opweave.solvers.engines.frames import send_frame
+from opweave.solvers.engines.child import kill_group, place, send_frame, start_python
 from opweave.solvers.side_by_side.worker import COMMAND
 
 KEEP_SECONDS = 30.0

@@ -10,17 +10,15 @@ from __future__ import annotations
 import logging
 import pickle
 import threading
-from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from dataclasses import dataclass, field
-from types import TracebackType
+from dataclasses import dataclass
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.problems.result import OptionValue, Termination
+from opweave.problems.result import Termination
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, Found, News, Proved
-from opweave.solvers.side_by_side.lane import Lane, numbered
+from opweave.solvers.side_by_side.lane import Job, Lane, numbered, packed
 
 logger = logging.getLogger("opweave")
 
@@ -42,16 +40,12 @@ PAUSE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class RoundTask:
-    """The input of a worker; the problem is pickled once for all tasks."""
+    """The input of a worker, with the best that is known."""
 
-    problem: bytes
-    lane: Lane
+    job: Job
     seconds: float
-    gap: float
-    seed: int
     found: Found | None
     proved: Proved | None
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +59,20 @@ class Report:
 
 def work_round(task: RoundTask) -> Report:
     """Work on a lane for a while; runs in a worker."""
-    problem: Any = pickle.loads(task.problem)  # written by the solve that handed out the task
-    run = Run(
-        time_limit=task.seconds,
-        gap=task.gap,
-        seed=task.seed + task.lane.shift,
-        threads=task.lane.cores,
-        start=None if task.found is None else task.found.solution,
-        options={**task.options, **task.lane.options},
-    )
+    problem: Any = pickle.loads(task.job.problem)  # written by the solve that handed out the task
+    run = task.job.run(task.seconds, None if task.found is None else task.found.solution)
     if task.found is not None:
         run.found(task.found.solution, task.found.objective)
     if task.proved is not None:
         run.proved(task.proved.bound, task.proved.source)
-    with run.at_work():
-        outcome = task.lane.work(problem, run)
-    better = run.best is not None and (task.found is None or run.objective < task.found.objective)  # type: ignore[operator]
-    lifted = run.bound is not None and (task.proved is None or run.bound > task.proved.bound)
-    return Report(
-        Found(run.best, run.objective) if better else None,  # type: ignore[arg-type]
-        Proved(run.bound, run.bound_source or "") if lifted else None,  # type: ignore[arg-type]
-        outcome,
-    )
+    outcome = task.job.lane.work(problem, run)
+    best = run.candidates[-1] if run.candidates else None
+    proved = None if run.bound is None else Proved(run.bound, run.bound_source or "")
+    if best is not None and task.found is not None and best.objective >= task.found.objective:
+        best = None
+    if proved is not None and task.proved is not None and proved.bound <= task.proved.bound:
+        proved = None
+    return Report(best, proved, outcome)
 
 
 def places_of(executor: Executor) -> int:
@@ -120,7 +106,8 @@ class Rounds:
         self._lanes = (*lanes[1:], lanes[0])  # the first lane is the most similar to what runs here anyway
         self._places = 1
         self._exchange, self._executor = exchange, executor
-        self._known: dict[type, News] = {}
+        self._found: Found | None = None
+        self._proved: Proved | None = None
         self._closing = threading.Event()
         self._flying: dict[Future[Report], Place] = {}
         self._thread = threading.Thread(target=self._serve, daemon=True, name="opweave-rounds")
@@ -131,9 +118,7 @@ class Rounds:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Cancel tasks that have not begun; leave the others alone."""
         self._closing.set()
         self._exchange.leave(self._note)
@@ -144,12 +129,15 @@ class Rounds:
         return self._run.time_limit is not None and self._thread.is_alive()
 
     def _note(self, news: News) -> None:
-        self._known[type(news)] = news
+        if isinstance(news, Found):
+            self._found = news
+        elif isinstance(news, Proved):
+            self._proved = news
 
     def _serve(self) -> None:
         """Hand out tasks, one for each place, and receive their reports."""
         try:
-            packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
+            problem = packed(self._problem)
         except Exception as error:  # a user's class may raise anything
             logger.warning("the problem cannot be sent to an executor: %s", error)
             return
@@ -157,26 +145,17 @@ class Rounds:
         idle = [Place(number) for number in range(self._places)]
         while (idle or self._flying) and not self._closing.is_set():
             for place in idle:
-                self._hand_out(packed, place)
+                self._hand_out(problem, place)
             idle = self._collect()
         for future in tuple(self._flying):
             future.cancel()
 
-    def _hand_out(self, packed: bytes, place: Place) -> None:
+    def _hand_out(self, problem: bytes, place: Place) -> None:
         """Submit the next task of a place; a place whose tasks keep failing is given up."""
         seconds = min(LONGEST_SECONDS, FIRST_SECONDS * 2**place.rounds)
         left = self._run.remaining()
-        found, proved = self._known.get(Found), self._known.get(Proved)
-        task = RoundTask(
-            packed,
-            numbered(self._lanes, place.number),
-            seconds if left is None else min(seconds, left),
-            self._run.gap,
-            self._run.seed,
-            found if isinstance(found, Found) else None,
-            proved if isinstance(proved, Proved) else None,
-            dict(self._run.options),
-        )
+        job = Job.of(problem, numbered(self._lanes, place.number), self._run)
+        task = RoundTask(job, seconds if left is None else min(seconds, left), self._found, self._proved)
         while place.failures < TRIES and not self._closing.is_set():
             try:
                 self._flying[self._executor.submit(work_round, task)] = place

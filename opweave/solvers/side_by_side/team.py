@@ -12,14 +12,13 @@ import pickle
 import subprocess
 import threading
 import time
-from types import TracebackType
 from typing import Any
 
 from opweave.problems.problem import Problem
-from opweave.solvers.engines.frames import read_frame, send_frame
+from opweave.solvers.engines.child import read_frame, send_frame
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Exchange, News, Outbox
-from opweave.solvers.side_by_side.lane import Lane
+from opweave.solvers.side_by_side.lane import Job, Lane, packed
 from opweave.solvers.side_by_side.ready import READY
 from opweave.solvers.side_by_side.worker import Ended, Task
 
@@ -30,9 +29,6 @@ HEAD_START_SECONDS = 0.1
 
 LIVES = 3
 """Largest number of starts of a lane."""
-
-PICKLES = 5
-"""Tries to pickle the problem, which the solver may be extending with cached values at the same time."""
 
 LAST_SECONDS = 1.0
 """Seconds that listening threads may take to end once their processes are killed."""
@@ -70,9 +66,7 @@ class Team:
             thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Kill the processes that are still at work."""
         self._closing.set()
         with self._lock:
@@ -126,15 +120,9 @@ class Team:
 
     def _live(self, lane: Lane, number: int) -> Ended | None:
         """Run one process from start to end; None if it died."""
-        task = Task(
-            self._written(),
-            lane,
-            self._ends,
-            self._run.gap,
-            self._run.seed,
-            self._start,
-            dict(self._run.options),
-        )
+        with self._lock:
+            self._packed = self._packed or packed(self._problem)
+        task = Task(Job.of(self._packed, lane, self._run), self._ends, self._start)
         helper = READY.take(self._problem.kind, number)
         with self._lock:
             if self._closing.is_set():
@@ -167,17 +155,3 @@ class Team:
         finally:
             self._exchange.leave(outbox.put)
             outbox.close(0.0)
-
-    def _written(self) -> bytes:
-        """The problem, pickled once."""
-        with self._lock:
-            for attempt in range(PICKLES):
-                if self._packed is not None:
-                    break
-                try:
-                    self._packed = pickle.dumps(self._problem, protocol=pickle.HIGHEST_PROTOCOL)
-                except RuntimeError:  # a dictionary grew while it was being pickled
-                    if attempt == PICKLES - 1:
-                        raise
-            assert self._packed is not None
-            return self._packed

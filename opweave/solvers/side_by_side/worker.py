@@ -13,17 +13,15 @@ import queue
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import IO, Any
 
-from opweave.problems.result import OptionValue
 from opweave.problems.solution import Solution
-from opweave.solvers.engines.child import command
-from opweave.solvers.engines.frames import end_with_parent, own_pipes, read_frame, send_frame
-from opweave.solvers.run import Outcome, Run
+from opweave.solvers.engines.child import command, end_with_parent, own_pipes, read_frame, send_frame
+from opweave.solvers.run import Outcome
 from opweave.solvers.side_by_side.exchange import Exchange, Outbox
-from opweave.solvers.side_by_side.lane import Lane
+from opweave.solvers.side_by_side.lane import Job
 
 COMMAND = command("opweave.solvers.side_by_side.worker")
 
@@ -33,23 +31,14 @@ LONGEST_WAIT_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The input of a process.
+    """The input of a process; ``ends`` is when the time is up, by the clock of :func:`time.monotonic`.
 
-    Attributes
-    ----------
-    problem
-        Pickled, so that a problem that cannot be read here fails separately.
-    ends
-        When the time is up, by ``time.monotonic``, which all processes of a machine share; None without a limit.
+    All processes of a machine share that clock. Without a limit it is None.
     """
 
-    problem: bytes
-    lane: Lane
+    job: Job
     ends: float | None
-    gap: float
-    seed: int
-    start: Solution | None = None
-    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    start: Solution | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,20 +101,11 @@ def _hear(work: IO[bytes], tasks: queue.SimpleQueue[Task], exchange: Exchange, o
 def work_on(task: Task, exchange: Exchange) -> Ended:
     """Work on a task; failures are returned as messages."""
     try:
-        problem: Any = pickle.loads(task.problem)  # written by the parent
+        problem: Any = pickle.loads(task.job.problem)  # written by the parent
     except Exception as error:  # a class that exists only in the parent's script
         return Ended(failure=f"{type(error).__name__}: {error}", unread=True)
     try:
-        run = Run(
-            time_limit=None if task.ends is None else max(0.0, task.ends - time.monotonic()),
-            gap=task.gap,
-            seed=task.seed + task.lane.shift,
-            threads=task.lane.cores,
-            start=task.start,
-            options={**task.options, **task.lane.options},
-            exchange=exchange,
-        )
-        with run.at_work():
-            return Ended(outcome=task.lane.work(problem, run))
+        seconds = None if task.ends is None else max(0.0, task.ends - time.monotonic())
+        return Ended(outcome=task.job.lane.work(problem, task.job.run(seconds, task.start, exchange)))
     except Exception as error:
         return Ended(failure=f"{type(error).__name__}: {error}")

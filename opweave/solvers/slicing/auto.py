@@ -53,7 +53,7 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
     search = local_search(problem, run)
     search.baselines()
     if _stays_whole(search.instance) and count_of(search.instance) > INSTANT_PLANS and not run.should_stop():
-        outcome = _by_program(problem, run, ENGINE, WHOLE_SHARE)
+        outcome = by_program(problem, run, ENGINE, WHOLE_SHARE)
         if outcome is not None and (outcome.infeasible or outcome.termination is Termination.COMPLETED):
             return outcome  # rounding may separate plan and bound
         if run.should_stop():
@@ -71,13 +71,13 @@ def solve_auto(problem: Slicing, run: Run) -> Outcome:
         search.rounds(UNTIMED_ROUNDS if run.time_limit is None else None)
     cuts = len(search.instance.names) * (len(search.instance.devices) - 1)
     if cuts <= ENGINE_CUTS and not run.should_stop():
-        outcome = _by_program(problem, run, _engine(problem, cuts), 1.0)
+        outcome = by_program(problem, run, _engine(problem, cuts), 1.0)
         if outcome is not None and outcome.infeasible:
             return outcome
     return ended(run)
 
 
-def _by_program(problem: Slicing, run: Run, engine: str, share: float) -> Outcome | None:
+def by_program(problem: Slicing, run: Run, engine: str, share: float) -> Outcome | None:
     """Run an engine on the integer program for a share of the time left; None if the problem has no such program."""
     with run.share(share, ENGINE_SECONDS):
         try:

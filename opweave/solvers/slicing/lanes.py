@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from opweave.formulations.expressions import expressible
 from opweave.formulations.slicing.instance import SUPPORTS, lower_unless_short
-from opweave.problems.errors import UnsupportedFeatureError
 from opweave.problems.slicing.spec import Slicing
-from opweave.solvers.registry import find_solver, run_side_by_side
+from opweave.solvers.registry import run_side_by_side
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.lane import Lane, with_seeds
+from opweave.solvers.slicing.auto import BOUND_SECONDS, ENGINE, ENGINE_CUTS, by_program
 from opweave.solvers.slicing.bounds.best import bounding, cell_steps, prove
 from opweave.solvers.slicing.enumeration import every_plan
 from opweave.solvers.slicing.local import UNTIMED_ROUNDS, ended, local_search
 from opweave.solvers.slicing.plans import running_order
 
 HOME = "opweave.solvers.slicing"
-
-ENGINE = "highs"
-ENGINE_CUTS, ENGINE_SECONDS = 24, 20.0
-"""Most cuts of a problem that is given to the integer program, and its seconds without a time limit."""
-
-BOUND_SECONDS = 60.0
-"""Seconds for the bounds without a time limit."""
 
 
 def lanes(problem: Slicing, _run: Run) -> tuple[Lane, ...]:
@@ -50,12 +43,8 @@ def bound(problem: Slicing, run: Run) -> Outcome:
     with run.share(1.0, BOUND_SECONDS):
         prove(bounding(problem, instance), run, cell_steps(run))
     if len(instance.names) * (len(instance.devices) - 1) <= ENGINE_CUTS and not run.should_stop():
-        with run.share(1.0, ENGINE_SECONDS):
-            try:
-                outcome = find_solver(problem, ENGINE).run(problem, run)
-            except UnsupportedFeatureError:
-                outcome = Outcome()
-        if outcome.infeasible:
+        outcome = by_program(problem, run, ENGINE, 1.0)
+        if outcome is not None and outcome.infeasible:
             return outcome
     if not run.should_stop():
         local_search(problem, run).rounds(UNTIMED_ROUNDS if run.time_limit is None else None)

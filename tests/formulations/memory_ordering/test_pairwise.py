@@ -17,8 +17,8 @@ from opweave.formulations.memory_ordering.instance import lower
 from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePositions
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
 from opweave.formulations.modeling.arrays import to_arrays
-from opweave.formulations.modeling.linear import InfeasibleError, Linear
-from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
+from opweave.formulations.modeling.linear import Linear
+from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from opweave.formulations.formulation import OutOfTimeError
 from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_arrays
-from opweave.formulations.modeling.linear import InfeasibleError, Linear, Row, total
+from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Rows
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 
 NUMBERS = st.integers(-9, 9).map(float)
 LINEARS = st.builds(Linear, NUMBERS, st.dictionaries(st.integers(0, 3), NUMBERS))

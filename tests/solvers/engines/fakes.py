@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from opweave.solvers.engines.answers import Answer, News
+from opweave.solvers.engines.answers import Answer, News, Work
 from opweave.solvers.engines.child import Send
-from opweave.solvers.engines.child_engine import MatrixEngine, Work
+from opweave.solvers.engines.child_engine import MatrixEngine
 
 HERE = "tests.solvers.engines.fakes"
 
@@ -101,9 +101,6 @@ class FakeChild(MatrixEngine):
 
     def __init__(self, function: Any) -> None:
         self.function = f"{HERE}:{function.__name__}"  # type: ignore[misc]
-
-    def solver(self) -> str:
-        return "fake"
 
     def missing(self) -> str | None:
         return None

@@ -11,11 +11,12 @@ import pytest
 
 import opweave as ow
 from opweave.solvers.engines import apart, highs
+from opweave.solvers.engines.answers import Answer, Work
 from opweave.solvers.engines.apart import with_highs
 from opweave.solvers.engines.child_engine import ChildEngine
-from opweave.solvers.engines.engine import Verdict
 from opweave.solvers.engines.task import Task
 from tests.oracles.memory_ordering import best_ordering_by_states
+from tests.solvers.engines.test_highs import circular
 from tests.tiny import PROBLEMS
 
 
@@ -63,22 +64,16 @@ def test_the_stand_in_in_a_child_proves_the_same(kind: str, monkeypatch: pytest.
 
 
 def test_the_stand_in_is_given_the_rows_that_a_formulation_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The pairwise program of this graph first runs in a circle."""
-    reads = {"o0": [], "o1": [], "o2": ["o0"], "o3": ["o0"], "o4": [], "o5": ["o2", "o3"]}
-    graph = ow.OpGraph(
-        tensors=[ow.Tensor(id=name, bytes=size) for name, size in zip(reads, (4, 9, 8, 7, 1, 7), strict=True)],
-        operators=[ow.Operator(id=name, inputs=inputs, outputs=[name]) for name, inputs in reads.items()],
-    )
-    problem = ow.MemoryOrdering(graph=graph, objective="total")
+    problem = circular()
     monkeypatch.setattr(highs, "highspy_fits", lambda: False)
     rounds = []
-    plain = ChildEngine.solve
+    plain = ChildEngine.answer
 
-    def counted(self: ChildEngine, task: Task) -> Verdict:
-        rounds.append(len(task.matrix.rows))
-        return plain(self, task)
+    def counted(self: ChildEngine, task: Task, work: Work) -> Answer | None:
+        rounds.append(len(work.matrix.rows))
+        return plain(self, task, work)
 
-    monkeypatch.setattr(ChildEngine, "solve", counted)
+    monkeypatch.setattr(ChildEngine, "answer", counted)
     result = ow.solve(problem, solver="highs", options={"head_start": False}, time_limit=60.0)
     assert (result.status, result.objective) == (ow.Status.OPTIMAL, best_ordering_by_states(problem)[0])
     assert len(rounds) > 1

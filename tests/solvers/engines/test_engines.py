@@ -11,9 +11,9 @@ from pyomo.environ import Constraint as Row
 
 import opweave as ow
 from opweave.formulations.formulation import find_formulation
+from opweave.solvers.engines.answers import Verdict, Work
 from opweave.solvers.engines.cbc import read_answer
-from opweave.solvers.engines.child_engine import Work
-from opweave.solvers.engines.engine import Engine, HeadStart, Verdict
+from opweave.solvers.engines.engine import Engine, HeadStart
 from opweave.solvers.engines.pyomo_child import DIALECTS, rebuild
 from opweave.solvers.engines.scip import STATUS
 from opweave.solvers.engines.task import Task
@@ -141,7 +141,7 @@ class _Claims(Engine):
         values[peak] -= 1.0
         task.incumbent(values)
         task.bound(float(values[peak]))
-        return Verdict.SOLVED
+        return "solved"
 
 
 class _Lenient:

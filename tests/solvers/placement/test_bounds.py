@@ -12,7 +12,7 @@ from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.area import Memory, best_area, memory_of, quick_area
 from opweave.solvers.placement.bounds.best import bound, raise_level
 from opweave.solvers.placement.bounds.chain_bound import INTEGER, RELAXED, milestones_of
-from opweave.solvers.placement.bounds.counts import counts
+from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.critical_path import longest, operator_order, reach_of
 from opweave.solvers.placement.bounds.energetic import energetic, energetic_at_best_prices, quick_bounds
 from opweave.solvers.placement.bounds.window_program import branches_of
@@ -44,7 +44,7 @@ def _all_bounds(problem: Placement) -> dict[str, float]:
     for name, level in (("relaxed", RELAXED), ("integer", INTEGER)):
         raise_level(chain, level, run, best.report)
         found[name] = chain.value()
-        found[f"{name} counts"] = counts(chain, instance, arrays, 10.0)
+        found[f"{name} counts"] = priced_counts(chain, instance, arrays, 10.0).bound
     return found
 
 

@@ -14,7 +14,7 @@ from opweave.problems.placement.spec import Placement, Schedule
 from opweave.solvers.placement.arrays import PlacementArrays, arrays_of
 from opweave.solvers.placement.bounds.broadcasts import broadcast_bound, can_be_raised, raise_by_broadcasts
 from opweave.solvers.placement.bounds.chain_bound import milestones_of
-from opweave.solvers.placement.bounds.counts import counts, priced_counts
+from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.equal_units import EqualUnits, repeats
 from opweave.solvers.placement.plans import memory_used
 from opweave.solvers.placement.unit_counts import Kinds, best_counts, prices_of
@@ -192,7 +192,7 @@ def test_prices_of_memory_are_zero_unless_it_binds() -> None:
         arrays = arrays_of(instance, problem)
         chain = milestones_of(arrays)
         found = priced_counts(chain, instance, arrays, 5.0)
-        assert found.bound == counts(chain, instance, arrays, 5.0)
+        assert (found.bound > 0.0) == binds
         assert found.price.any() == binds
 
 

@@ -26,7 +26,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix
@@ -122,6 +121,8 @@ def area(seconds: FloatArray, idle: FloatArray, need: int) -> Area:
     The value comes only from prices that were tried, so an early end leaves a valid bound. Inf when some operator
     cannot cover ``need`` granules.
     """
+    from scipy.sparse import csr_matrix  # it takes longer to import than most problems to solve
+
     devices = len(idle)
     rows, count = np.unique(seconds.reshape(len(seconds), -1), axis=0, return_counts=True)
     alike = np.ascontiguousarray(rows.reshape(len(rows), devices, -1))

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_matrix
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import NO_LIMIT, FloatArray, FloatMatrix
@@ -157,6 +156,8 @@ def best_area(seconds: FloatArray, idle: FloatArray, memory: Memory | None = Non
 
     The value comes only from prices that were tried, so an early end leaves a valid bound.
     """
+    from scipy.sparse import csr_matrix
+
     rows, count, bytes_ = _alike(seconds, memory)
     alike = None if memory is None else Memory(bytes_, memory.capacity)
     devices = len(idle)

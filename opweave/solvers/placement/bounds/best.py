@@ -15,7 +15,7 @@ from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray
 from opweave.solvers.placement.arrays import PlacementArrays
 from opweave.solvers.placement.bounds.chain_bound import EXACT, INTEGER, RELAXED, Milestones, Pair, milestones_of
-from opweave.solvers.placement.bounds.counts import counts
+from opweave.solvers.placement.bounds.counts import priced_counts
 from opweave.solvers.placement.bounds.energetic import quick_bounds
 from opweave.solvers.run import Run
 from opweave.solvers.scheduling.best_bound import Best
@@ -66,8 +66,8 @@ def bound(instance: PlacementInstance, arrays: PlacementArrays, run: Run) -> tup
             if not run.should_stop():
                 run.enter("counts with memory")
                 left, known = run.remaining(), None if run.objective is None else float(run.objective)
-                value = counts(chain, instance, arrays, LONGEST_COUNTS if left is None else left, known)
-                best.report(value, "counts with memory")
+                found = priced_counts(chain, instance, arrays, LONGEST_COUNTS if left is None else left, known)
+                best.report(found.bound, "counts with memory")
     return best.value, best.source
 
 

@@ -29,7 +29,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import coo_matrix
 
 from opweave.formulations.placement.instance import PlacementInstance
 from opweave.problems.arrays import FloatArray, IntArray
@@ -182,6 +181,8 @@ class _Program:
 
     def _copy(self, kind: Kind, a: int, b: int, number: IntArray) -> None:
         """Copy the window's program, with right-hand sides multiplied by the number of windows with these ends."""
+        from scipy.sparse import coo_matrix
+
         block = kind.block
         value = float(block.values[a, b])
         program = block.program(a, b, self.ceiling)
@@ -223,17 +224,6 @@ class _Program:
 def binding(memory: Memory) -> bool:
     """Whether some device cannot hold all operators."""
     return bool((memory.capacity < memory.bytes.sum()).any())
-
-
-def counts(
-    chain: Milestones,
-    instance: PlacementInstance,
-    arrays: PlacementArrays,
-    time_limit: float,
-    ceiling: float | None = None,
-) -> float:
-    """The bound alone; see :func:`priced_counts`."""
-    return priced_counts(chain, instance, arrays, time_limit, ceiling).bound
 
 
 def priced_counts(

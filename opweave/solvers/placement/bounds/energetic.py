@@ -7,6 +7,8 @@ tail t_k that operators of S have *there*; if it runs none, L >= lower_bound, an
 min(h_k + t_k, lower_bound) + load_k. These are the rows of the area bound with idle_k = min(h_k + t_k, lower_bound).
 Heads and tails hold under all three transfer models, hence so does this bound.
 
+:func:`quick_bounds` reports this bound together with the critical path and the area bound with memory.
+
 Source: Fernandez and Bussell, "Bounds on the number of processors and time for multiprocessor optimal schedules";
 Baptiste, Le Pape and Nuijten, "Constraint-Based Scheduling", chapter 4.
 """

@@ -32,8 +32,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
 
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
 from opweave.solvers.linear import LinearProgram, SparseRows, column_alone, proved_minimum
@@ -79,6 +77,9 @@ def branches_of(window: Window) -> Branches:
     A tensor of the entry that only one branch reads moves with that branch under a relabeling. A tensor that several
     branches read stays in place, so branches are equal only when they read the same such tensors.
     """
+    from scipy.sparse import csr_matrix  # it takes longer to import than most problems to solve
+    from scipy.sparse.csgraph import connected_components
+
     arrays, count = window.arrays, len(window.operators)
     first, last = int(window.entry), count - int(window.exit)
     inner = np.zeros(count, dtype=bool)

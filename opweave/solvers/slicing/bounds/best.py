@@ -15,9 +15,10 @@ from time import perf_counter
 
 import numpy as np
 
-from opweave.formulations.slicing.instance import SlicingInstance, lower, lower_unless_short
+from opweave.formulations.slicing.instance import SUPPORTS, SlicingInstance, lower, lower_unless_short
 from opweave.problems.arrays import FloatArray
 from opweave.problems.slicing.spec import Slicing
+from opweave.solvers.narrowing.narrower import NARROWED
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.rounding import SUMMATION
 from opweave.solvers.run import Outcome, Run
@@ -64,11 +65,11 @@ def prove(instance: SlicingInstance, run: Run, steps: int) -> None:
     """Report all bounds as far as time allows; cells in at most ``steps`` steps."""
     blocks = blocks_of(instance)
     run.enter("bounds")
-    _report(run, _by_speed(blocks), SUMMATION, "speeds")
+    _report(run, _by_speed(blocks), "speeds")
     if blocks.devices > MOST_DEVICES or run.should_stop():
         return
     alone = instant(blocks, run.should_stop)
-    _report(run, float(alone.sum()), SUMMATION, "operators one by one")
+    _report(run, float(alone.sum()), "operators one by one")
     first = 0 if _columns(blocks) <= FEW_COLUMNS else FIRST_STEPS
     _by_cells(instance, alone, run, CELLS[: min(first, steps)])
     _by_program(blocks, run)
@@ -87,7 +88,7 @@ def _by_program(blocks: Blocks, run: Run) -> None:
     run.enter("linear program")
     value = relax(blocks, run.remaining())
     if value is not None:
-        _report(run, value, SUMMATION, "linear program over device sets")
+        _report(run, value, "linear program over device sets")
 
 
 def cell_steps(run: Run) -> int:
@@ -113,15 +114,15 @@ def _by_cells(instance: SlicingInstance, alone: FloatArray, run: Run, steps: tup
         known, value = count, by_position(instance, cells, alone, run.should_stop, run.halt)
         if value is None:
             return
-        _report(run, value, SUMMATION, "cuts by cells")
+        _report(run, value, "cuts by cells")
         seconds, left = perf_counter() - began, run.remaining()
         logger.debug("%d cells: bound %g s after %.1f s", count, value, seconds)
         if left is not None and GROWTH * seconds > left:
             return
 
 
-def _report(run: Run, value: float, allowance: float, source: str) -> None:
-    safe = value * (1.0 - allowance)
+def _report(run: Run, value: float, source: str) -> None:
+    safe = value * (1.0 - SUMMATION)
     known = run.objective
     if known is not None and known * (1.0 - 10.0 * SUMMATION) <= safe < known:
         safe = float(known)  # they differ by rounding only
@@ -151,6 +152,6 @@ register(
         about="lower bounds only: operators one by one, the linear program over device sets, then cuts by cells",
         proves="bound",
         features=frozenset({Feature.CALLBACK}),
-        supports=("cuts", "order_arcs"),
+        supports=(*SUPPORTS, NARROWED),  # a bound without a rule is one with it
     )
 )

@@ -28,16 +28,11 @@ from opweave.solvers.slicing.arrays import (
     ALL_CHANNELS,
     ALL_ROWS,
     CELL,
-    DEEP,
-    OFFSET,
-    PADDING,
     PRODUCER,
-    REACH,
-    STRIDE,
     WHOLE,
-    WIDE,
     SlicingArrays,
     arrays_of,
+    need_of,
 )
 from opweave.solvers.slicing.bounds.elimination import Elimination
 
@@ -202,25 +197,17 @@ def pair_seconds(
     modes, low, high = reader
     held_modes, held_low, held_high = producer
     flows, times, devices = arrays.flows, arrays.times, weights.shape[1]
-    stride, padding, reach = flows[e, STRIDE], flows[e, PADDING], flows[e, REACH]
-    wide, deep, offset = flows[e, WIDE], flows[e, DEEP], flows[e, OFFSET]
     whole = arrays.ops[flows[e, PRODUCER], WHOLE] == 1
     needs, done = np.zeros((devices, 2)), np.zeros(devices)
     for s in range(len(low)):
         by_rows = modes[s] == ROWS
-        most = flows[e, ALL_ROWS] if by_rows else flows[e, ALL_CHANNELS]
         across = flows[e, ALL_CHANNELS] if by_rows else flows[e, ALL_ROWS]
         for k in range(devices):
             a, b = high[s, k], low[s, k + 1]
             needs[k, 0], needs[k, 1], done[k] = 0.0, 0.0, 0.0
             if a >= b:
                 continue  # the part may be empty
-            if by_rows:
-                needs[k, 0] = max(0, a * stride - padding)
-                needs[k, 1] = min(most, (b - 1) * stride - padding + reach)
-            else:
-                needs[k, 0] = min(max(0, a // wide * deep - offset), most)
-                needs[k, 1] = min(most, -(-b // wide) * deep - offset)
+            needs[k, 0], needs[k, 1] = need_of(flows, e, modes[s], a, b)
             done[k] = times[v, 0, k] + max(0.0, times[v, 1 + modes[s], k]) * (b - a)
         for q in range(len(held_low)):
             mean, largest = 0.0, 0.0
