@@ -80,7 +80,10 @@ def test_reprs_are_short(problem: ow.Placement, result: ow.Result[ow.Schedule]) 
 def test_a_result_shows_itself(result: ow.Result[ow.Schedule], tmp_path: Path) -> None:
     assert result.explain() == ow.explain(result) == ow.explain(result.answers, result)
     assert result.plot(tmp_path / "plan.svg").axes
-    assert (tmp_path / "plan.svg").stat().st_size > 1000
+    assert "<svg" in (tmp_path / "plan.svg").read_text()
+    assert result.plot(tmp_path / "plan.png")._repr_png_() == (tmp_path / "plan.png").read_bytes()
+    with pytest.raises(ow.InvalidInputError, match=r"ends in \.png, \.svg or \.pdf"):
+        result.plot(tmp_path / "plan.xls")
     page = result.report(tmp_path / "report")
     assert page.name == "report.html"
     assert page.exists()
