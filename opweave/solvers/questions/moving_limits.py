@@ -1,0 +1,281 @@
+"""The epsilon-constraint method: one measure is minimised, the others are limited, and the limits move.
+
+A plan with a measure of v, optimal under a limit of v or more, is optimal for every limit in between, so the next limit
+is below v. Between two neighbouring limits lies a box that may hold further points; the largest is looked into first.
+
+Source: Haimes, Lasdon, Wismer, "On a bicriterion formulation of the problems of integrated system identification and
+system optimization", IEEE Trans. Systems, Man and Cybernetics 1(3), 1971; the boxes: Laumanns, Thiele, Zitzler, "An
+efficient, adaptive parameter variation scheme for metaheuristics based on the epsilon-constraint method", European J.
+Operational Research 169(3), 2006, doi:10.1016/j.ejor.2004.08.029.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from opweave.problems.problem import Problem
+from opweave.problems.result import Result, Status
+from opweave.solvers.questions.answers import (
+    Lesson,
+    Report,
+    Solved,
+    carried_over,
+    improved,
+    lesson,
+    unsolved,
+    was_interrupted,
+)
+from opweave.solvers.questions.measured import Asked
+from opweave.solvers.registry import Feature, find_solver
+from opweave.solvers.run import agree
+from opweave.solvers.solve import solve
+
+AnyProblem = Problem[Any, Any]
+Values = tuple[int | float, ...]
+"""The measures of a plan, the minimised one first."""
+
+Limits = Mapping[str, int]
+"""The limits of a solve by measure; a measure that is not named has none."""
+
+SOLVES_PER_POINT = 4
+"""Most solves for each point asked for: some only prove that nothing lies between two points."""
+
+LEAST_SECONDS = 0.05
+"""No solve begins with less time than this."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Box:
+    """Two neighbouring limits of the moving measure: the looser answer, and the tighter one or the proved least.
+
+    Limits from ``least`` + 1 to ``value`` - 1 may hold further points. The ``fixed`` limits hold for all of them.
+    """
+
+    fixed: Limits
+    loose: Solved
+    value: int
+    tight: Solved | None
+    least: int
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing can lie in between: no whole number is left, or the tighter plan is as good."""
+        if self.value - 1 <= self.least:
+            return True
+        bound, other = self.loose.result.bound, None if self.tight is None else self.tight.result.objective
+        return bound is not None and other is not None and agree(bound, other)
+
+
+@dataclass(slots=True)
+class MovingLimits:
+    """A front while it is found. ``solved``, ``limits`` and ``values`` have every solve, its limits and measures."""
+
+    problem: AnyProblem
+    question: Asked
+    solver: str
+    points: int
+    time_limit: float | None
+    arguments: Mapping[str, Any]
+    progress: Report | None
+    solved: list[Solved] = field(default_factory=list)
+    limits: list[Limits] = field(default_factory=list)
+    values: list[Values | None] = field(default_factory=list)
+    stopped: bool = False
+    began: float = field(default_factory=time.perf_counter)
+
+    def run(self) -> None:
+        """Find the points, spend what time is left on unproved ones, and carry bounds and plans over."""
+        self._look_into_boxes([box for fixed in self._fixed() for box in self._whole(fixed)])
+        self._solve_again()
+        carried_over(self.solved)
+        self.values = [self._read(each.result) for each in self.solved]
+
+    @property
+    def moving(self) -> str:
+        """The measure whose limit moves in small steps: bytes, if they are limited."""
+        caps = self.question.caps
+        return next((name for name, cap in caps.items() if cap.unit != "devices"), next(iter(caps)))
+
+    def _fixed(self) -> list[Limits]:
+        """The limits of the third measure, the number of devices: all that there are."""
+        other = next((name for name in self.question.caps if name != self.moving), None)
+        if other is None:
+            return [{}]
+        devices = len(self.problem.cluster.devices)  # type: ignore[attr-defined]  # it has some, since they are counted
+        return [{other: count} for count in range(devices, 0, -1)]
+
+    def _whole(self, fixed: Limits) -> Iterator[_Box]:
+        """The box of all limits of the moving measure, after a solve without one."""
+        if self.stopped:
+            return
+        first = self._ask(fixed)
+        if first.result.solution is not None:
+            least = self.question.caps[self.moving].least(self.problem) - 1
+            yield _Box(fixed, first, self._value(first), None, least)
+
+    def _look_into_boxes(self, boxes: list[_Box]) -> None:
+        tried: set[int] = set()
+        for _ in range(SOLVES_PER_POINT * self.points):
+            boxes = [box for box in boxes if not box.empty]
+            if self.stopped or not boxes or len(self.undominated()) >= self.points:
+                return
+            box = max(boxes, key=self._worth)
+            boxes.remove(box)
+            middle = (box.least + box.value) // 2
+            limit = box.value - 1 if id(box.loose) in tried or middle <= box.least else middle
+            boxes += self._split(box, self._ask({**box.fixed, self.moving: limit}), limit, tried)
+
+    def _split(self, box: _Box, found: Solved, limit: int, tried: set[int]) -> Iterator[_Box]:
+        """The boxes that are left of one after a solve at a limit in it."""
+        if found.result.objective is None:
+            tried.add(id(box.loose))
+            yield replace(box, least=limit)
+            return
+        other = None if box.tight is None else box.tight.result.objective
+        if other is not None and found.result.objective >= other:
+            tried.add(id(box.loose))  # no new point in the middle: the next limit is just below the looser plan
+        yield replace(box, tight=found, least=limit)
+        yield replace(box, loose=found, value=self._value(found))
+
+    def _worth(self, box: _Box) -> float:
+        """The area of a box, relative to those of the whole front: how much a point in it may bring."""
+        goals = [each.result.objective for each in self.solved if each.result.objective is not None]
+        span = float(max(goals) - min(goals)) or 1.0
+        below = None if box.tight is None else box.tight.result.objective
+        height = 1.0 if below is None else max(0.0, below - (box.loose.result.objective or 0)) / span
+        return (box.value - box.least) * height
+
+    def _solve_again(self) -> None:
+        """Solve points that are not proved again, from the best plan known, in the time that is left."""
+        if self.time_limit is None:
+            return
+        proved = [limits for limits, each in zip(self.limits, self.solved, strict=True) if _settled(each)]
+        again = [limits for limits in self.limits if limits not in proved]
+        for number, limits in enumerate(again):
+            if self.stopped or self._left() < LEAST_SECONDS:
+                return
+            self._ask(limits, share=1.0 / (len(again) - number))
+
+    def _ask(self, limits: Limits, share: float | None = None) -> Solved:
+        """Solve under some limits, if what is known from other limits does not settle it."""
+        problem = self.problem
+        for name, limit in limits.items():
+            problem = self.question.caps[name].limited(problem, limit)
+        label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items())
+        learnt = lesson(problem, self.solved, self._fitting(limits))
+        result = unsolved(problem, self.solver, self.arguments["seed"])
+        if not learnt.settles and self._left() >= LEAST_SECONDS:
+            takes = Feature.START in find_solver(problem, self.solver).features
+            start = learnt.plan if takes else None
+            seconds = None if self.time_limit is None else self._left() * (share or self._share())
+            result = solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
+        self.stopped = was_interrupted(result) or self._left() < LEAST_SECONDS
+        found = Solved(problem, label or "no limit", improved(problem, result, learnt), learnt.settles)
+        self.solved.append(found)
+        self.limits.append(limits)
+        self.values.append(self._read(found.result))
+        if self.progress is not None:
+            self.progress(min(self.points, len(self.undominated())), self.points)
+        return found
+
+    def _left(self) -> float:
+        return math.inf if self.time_limit is None else self.time_limit - (time.perf_counter() - self.began)
+
+    def _share(self) -> float:
+        """The share of the time left that the next solve gets."""
+        return 1.0 / (1 + max(1, self.points - len(self.undominated())))
+
+    def _fitting(self, limits: Limits) -> list[Solved]:
+        """The answer with the best plan that keeps the limits, if there is one."""
+        pairs = zip(self.solved, self.values, strict=True)
+        kept = [each for each, values in pairs if values is not None and self._keeps(values, limits)]
+        best = min(kept, key=lambda each: each.result.objective or 0, default=None)
+        return [] if best is None else [best]
+
+    def _keeps(self, values: Values, limits: Limits) -> bool:
+        names = list(self.question.caps)
+        return all(values[1 + names.index(name)] <= limit for name, limit in limits.items())
+
+    def _value(self, solved: Solved) -> int:
+        """The moving measure of an answer with a plan."""
+        values = self.values[self.solved.index(solved)]
+        assert values is not None
+        return int(values[1 + list(self.question.caps).index(self.moving)])
+
+    def _read(self, result: Result[Any]) -> Values | None:
+        """The measures of a plan, the minimised one first; None without a plan."""
+        if result.solution is None or result.objective is None:
+            return None
+        timeline = result.timeline or self.problem.play(result.solution)
+        assert timeline is not None
+        caps = self.question.caps.values()
+        return (result.objective, *(cap.read(self.problem, result.solution, timeline) for cap in caps))
+
+    def undominated(self) -> list[tuple[Values, Result[Any]]]:
+        """The plans that no other plan beats, by the minimised measure, and their measures."""
+        pairs = zip(self.values, self.solved, strict=True)
+        return undominated([(values, each.result) for values, each in pairs if values is not None])
+
+    def bound_at(self, limits: Limits) -> Lesson:
+        """The best bound on plans within some limits, or the proof that there are none: of solves no tighter."""
+        bounding = [
+            each.result
+            for each, known in zip(self.solved, self.limits, strict=True)
+            if all(name in limits and limit >= limits[name] for name, limit in known.items())
+        ]
+        if any(result.status is Status.INFEASIBLE for result in bounding):
+            return Lesson(infeasible="proved")
+        best = max(
+            (each for each in bounding if each.bound is not None), key=lambda each: each.bound or 0, default=None
+        )
+        return Lesson() if best is None else Lesson(bound=best.bound, source=best.bound_source)
+
+    def complete(self) -> bool:
+        """Whether it is proved that no other compromise exists: between two points, the tighter plan is optimal."""
+        return all(self._complete_under(fixed) for fixed in self._fixed())
+
+    def _complete_under(self, fixed: Limits) -> bool:
+        place = 1 + list(self.question.caps).index(self.moving)
+        kept = [values for values, _ in self.undominated() if self._keeps(values, fixed)]
+        points = sorted((int(values[place]), values[0]) for values in kept)
+        best: int | float | None = None
+        edges = [value for value, goal in points]
+        for number, edge in enumerate([*edges, None]):  # just below each point, and without a limit
+            limits = fixed if edge is None else {**fixed, self.moving: edge - 1}
+            if number:
+                goal = points[number - 1][1]
+                best = goal if best is None else min(best, goal)
+            known = self.bound_at(limits)
+            least = edge is not None and edge <= self.question.caps[self.moving].least(self.problem)
+            none = known.infeasible is not None or least
+            proved = none if best is None else known.bound is not None and agree(known.bound, best)
+            if not proved:
+                return False
+        return True
+
+
+def _settled(solved: Solved) -> bool:
+    return solved.result.status in (Status.OPTIMAL, Status.INFEASIBLE)
+
+
+def undominated(found: Sequence[tuple[Values, Result[Any]]]) -> list[tuple[Values, Result[Any]]]:
+    """Drop every entry that another one equals or beats in all measures, up to rounding of the first.
+
+    Examples
+    --------
+    >>> [values for values, _ in undominated([((1, 5), None), ((2, 5), None), ((2, 3), None), ((2, 3), None)])]
+    [(1, 5), (2, 3)]
+    """
+    ordered = sorted(found, key=lambda entry: entry[0])
+
+    def beats(other: int, own: int) -> bool:
+        (goal, *caps), (mine, *kept) = ordered[other][0], ordered[own][0]
+        as_good = all(a <= b for a, b in zip(caps, kept, strict=True)) and (goal <= mine or agree(goal, mine))
+        return as_good and (caps != kept or other < own)
+
+    count = range(len(ordered))
+    return [ordered[own] for own in count if not any(other != own and beats(other, own) for other in count)]
