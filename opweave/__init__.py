@@ -40,6 +40,8 @@ from opweave.adapters.torch.dispatch import trace_step, trace_training
 from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
+from opweave.formulations.build import build_model, read_solution
+from opweave.formulations.export.write import ModelFile, write_model
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
@@ -80,10 +82,14 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.own import solver_for
 from opweave.solvers.questions.compare import Comparison, compare
+from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+from opweave.solvers.questions.mend import Mend
 from opweave.solvers.questions.pareto import Front, pareto
 from opweave.solvers.questions.sweep import Sweep, sweep
-from opweave.solvers.registry import Solver, SolverInfo, solvers
+from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
@@ -106,6 +112,7 @@ __all__ = [
     "Cluster",
     "Colocate",
     "Comparison",
+    "Conflict",
     "Constraint",
     "Costs",
     "Details",
@@ -115,6 +122,7 @@ __all__ = [
     "Evaluation",
     "Forbid",
     "Formulation",
+    "FormulationInfo",
     "Front",
     "Geometry",
     "Group",
@@ -127,6 +135,8 @@ __all__ = [
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
+    "Mend",
+    "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
@@ -141,6 +151,7 @@ __all__ = [
     "Precede",
     "Problem",
     "Progress",
+    "Proof",
     "Result",
     "Run",
     "Schedule",
@@ -168,13 +179,16 @@ __all__ = [
     "Violation",
     "Warmed",
     "__version__",
+    "build_model",
     "calibrate",
     "clusters",
     "compare",
+    "conflict",
     "explain",
     "express",
     "geometry",
     "layer_counts",
+    "list_formulations",
     "load",
     "load_costs",
     "load_problem",
@@ -184,11 +198,13 @@ __all__ = [
     "pareto",
     "pareto_front",
     "progress_figure",
+    "read_solution",
     "register_formulation",
     "register_solver",
     "reorder_onnx",
     "schedule_groups",
     "solve",
+    "solver_for",
     "solvers",
     "split_onnx",
     "split_points",
@@ -201,6 +217,7 @@ __all__ = [
     "verify",
     "vllm_partition",
     "warm",
+    "write_model",
 ]
 
 
