@@ -19,6 +19,7 @@ from typing import Any
 
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status
+from opweave.problems.solution import Solution
 from opweave.solvers.questions.answers import (
     Lesson,
     Report,
@@ -72,7 +73,11 @@ class _Box:
 
 @dataclass(slots=True)
 class MovingLimits:
-    """A front while it is found. ``solved``, ``limits`` and ``values`` have every solve, its limits and measures."""
+    """A front while it is found.
+
+    ``solved``, ``limits`` and ``values`` have every solve, its limits and measures; ``least`` is a lower bound on the
+    moving measure of any plan.
+    """
 
     problem: AnyProblem
     question: Asked
@@ -84,6 +89,7 @@ class MovingLimits:
     solved: list[Solved] = field(default_factory=list)
     limits: list[Limits] = field(default_factory=list)
     values: list[Values | None] = field(default_factory=list)
+    least: int = 0
     stopped: bool = False
     began: float = field(default_factory=time.perf_counter)
 
@@ -109,13 +115,24 @@ class MovingLimits:
         return [{other: count} for count in range(devices, 0, -1)]
 
     def _whole(self, fixed: Limits) -> Iterator[_Box]:
-        """The box of all limits of the moving measure, after a solve without one."""
+        """The box of all limits of the moving measure, between a solve without one and, if it can be, its minimum."""
         if self.stopped:
             return
         first = self._ask(fixed)
-        if first.result.solution is not None:
-            least = self.question.caps[self.moving].least(self.problem) - 1
-            yield _Box(fixed, first, self._value(first), None, least)
+        if first.result.solution is None:
+            return
+        cap, value = self.question.caps[self.moving], self._value(first)
+        self.least = max(self.least, cap.least(self.problem))
+        if cap.minimised is not None and not self.stopped:
+            lowest = self._solve(cap.minimised(self.problem), first.result.solution)
+            self.least = max(self.least, math.ceil(lowest.bound or 0))
+            limit = value if lowest.objective is None else int(lowest.objective)
+            if limit < value and lowest.solution is not None:
+                last = self._ask({**fixed, self.moving: limit}, plan=lowest.solution)
+                yield _Box(fixed, last, limit, None, self.least - 1)
+                yield _Box(fixed, first, value, last, limit)
+                return
+        yield _Box(fixed, first, value, None, self.least - 1)
 
     def _look_into_boxes(self, boxes: list[_Box]) -> None:
         tried: set[int] = set()
@@ -153,26 +170,28 @@ class MovingLimits:
         """Solve points that are not proved again, from the best plan known, in the time that is left."""
         if self.time_limit is None:
             return
-        proved = [limits for limits, each in zip(self.limits, self.solved, strict=True) if _settled(each)]
-        again = [limits for limits in self.limits if limits not in proved]
+        pairs = list(zip(self.limits, self.solved, strict=True))
+        kept = [result for _, result in self.undominated()]
+        again = [limits for limits, each in pairs if each.result in kept and each.result.status is not Status.OPTIMAL]
         for number, limits in enumerate(again):
             if self.stopped or self._left() < LEAST_SECONDS:
                 return
             self._ask(limits, share=1.0 / (len(again) - number))
 
-    def _ask(self, limits: Limits, share: float | None = None) -> Solved:
-        """Solve under some limits, if what is known from other limits does not settle it."""
+    def _ask(self, limits: Limits, share: float | None = None, plan: Solution | None = None) -> Solved:
+        """Solve under some limits, from the best plan known or another one, if nothing known settles it."""
         problem = self.problem
         for name, limit in limits.items():
             problem = self.question.caps[name].limited(problem, limit)
         label = ", ".join(f"{name} at most {limit:,}" for name, limit in limits.items())
-        learnt = lesson(problem, self.solved, self._fitting(limits))
+        fitting = self._fitting(limits)
+        if plan is not None and not fitting:
+            known = Lesson(plan, problem.evaluate(plan))
+            fitting = [Solved(problem, label, improved(problem, unsolved(problem, self.solver, 0), known))]
+        learnt = lesson(problem, self.solved, fitting)
         result = unsolved(problem, self.solver, self.arguments["seed"])
         if not learnt.settles and self._left() >= LEAST_SECONDS:
-            takes = Feature.START in find_solver(problem, self.solver).features
-            start = learnt.plan if takes else None
-            seconds = None if self.time_limit is None else self._left() * (share or self._share())
-            result = solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
+            result = self._solve(problem, learnt.plan, share)
         self.stopped = was_interrupted(result) or self._left() < LEAST_SECONDS
         found = Solved(problem, label or "no limit", improved(problem, result, learnt), learnt.settles)
         self.solved.append(found)
@@ -181,6 +200,13 @@ class MovingLimits:
         if self.progress is not None:
             self.progress(min(self.points, len(self.undominated())), self.points)
         return found
+
+    def _solve(self, problem: AnyProblem, start: Solution | None, share: float | None = None) -> Result[Any]:
+        """Solve in a share of the time left."""
+        takes = Feature.START in find_solver(problem, self.solver).features
+        seconds = None if self.time_limit is None else max(0.001, self._left() * (share or self._share()))
+        start = start if takes else None
+        return solve(problem, solver=self.solver, time_limit=seconds, start=start, **self.arguments)
 
     def _left(self) -> float:
         return math.inf if self.time_limit is None else self.time_limit - (time.perf_counter() - self.began)
@@ -250,16 +276,11 @@ class MovingLimits:
                 goal = points[number - 1][1]
                 best = goal if best is None else min(best, goal)
             known = self.bound_at(limits)
-            least = edge is not None and edge <= self.question.caps[self.moving].least(self.problem)
-            none = known.infeasible is not None or least
+            none = known.infeasible is not None or (edge is not None and edge <= self.least)
             proved = none if best is None else known.bound is not None and agree(known.bound, best)
             if not proved:
                 return False
         return True
-
-
-def _settled(solved: Solved) -> bool:
-    return solved.result.status in (Status.OPTIMAL, Status.INFEASIBLE)
 
 
 def undominated(found: Sequence[tuple[Values, Result[Any]]]) -> list[tuple[Values, Result[Any]]]:
