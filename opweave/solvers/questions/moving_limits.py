@@ -266,20 +266,17 @@ class MovingLimits:
 
     def _complete_under(self, fixed: Limits) -> bool:
         place = 1 + list(self.question.caps).index(self.moving)
-        kept = [values for values, _ in self.undominated() if self._keeps(values, fixed)]
-        points = sorted((int(values[place]), values[0]) for values in kept)
-        best: int | float | None = None
-        edges = [value for value, goal in points]
-        for number, edge in enumerate([*edges, None]):  # just below each point, and without a limit
-            limits = fixed if edge is None else {**fixed, self.moving: edge - 1}
-            if number:
-                goal = points[number - 1][1]
-                best = goal if best is None else min(best, goal)
-            known = self.bound_at(limits)
+        best: dict[int, int | float] = {}
+        for values, _ in self.undominated():
+            if self._keeps(values, fixed):
+                best[int(values[place])] = min(values[0], best.get(int(values[place]), math.inf))
+        reached = math.inf
+        for edge in [*sorted(best), None]:  # just below each point, and without a limit
+            known = self.bound_at(fixed if edge is None else {**fixed, self.moving: edge - 1})
             none = known.infeasible is not None or (edge is not None and edge <= self.least)
-            proved = none if best is None else known.bound is not None and agree(known.bound, best)
-            if not proved:
+            if not (none if math.isinf(reached) else known.bound is not None and agree(known.bound, reached)):
                 return False
+            reached = reached if edge is None else min(reached, best[edge])
         return True
 
 
