@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from enum import Enum
 from typing import Any, Literal
 
-from opweave.formulations.expressions import expressible
+from opweave.formulations.expressions import expressible, how_to_express
 from opweave.problems.errors import (
     SolverNotAvailableError,
     UnknownSolverError,
@@ -243,7 +243,7 @@ def check_abilities(problem: Problem[Any, Any], solver: Solver, run: Run) -> Non
             able = [row.name for row in registered(problem.kind) if expressible(type(constraint), row.supports)]
             raise UnsupportedConstraintError(
                 f"solver {solver.name!r} cannot honour {type(constraint).__name__}; "
-                f"these can: {', '.join(able) or 'none (register it with express)'}"
+                f"these can: {', '.join(able) or 'none'}; {how_to_express(type(constraint), solver.supports)}"
             )
     nothing = Run()
     for feature in Feature:

@@ -39,7 +39,7 @@ class Printed(PyomoFormulation[BatchedMapping, BatchedSchedule], BatchedProgram)
 
     name: ClassVar[str] = "printed"
     built_in: ClassVar[tuple[type[Constraint], ...]] = ()
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed", "on", "uses")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "batched_arrays", "printed")
     timed: ClassVar[tuple[str, ...]] = ("s", "C")
     restricts = True
 

@@ -10,6 +10,7 @@ Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use tw
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
 >>> from opweave.problems.constraints import Constraint
+from opweave.problems.errors import InfeasibleError
 >>> class AtLeast(Constraint):
 ...     count: int
 ...     def violations(self, problem, solution):
@@ -36,6 +37,7 @@ from opweave.formulations.pipeline.instance import SLACK, TAKEN_IN, PipelineInst
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 
 UNITS = 1000.0
@@ -81,6 +83,10 @@ class FlowModel(LinearModel):
             if self.instance.devices[v] == device and position[a] <= place < position[b]
         )
 
+    def uses(self, device: str) -> Linear:
+        """1 if ``device`` has a stage, otherwise 0."""
+        return Linear.over(column for (v, _, _), column in self.stages_at.items() if self.instance.devices[v] == device)
+
     def stages(self) -> Linear:
         """The number of stages."""
         return Linear.over(self.stages_at.values())
@@ -105,6 +111,18 @@ class StageFormulation(Formulation[Pipeline, Stages]):
             horizon = (float(instance.elapsed.max(initial=0.0)) + sending) * max(1, instance.most)
         self._unit = float(horizon) / parts if horizon > 0 else 1.0
         return self._unit
+
+    @classmethod
+    def tells_apart(cls, _problem: Pipeline) -> bool:
+        """The devices of all operators are the pipeline."""
+        return True
+
+    def exclude(self, model: Any, solution: Stages) -> None:
+        """Add the row that not every operator runs on the device that it has in a solution."""
+        there = [model.on(op, stage.device) for stage in solution.stages for op in stage.operators]
+        if not there:
+            raise InfeasibleError
+        model.add(sum(there) <= len(there) - 1)
 
     def objective_bound(self, problem: Pipeline, value: float) -> float:
         """Convert units of the model to seconds."""

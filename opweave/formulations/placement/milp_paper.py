@@ -36,7 +36,7 @@ class Moirai(PaperVariables):
     """
 
     name: ClassVar[str] = "moirai"
-    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai", "on", "uses")
+    supports: ClassVar[tuple[str, ...]] = ("order_arcs", "assignment", "moirai")
 
     def write(self, problem: Placement) -> ConcreteModel:
         """Write the model; row families are in the paper's order."""
@@ -152,4 +152,7 @@ class Moirai(PaperVariables):
         return m.S_flow[t, b] >= m.C_flow[s, d] - m.M * m.first_flow[t, b, s, d] - m.M * others
 
 
-express(Colocate, Moirai.name)(colocate)  # operators that share a device have columns of their own here
+@express(Colocate, Moirai.name)
+def _colocate(_formulation: Moirai, model: ConcreteModel, constraint: Colocate) -> None:
+    """The same devices for all operators, which have columns of their own here."""
+    colocate(model, constraint)

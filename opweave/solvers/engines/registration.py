@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from opweave.formulations.expressions import VIOLATIONS
 from opweave.formulations.formulation import find_formulation, formulation_names
 from opweave.problems.problem import Problem
 from opweave.solvers.engines.cbc import Cbc
@@ -77,7 +78,7 @@ def _register(
             about=about,
             proves="optimum",
             features=features,
-            supports=tuple({target: None for formulation in written for target in formulation.supports}),
+            supports=(*{target: None for formulation in written for target in formulation.supports}, VIOLATIONS),
             options=options,
             missing=engine.missing,
             version=engine.version,

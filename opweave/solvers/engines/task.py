@@ -18,6 +18,7 @@ from opweave.problems.arrays import FloatArray
 from opweave.problems.errors import EngineError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.solvers.engines.refusals import Refusals
 from opweave.solvers.run import Run
 
 CLAIM_TOLERANCE = 1e-6
@@ -38,6 +39,8 @@ class Task:
         Start values by the program's column, NaN where unknown; None without a start.
     run
         Limits, seed, threads, options.
+    refusals
+        What rules that the formulation cannot express have refused.
     whole
         Whether the last incumbent obeys the rows that the formulation left out.
     """
@@ -48,6 +51,7 @@ class Task:
     model: Any
     program: Program | WholeProgram
     run: Run
+    refusals: Refusals
     view: PyomoView | None = None
     start: FloatArray | None = None
     whole: bool = True
@@ -72,10 +76,10 @@ class Task:
         if complaint is not None:
             raise EngineError(f"{self.engine} returned {complaint}")
         solution, self.whole = self.read(values)
-        if self.whole:
-            self._accept(values, solution)
-        else:
+        if not self.whole:
             self.offer(solution)
+        elif not self.refusals.refuse(solution):
+            self._accept(values, solution)
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:
         """The solution that an engine's values stand for, and whether they obey the rows that were left out."""
