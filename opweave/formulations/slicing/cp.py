@@ -88,7 +88,8 @@ class CutCounts(Formulation[Slicing, Slices]):
 
     def start(self, model: WholeCuts, solution: Slices) -> FloatArray:
         """Modes, cuts and participation; the engine completes the rest."""
-        return model.filled({column: round(value) for column, value in model.written.known(solution).items()})
+        known = {column: round(value) for column, value in model.written.known(solution).items()}
+        return model.completed(model.filled(known))
 
     @classmethod
     def tells_apart(cls, problem: Slicing) -> bool:

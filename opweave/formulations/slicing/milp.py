@@ -204,7 +204,7 @@ class Cuts(Formulation[Slicing, Slices]):
 
     def start(self, model: CutModel, solution: Slices) -> FloatArray:
         """Modes, cuts and participation; the engine completes the rest."""
-        return model.filled(model.known(solution))
+        return model.completed(model.filled(model.known(solution)))
 
     def resolution(self) -> float:
         """The tolerances of engines, in seconds."""

@@ -227,7 +227,8 @@ def _solve_refusing(
         before = len(refusals)
         outcome, waits = _solve_once(problem, run, engine, known, refusals, formulation)
         if not refusals.pending or run.should_stop():
-            return outcome, waits
+            unproved = not refusals.exact and outcome.reason is None and not run.closed()
+            return replace(outcome, reason=refusals.reason()) if unproved else outcome, waits
         rounds += not refusals.exact and run.time_limit is None
         if len(refusals) == before or rounds > MOST_ROUNDS:
             return Outcome(Termination.BUDGET, reason=refusals.reason()), waits
@@ -286,9 +287,7 @@ def _speaks_pyomo(written: type[Formulation[Any, Any]], run: Run) -> bool:
 
 def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart) -> Solution | None:
     """Take in a first solution, which counts if no rows can speak against it, and a bound; return the best solution."""
-    if run.extend is not None:
-        run.candidates.clear()  # a solution counts once it has been seen to obey the added rows
-    initial = run.start if run.extend is not None else None
+    initial = (run.best or run.start) if run.extend is not None else None
     initial = initial or head_start.initial(problem)
     if run.extend is None and initial is not None:  # before the bound, which may take all the time
         judged = problem.evaluate(initial)
@@ -332,6 +331,7 @@ def _task(
             complaint = task.offer(known)
             if complaint is not None and known is run.start and not task.program.exact:
                 raise InvalidInputError(f"the start does not obey the model: it gives {complaint}")
+        task.take(run.offers)
     run.build_seconds += run.elapsed() - began
     return task
 
