@@ -14,7 +14,6 @@ from importlib.metadata import PackageNotFoundError
 from importlib.metadata import version as installed_version
 from typing import Any, ClassVar
 
-from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import (
     BuildContext,
     Formulation,
@@ -29,13 +28,12 @@ from opweave.formulations.modeling.handles import MissingHandleError
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.problems.constraints import means
 from opweave.problems.errors import InfeasibleError, InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.engines.answers import Verdict
-from opweave.solvers.engines.refusals import MOST_ROUNDS, Refusals
+from opweave.solvers.engines.refusals import MOST_ROUNDS, Refusals, beyond, unexpressed
 from opweave.solvers.engines.task import Task
 from opweave.solvers.run import Outcome, Run
 
@@ -163,7 +161,7 @@ def _choices(problem: Problem[Any, Any], run: Run, engine: Engine) -> list[type[
     if run.formulation is not None or not names:
         return [find_formulation(type(problem), run.formulation, engine.takes)]
     left = {
-        each: len(Refusals(problem, each).rules)
+        each: len(unexpressed(problem, each))
         for each in (find_formulation(type(problem), name, engine.takes) for name in names)
     }
     return [each for each, count in left.items() if count == min(left.values())]
@@ -301,10 +299,7 @@ def first_knowledge(problem: Problem[Any, Any], run: Run, head_start: HeadStart)
 
 def context_of(problem: Problem[Any, Any], run: Run, formulation: type[Formulation[Any, Any]]) -> BuildContext:
     """What is known before a model is written, without the known objective if added rows may exclude its solution."""
-    extended = run.extend is not None or any(
-        not means(constraint, *formulation.built_in) and expression(type(constraint), "order_arcs") is None
-        for constraint in problem.constraints
-    )
+    extended = run.extend is not None or bool(beyond(problem, formulation))
     return BuildContext(
         lower_bound=run.bound,
         ceiling=None if extended else run.objective,

@@ -80,7 +80,7 @@ class Task:
         solution, self.whole = self.read(values)
         if not self.whole:
             self.offer(solution)
-        elif not self.refusals.refuse(solution):
+        elif not self.refusals.refuse(solution, lambda: not self.run.should_stop()):
             self._accept(values, solution)
 
     def read(self, values: FloatArray) -> tuple[Solution, bool]:
