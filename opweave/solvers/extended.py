@@ -1,7 +1,8 @@
 """Default solvers where rules, or rows of a user's own, go beyond what their searches understand.
 
 1. The searches and bounds of the problem run on the problem without these rules. Their bounds hold for it. Their plans
-   count if the referee accepts them or, where a user adds rows, if the model with the rows does.
+   count if the referee accepts them or, where a user adds rows, if the model with the rows does. If no plan obeys
+   rules about devices, the searches run on devices that the rules allow, near those of the best plan.
 2. Engines solve the problem with everything, from the best of these plans: HiGHS, and CP-SAT if it is installed. They
    honour what has no expression by asking the referee (:mod:`opweave.solvers.engines.refusals`).
 3. If nothing is proved by then, and all rules have ``violations``, the evolutionary search goes on, if it is installed.
@@ -12,18 +13,25 @@ A function that replaces the model's objective is served by the engines alone; t
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS
-from opweave.problems.constraints import Constraint
-from opweave.problems.errors import EngineError, LimitExceededError, OpweaveError, UnsupportedFeatureError
+from opweave.problems.constraints import Constraint, Pin
+from opweave.problems.errors import (
+    EngineError,
+    InfeasibleError,
+    LimitExceededError,
+    OpweaveError,
+    UnsupportedFeatureError,
+)
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.arguments import start_run
+from opweave.solvers.engines.device_rules import allowed_devices
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Found
@@ -37,6 +45,9 @@ SEARCH_SHARE, SEARCH_SECONDS = 0.25, 5.0
 ENGINES = ("highs", "cp-sat")
 """The engines; the second comes first for more than ``TINY`` operators. Up to there, the embedded engine ends before
 the other one's process has started."""
+
+PINNED_SHARE, PINNED_SECONDS, MOST_PINNED = 0.1, 2.0, 3
+"""For each search on devices that the rules allow: share of the time left, and seconds; and how many there may be."""
 
 TINY = 12
 ENGINE_SHARE, ENGINE_SECONDS = 0.6, 20.0
@@ -60,8 +71,8 @@ def register_plan(solver: Solver) -> Solver:
 
 
 @dataclass(eq=False)
-class RelaxedRun(Run):
-    """A run of the problem without some rules: it hands on bounds, and those plans that obey the rules."""
+class RestrictedRun(Run):
+    """A run of the problem without some rules, on devices that they allow: it hands on plans that obey the rules."""
 
     outer: Run = field(kw_only=True)
     whole: Problem[Any, Any] = field(kw_only=True)
@@ -79,24 +90,30 @@ class RelaxedRun(Run):
                 del self.outer.offers[:-MOST_OFFERS]
         return better
 
-    def proved(self, bound: int | float, source: str) -> None:
-        """Report a lower bound, which holds with the rules, too."""
-        super().proved(bound, source)
-        self.outer.proved(bound, source)
-
     def enter(self, stage: str) -> None:
         """Name the current stage."""
         self.outer.enter(stage)
 
 
+class RelaxedRun(RestrictedRun):
+    """A run of the problem without some rules: its bounds hold with the rules, too."""
+
+    def proved(self, bound: int | float, source: str) -> None:
+        """Report a lower bound."""
+        super().proved(bound, source)
+        self.outer.proved(bound, source)
+
+
 def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     """Run a default solver, and engines after it if there are rules or rows that it does not understand."""
-    rules = plan.beyond(problem)
-    if not rules and run.extend is None:
+    if run.extend is None and not plan.beyond(problem):
         return plan.run(problem, run)
-    outcome = _search(plan, problem, run, rules)
+    searches = _Searches(plan.name, problem, run, plan.beyond(problem))
+    outcome, like = searches.relaxed()
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome if outcome.infeasible else Outcome(run.termination())
+    if like is not None and run.extend is None:
+        searches.allowed(like)
     outcome = _by_engines(problem, run)
     if outcome.infeasible or run.closed() or run.should_stop() or not outcome.reason:
         return outcome
@@ -105,26 +122,51 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     return outcome
 
 
-def _search(plan: Solver, problem: Problem[Any, Any], run: Run, rules: tuple[Constraint, ...]) -> Outcome:
-    """Run the default solver for a share of the time on the problem without the rules."""
-    kept = tuple(each for each in problem.constraints if not any(each is rule for rule in rules))
-    relaxed = problem.model_copy(update={"constraints": kept}) if rules else problem
-    with run.share(SEARCH_SHARE, SEARCH_SECONDS):
-        inner = RelaxedRun(
+@dataclass(frozen=True, slots=True)
+class _Searches:
+    """The searches of a default solver, for a problem with rules that they do not understand."""
+
+    name: str
+    problem: Problem[Any, Any]
+    run: Run
+    rules: tuple[Constraint, ...]
+
+    def relaxed(self) -> tuple[Outcome, Solution | None]:
+        """Search without the rules; returns the best plan of that, too."""
+        with self.run.share(SEARCH_SHARE, SEARCH_SECONDS):
+            return self._search(RelaxedRun, ())
+
+    def allowed(self, like: Solution) -> None:
+        """If the rules are about devices and no plan obeys them so far, search on devices that they allow."""
+        run = self.run
+        for seed in range(run.seed, run.seed + MOST_PINNED):
+            if run.best is not None or run.should_stop():
+                return
+            where = allowed_devices(self.problem, self.rules, like, seed, lambda: not run.should_stop())
+            if where is None:
+                return
+            with run.share(PINNED_SHARE, PINNED_SECONDS), suppress(InfeasibleError):
+                self._search(RestrictedRun, tuple(Pin(op=op, device=device) for op, device in where.items()))
+
+    def _search(self, kind: type[RestrictedRun], pins: tuple[Pin, ...]) -> tuple[Outcome, Solution | None]:
+        run, rules = self.run, self.rules
+        kept = tuple(each for each in self.problem.constraints if not any(each is rule for rule in rules))
+        problem = self.problem.model_copy(update={"constraints": (*kept, *pins)}) if rules else self.problem
+        inner = kind(
             time_limit=run.remaining(),
             gap=run.gap,
             seed=run.seed,
             threads=run.threads,
             executor=run.executor,
-            start=run.start,
+            start=None if pins else run.start,
             callback=lambda _: run.should_stop(),
             options=run.options,
             outer=run,
-            whole=problem,
+            whole=self.problem,
             rules=rules,
         )
-        start_run(relaxed, inner)
-        return run_solver(relaxed, find_solver(relaxed, plan.name), inner)
+        start_run(problem, inner)
+        return run_solver(problem, find_solver(problem, self.name), inner), inner.best
 
 
 def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:

@@ -8,7 +8,9 @@ the others have.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import random
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations, product
 from typing import Any, TypeVar
 
@@ -31,6 +33,9 @@ MOST_CHOICES = 100_000
 
 MOST_CORES = 2_000
 """Most rows by which a rule is written; what they leave open is refused plan by plan."""
+
+MOST_STEPS = 5_000
+"""Most steps of the walk to a choice that the rules allow."""
 
 ASKED = 256
 """Choices between two looks at the time."""
@@ -96,8 +101,8 @@ def _says_devices(solution: Any) -> bool:
     return isinstance(named, Mapping) and {op: frozenset((named[op],)) for op in named} == dict(where)
 
 
-def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices) -> tuple[bool, set[str]]:
-    """Whether a rule refuses a choice of devices, and the operators whose devices it reads for that.
+def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where: Devices) -> tuple[int, set[str]]:
+    """How often a rule objects to a choice of devices, and the operators whose devices it reads for that.
 
     Raises
     ------
@@ -106,7 +111,7 @@ def _judged(rule: Constraint, problem: Problem[Any, Any], like: Solution, where:
     """
     read = set[str]()
     try:
-        return any(True for _ in rule.violations(problem, _Devices(like, where, read))), read
+        return sum(1 for _ in rule.violations(problem, _Devices(like, where, read))), read
     except Exception as error:  # a rule of its own kind, which needs the solution itself
         raise _ReadsMoreError(read) from error
 
@@ -116,10 +121,10 @@ def devices_read(rule: Constraint, problem: Problem[Any, Any], solution: Solutio
     if not isinstance(solution, PlacesOperators):
         return None
     try:
-        refuses, read = _judged(rule, problem, solution, solution.devices_by_operator())
+        objections, read = _judged(rule, problem, solution, solution.devices_by_operator())
     except _ReadsMoreError:
         return None
-    return frozenset(read) if refuses else None
+    return frozenset(read) if objections else None
 
 
 def cores_of(
@@ -138,7 +143,7 @@ def cores_of(
     ops
         Operators whose devices the rule reads; others are added as it reads them.
     """
-    options = _options(problem)
+    options = _options(problem, 1 if problem.kind in WHOLE else sys.maxsize)
     while len(options) ** len(ops) <= MOST_CHOICES:
         names = sorted(ops)
         refused = np.zeros((len(options),) * len(names), dtype=bool)
@@ -147,7 +152,8 @@ def cores_of(
                 if number % ASKED == 0 and not keep_going():
                     return []
                 where = {op: options[k] for op, k in zip(names, choice, strict=True)}
-                refused[choice], _ = _judged(rule, problem, like, where)
+                objections, _ = _judged(rule, problem, like, where)
+                refused[choice] = objections > 0
         except _ReadsMoreError as error:
             more = frozenset(error.args[0]) - ops
             if not more:
@@ -158,11 +164,10 @@ def cores_of(
     return []
 
 
-def _options(problem: Any) -> list[frozenset[str]]:
-    """The sets of devices that an operator may have."""
+def _options(problem: Any, most: int) -> list[frozenset[str]]:
+    """The sets of at most so many devices."""
     names = [device.name for device in problem.cluster.devices]
-    most = 1 if problem.kind in WHOLE else len(names)
-    return [frozenset(some) for size in range(1, most + 1) for some in combinations(names, size)]
+    return [frozenset(some) for size in range(1, min(most, len(names)) + 1) for some in combinations(names, size)]
 
 
 def _cover(refused: np.ndarray[Any, np.dtype[np.bool_]], keep_going: Callable[[], bool]) -> Iterator[dict[int, int]]:
@@ -179,3 +184,48 @@ def _cover(refused: np.ndarray[Any, np.dtype[np.bool_]], keep_going: Callable[[]
                 core = tried
         left[tuple(core)] = False
         yield {axis: k for axis, k in enumerate(core) if isinstance(k, int)}
+
+
+def allowed_devices(
+    problem: Problem[Any, Any],
+    rules: Sequence[Constraint],
+    like: Solution,
+    seed: int,
+    keep_going: Callable[[], bool] = lambda: True,
+) -> dict[str, str] | None:
+    """One device for every operator that the rules read, such that no rule objects; close to those of a solution.
+
+    Returns
+    -------
+    dict or None
+        None if the rules read more than devices, or no such choice was found by a random walk.
+    """
+    if not isinstance(like, PlacesOperators):
+        return None
+    where = {op: frozenset((min(devices),)) for op, devices in like.devices_by_operator().items()}
+    options, draw = _options(problem, 1), random.Random(seed)
+    try:
+        objections, read = _asked(problem, rules, like, where)
+        before = dict(where)
+        for _ in range(MOST_STEPS):
+            if not objections or not read or not keep_going():
+                break
+            changed = {**where, draw.choice(sorted(read)): draw.choice(options)}
+            count, also_read = _asked(problem, rules, like, changed)
+            if count <= objections:
+                where, objections, read = changed, count, read | also_read
+        for op in () if objections else sorted(read):
+            restored = {**where, op: before[op]}
+            if restored != where and keep_going() and not _asked(problem, rules, like, restored)[0]:
+                where = restored
+    except _ReadsMoreError:
+        return None
+    return None if objections else {op: next(iter(where[op])) for op in sorted(read)}
+
+
+def _asked(
+    problem: Problem[Any, Any], rules: Sequence[Constraint], like: Solution, where: Devices
+) -> tuple[int, frozenset[str]]:
+    """How often the rules object to a choice of devices, and the operators whose devices they read."""
+    judged = [_judged(rule, problem, like, where) for rule in rules]
+    return sum(count for count, _ in judged), frozenset().union(*(read for _, read in judged))
