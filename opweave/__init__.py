@@ -40,6 +40,8 @@ from opweave.adapters.torch.dispatch import trace_step, trace_training
 from opweave.adapters.torch.stages import split_torch
 from opweave.adapters.verify.report import Verification
 from opweave.adapters.verify.verify import verify
+from opweave.formulations.build import build_model, read_solution
+from opweave.formulations.export.write import ModelFile, write_model
 from opweave.formulations.expressions import express
 from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
@@ -79,8 +81,11 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
-from opweave.solvers.registry import Solver, SolverInfo, solvers
-from opweave.solvers.registry import register as register_solver
+from opweave.solvers.engines.listed import FormulationInfo, list_formulations
+from opweave.solvers.own import solver_for
+from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+from opweave.solvers.questions.mend import Mend
+from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
 from opweave.solvers.trivial import trivial_bound
@@ -100,6 +105,7 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Conflict",
     "Constraint",
     "Costs",
     "Details",
@@ -109,6 +115,7 @@ __all__ = [
     "Evaluation",
     "Forbid",
     "Formulation",
+    "FormulationInfo",
     "Geometry",
     "Group",
     "Incumbent",
@@ -120,6 +127,8 @@ __all__ = [
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
+    "Mend",
+    "ModelFile",
     "OpGraph",
     "Operator",
     "OpweaveError",
@@ -134,6 +143,7 @@ __all__ = [
     "Precede",
     "Problem",
     "Progress",
+    "Proof",
     "Result",
     "Run",
     "Schedule",
@@ -160,12 +170,15 @@ __all__ = [
     "Violation",
     "Warmed",
     "__version__",
+    "build_model",
     "calibrate",
     "clusters",
+    "conflict",
     "explain",
     "express",
     "geometry",
     "layer_counts",
+    "list_formulations",
     "load",
     "load_costs",
     "load_problem",
@@ -174,11 +187,13 @@ __all__ = [
     "onnx_session_options",
     "pareto_front",
     "progress_figure",
+    "read_solution",
     "register_formulation",
     "register_solver",
     "reorder_onnx",
     "schedule_groups",
     "solve",
+    "solver_for",
     "solvers",
     "split_onnx",
     "split_points",
@@ -190,6 +205,7 @@ __all__ = [
     "verify",
     "vllm_partition",
     "warm",
+    "write_model",
 ]
 
 

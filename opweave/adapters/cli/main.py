@@ -1,4 +1,4 @@
-"""The command line: ``opweave solve | plan | check | verify | solvers | warm | demo``."""
+"""The command line: ``opweave solve | plan | check | conflict | verify | solvers | warm | demo``."""
 
 from __future__ import annotations
 
@@ -155,6 +155,44 @@ def check_command(
             plain(f"the bound of {readable(claimed.bound, problem.unit)} was proved by {claimed.solver}{source}")
         )
     return VERIFIED
+
+
+@app.command("conflict")
+@polite
+def conflict_command(
+    spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
+    *,
+    solver: Annotated[str, typer.Option("--solver", "-s", help="Who is asked whether there is a plan.")] = "auto",
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", "-t", help="Seconds; by default, 10 for each question on the way.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say which requirements of a problem cannot hold together, and what would mend it.
+
+    Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
+    proved in time. 2: bad input.
+    """
+    from opweave.adapters.cli.progress import live_progress
+    from opweave.solvers.questions.conflict import conflict
+
+    if output is not None:
+        check_writable(output)
+    problem = load_problem(spec)
+    with live_progress(Console(stderr=True), problem.unit, "conflict") as observer:
+        found = conflict(problem, time_limit=time_limit, solver=solver, seed=seed, progress=observer)
+    if output is not None:
+        save(found, output)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        console = _stdout()
+        for line in found.explain().splitlines():
+            console.print(plain(line), markup=False, highlight=False)
+        _name_files(console, [] if output is None else [output])
+    return VERIFIED if found.status == "feasible" else NOTHING_FOUND
 
 
 @app.command("verify")
