@@ -194,7 +194,8 @@ def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:
             return outcome
     if len(failed) < len(names):
         return outcome
-    if failed and run.best is None:
+    if not failed:
+        failed.append(UnsupportedFeatureError(f"{type(problem).__name__} has no formulation for any engine here"))
+    if run.best is None and (run.extend is not None or names):
         raise failed[0]
-    reason = f"no engine honours all rules: {failed[0]}" if failed else "no engine is installed"
-    return Outcome(Termination.BUDGET, reason=reason)
+    return Outcome(Termination.BUDGET, reason=f"no engine honours all rules: {failed[0]}")
