@@ -4,20 +4,19 @@ Stage z[v, a, b] carries the unit from point a to point b on device v; link l[b,
 b. Points only increase, so there are no cycles. Each device has at most one stage. The paper's split into two steps and
 its classes do not appear here: cuts and devices are chosen together.
 
-Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use two handles of the model:
-``model.on(op, device)`` is 0 or 1, and ``model.stages()`` is the number of stages.
+Rows of your own, through ``solve(..., extend=f)`` or a constraint class, use the handles
+``model.on(op, device)`` and ``model.uses(device)``, which are 0 or 1, and ``model.stages()``, the number of stages.
 
 >>> from opweave.formulations.expressions import express
 >>> from opweave.problems.arrays import FloatArray
 >>> from opweave.problems.constraints import Constraint
-from opweave.problems.errors import InfeasibleError
 >>> class AtLeast(Constraint):
 ...     count: int
 ...     def violations(self, problem, solution):
 ...         if len(solution.stages) < self.count:
 ...             yield self.broken("there are too few stages")
->>> @express(AtLeast, "flow")
-... def _at_least(formulation, model, constraint):
+>>> @express(AtLeast, "model")
+... def _at_least(model, constraint):
 ...     model.add(model.stages() >= constraint.count)
 """
 
