@@ -77,14 +77,19 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.own import solver_for
+from opweave.solvers.questions.compare import Comparison, compare
 from opweave.solvers.questions.conflict import Conflict, Proof, conflict
 from opweave.solvers.questions.mend import Mend
+from opweave.solvers.questions.pareto import Front, pareto
+from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
@@ -95,6 +100,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -105,6 +111,7 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Comparison",
     "Conflict",
     "Constraint",
     "Costs",
@@ -116,8 +123,10 @@ __all__ = [
     "Forbid",
     "Formulation",
     "FormulationInfo",
+    "Front",
     "Geometry",
     "Group",
+    "HonouredConstraints",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
@@ -159,6 +168,7 @@ __all__ = [
     "Stage",
     "Stages",
     "Status",
+    "Sweep",
     "Tensor",
     "Termination",
     "Timeline",
@@ -173,7 +183,9 @@ __all__ = [
     "build_model",
     "calibrate",
     "clusters",
+    "compare",
     "conflict",
+    "constraint_table",
     "explain",
     "express",
     "geometry",
@@ -185,6 +197,7 @@ __all__ = [
     "load_result",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "pareto",
     "pareto_front",
     "progress_figure",
     "read_solution",
@@ -198,6 +211,7 @@ __all__ = [
     "split_onnx",
     "split_points",
     "split_torch",
+    "sweep",
     "tensor_split",
     "trace_step",
     "trace_training",
