@@ -13,9 +13,11 @@ A function that replaces the model's objective is served by the engines alone; t
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count, islice
 from typing import Any
 
 from opweave.formulations.expressions import MODEL, VIOLATIONS
@@ -32,6 +34,7 @@ from opweave.problems.result import Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.arguments import start_run
 from opweave.solvers.engines.device_rules import allowed_devices
+from opweave.solvers.narrowing.narrower import narrower, unknown_rules, without
 from opweave.solvers.registry import Feature, Solver, find_solver, go_on_with, is_available, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.side_by_side.exchange import Found
@@ -46,7 +49,7 @@ ENGINES = ("highs", "cp-sat")
 """The engines; the second comes first for more than ``TINY`` operators. Up to there, the embedded engine ends before
 the other one's process has started."""
 
-PINNED_SHARE, PINNED_SECONDS, MOST_PINNED = 0.1, 2.0, 3
+NARROWED_SHARE, NARROWED_SECONDS, MOST_NARROWED = 0.1, 2.0, 3
 """For each search on devices that the rules allow: share of the time left, and seconds; and how many there may be."""
 
 TINY = 12
@@ -108,7 +111,7 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
     """Run a default solver, and engines after it if there are rules or rows that it does not understand."""
     if run.extend is None and not plan.beyond(problem):
         return plan.run(problem, run)
-    searches = _Searches(plan.name, problem, run, plan.beyond(problem))
+    searches = _Searches(plan, problem, run, plan.beyond(problem))
     outcome, like = searches.relaxed()
     if outcome.infeasible or run.closed() or run.should_stop():
         return outcome if outcome.infeasible else Outcome(run.termination())
@@ -126,7 +129,7 @@ def _solve(plan: Solver, problem: Problem[Any, Any], run: Run) -> Outcome:
 class _Searches:
     """The searches of a default solver, for a problem with rules that they do not understand."""
 
-    name: str
+    plan: Solver
     problem: Problem[Any, Any]
     run: Run
     rules: tuple[Constraint, ...]
@@ -134,39 +137,49 @@ class _Searches:
     def relaxed(self) -> tuple[Outcome, Solution | None]:
         """Search without the rules; returns the best plan of that, too."""
         with self.run.share(SEARCH_SHARE, SEARCH_SECONDS):
-            return self._search(RelaxedRun, ())
+            return self._search(RelaxedRun, without(self.problem, self.rules), self.run.start)
 
     def allowed(self, like: Solution) -> None:
         """If the rules are about devices and no plan obeys them so far, search on devices that they allow."""
-        run = self.run
-        for seed in range(run.seed, run.seed + MOST_PINNED):
-            if run.best is not None or run.should_stop():
+        for problem in islice(self._narrower(like), MOST_NARROWED):
+            if self.run.best is not None or self.run.should_stop():
                 return
-            where = allowed_devices(self.problem, self.rules, like, seed, lambda: not run.should_stop())
+            with self.run.share(NARROWED_SHARE, NARROWED_SECONDS), suppress(InfeasibleError):
+                self._search(RestrictedRun, problem, None)
+
+    def _narrower(self, like: Solution) -> Iterator[Problem[Any, Any]]:
+        """Problems in which simpler rules imply these; for a user's own rules, pins found by random walks."""
+        simpler = unknown_rules(self.problem, self.plan.supports)
+        if len(simpler) == len(self.rules):
+            yield from narrower(self.problem, simpler, like)
+            return
+        relaxed = without(self.problem, self.rules)
+        for seed in count(self.run.seed):
+            where = allowed_devices(self.problem, self.rules, like, seed, lambda: not self.run.should_stop())
             if where is None:
                 return
-            with run.share(PINNED_SHARE, PINNED_SECONDS), suppress(InfeasibleError):
-                self._search(RestrictedRun, tuple(Pin(op=op, device=device) for op, device in where.items()))
+            pins = tuple(Pin(op=op, device=device) for op, device in where.items())
+            yield relaxed.model_copy(update={"constraints": (*relaxed.constraints, *pins)})
 
-    def _search(self, kind: type[RestrictedRun], pins: tuple[Pin, ...]) -> tuple[Outcome, Solution | None]:
-        run, rules = self.run, self.rules
-        kept = tuple(each for each in self.problem.constraints if not any(each is rule for rule in rules))
-        problem = self.problem.model_copy(update={"constraints": (*kept, *pins)}) if rules else self.problem
+    def _search(
+        self, kind: type[RestrictedRun], problem: Problem[Any, Any], start: Solution | None
+    ) -> tuple[Outcome, Solution | None]:
+        run = self.run
         inner = kind(
             time_limit=run.remaining(),
             gap=run.gap,
             seed=run.seed,
             threads=run.threads,
             executor=run.executor,
-            start=None if pins else run.start,
+            start=start,
             callback=lambda _: run.should_stop(),
             options=run.options,
             outer=run,
             whole=self.problem,
-            rules=rules,
+            rules=self.rules,
         )
         start_run(problem, inner)
-        return run_solver(problem, find_solver(problem, self.name), inner), inner.best
+        return run_solver(problem, find_solver(problem, self.plan.name), inner), inner.best
 
 
 def _by_engines(problem: Problem[Any, Any], run: Run) -> Outcome:

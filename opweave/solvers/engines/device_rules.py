@@ -31,7 +31,7 @@ WHOLE = ("placement", "pipeline")
 MOST_CHOICES = 100_000
 """Most choices of devices that a rule is asked about."""
 
-MOST_CORES = 2_000
+MOST_CORES = 5_000
 """Most rows by which a rule is written; what they leave open is refused plan by plan."""
 
 MOST_STEPS = 5_000
