@@ -77,12 +77,18 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
+from opweave.problems.shown import shown_by
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.own import solver_for
+from opweave.solvers.questions.compare import Comparison, compare
+from opweave.solvers.questions.conflict import Conflict, Proof, conflict
+from opweave.solvers.questions.mend import Mend
+from opweave.solvers.questions.pareto import Front, pareto
+from opweave.solvers.questions.sweep import Sweep, sweep
 from opweave.solvers.registry import Solver, SolverInfo, register_solver, solvers
 from opweave.solvers.run import Outcome, Progress, Run
 from opweave.solvers.solve import solve
@@ -93,6 +99,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+shown_by("opweave.adapters.report.questions")
 logging.getLogger("opweave").addHandler(logging.NullHandler())  # silent until the application asks for it
 
 __all__ = [
@@ -103,6 +110,8 @@ __all__ = [
     "Calibration",
     "Cluster",
     "Colocate",
+    "Comparison",
+    "Conflict",
     "Constraint",
     "Costs",
     "Details",
@@ -113,6 +122,7 @@ __all__ = [
     "Forbid",
     "Formulation",
     "FormulationInfo",
+    "Front",
     "Geometry",
     "Group",
     "Incumbent",
@@ -124,6 +134,7 @@ __all__ = [
     "MaxDevices",
     "MemoryCap",
     "MemoryOrdering",
+    "Mend",
     "ModelFile",
     "OpGraph",
     "Operator",
@@ -139,6 +150,7 @@ __all__ = [
     "Precede",
     "Problem",
     "Progress",
+    "Proof",
     "Result",
     "Run",
     "Schedule",
@@ -154,6 +166,7 @@ __all__ = [
     "Stage",
     "Stages",
     "Status",
+    "Sweep",
     "Tensor",
     "Termination",
     "Timeline",
@@ -168,6 +181,8 @@ __all__ = [
     "build_model",
     "calibrate",
     "clusters",
+    "compare",
+    "conflict",
     "explain",
     "express",
     "geometry",
@@ -179,6 +194,7 @@ __all__ = [
     "load_result",
     "onnx_runtime_problem",
     "onnx_session_options",
+    "pareto",
     "pareto_front",
     "progress_figure",
     "read_solution",
@@ -192,6 +208,7 @@ __all__ = [
     "split_onnx",
     "split_points",
     "split_torch",
+    "sweep",
     "tensor_split",
     "trace_step",
     "trace_training",

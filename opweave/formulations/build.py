@@ -110,7 +110,7 @@ def objective_unit(unit: str, coefficient: float) -> tuple[float, str]:
     Examples
     --------
     >>> objective_unit("seconds", 0.01), objective_unit("seconds", 2e-8)
-    ((1.0, 'seconds'), (1e-06, 'microseconds'))
+    ((1.0, 'seconds'), (0.001, 'milliseconds'))
     """
     prefixes = {1.0: "", 1e-3: "milli", 1e-6: "micro", 1e-9: "nano", 1e-12: "pico"}
     fit = (factor for factor in prefixes if coefficient >= LEAST_COEFFICIENT * factor)

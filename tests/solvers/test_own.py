@@ -107,7 +107,7 @@ def test_a_formulation_of_one_s_own_does_not_become_the_default():
     assert result.objective == 4.0
     assert ow.solve(PIPELINE, solver="highs", formulation="assignment", extend=_not_on_e).objective == 5.0
     assert PIPELINE.evaluate(ow.read_solution(PIPELINE, {"x(e)": 1}, "assignment")).objective == 4.0
-    with pytest.raises(ow.InvalidInputError, match="Unfinished lacks build, extract, objective_bound, start, pr"):
+    with pytest.raises(ow.InvalidInputError, match="Unfinished lacks build, extract, objective_bound, start, problem"):
         ow.register_formulation(Unfinished)
     with pytest.raises(ow.InvalidInputError, match="derived from Formulation, not 3"):
         ow.register_formulation(3)
