@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
 import opweave as ow
@@ -55,7 +53,7 @@ def test_its_engines_solve_it_and_its_handles_are_there(row: ow.FormulationInfo)
             arguments.append("d")
         if word == "runs":
             arguments.append(0)
-        assert callable(handle), inspect.signature(handle)
+        assert callable(handle), word
         model.add(handle(*arguments) <= 1e6)
 
 
