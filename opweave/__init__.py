@@ -82,6 +82,7 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.constraint_table import HonouredConstraints, constraint_table
 from opweave.solvers.engines.listed import FormulationInfo, list_formulations
 from opweave.solvers.own import solver_for
 from opweave.solvers.questions.compare import Comparison, compare
@@ -125,6 +126,7 @@ __all__ = [
     "Front",
     "Geometry",
     "Group",
+    "HonouredConstraints",
     "Incumbent",
     "InvalidInputError",
     "LimitExceededError",
@@ -183,6 +185,7 @@ __all__ = [
     "clusters",
     "compare",
     "conflict",
+    "constraint_table",
     "explain",
     "express",
     "geometry",

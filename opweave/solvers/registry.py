@@ -201,6 +201,12 @@ def _load_own(kind: str | None) -> None:
             importlib.import_module(f"opweave.solvers.{each}.registered")
 
 
+def load_solvers(kind: str | None = None) -> list[Solver]:
+    """The solvers of one problem kind, or of all kinds, in the order of their registration."""
+    _load(kind)
+    return [solver for (problem, _), solver in _SOLVERS.items() if kind in (None, problem)]
+
+
 def registered(kind: str) -> list[Solver]:
     """List the solvers of a problem kind that are known by now, in the order of their registration."""
     return [solver for (problem, _), solver in _SOLVERS.items() if problem == kind]

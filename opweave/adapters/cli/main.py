@@ -235,12 +235,19 @@ def verify_command(
 @polite
 def solvers_command(
     problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only solvers for this problem.")] = None,
+    constraints: Annotated[
+        bool, typer.Option("--constraints", help="Show which side constraints each solver honours.")
+    ] = False,
 ) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
-    from opweave.adapters.report.tables import solvers_table
+    from opweave.adapters.report.tables import constraints_table, solvers_table
+    from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import solvers
 
     kind = None if problem is None else view_for(problem).problem_type.kind
+    if constraints:
+        _stdout().print(constraints_table(constraint_table(kind)))
+        return VERIFIED
     _stdout().print(solvers_table(solvers(kind)))
     return VERIFIED
 
