@@ -80,6 +80,7 @@ from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline
 from opweave.solvers.compiling.warm import Warmed, warm
+from opweave.solvers.evolution.ask import pymoo_problem
 from opweave.solvers.registry import Solver, SolverInfo, solvers
 from opweave.solvers.registry import register as register_solver
 from opweave.solvers.run import Outcome, Progress, Run
@@ -175,6 +176,7 @@ __all__ = [
     "onnx_session_options",
     "pareto_front",
     "progress_figure",
+    "pymoo_problem",
     "register_formulation",
     "register_solver",
     "reorder_onnx",

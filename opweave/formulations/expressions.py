@@ -13,6 +13,8 @@ a formulation's name   ``(formulation, model, constraint) -> None``; adds rows t
                        the row compares handles such as ``model.on(op, device)`` or ``model.start(op)``
 a word of the handles  the same, for every formulation whose model has the handle, such as ``"on"``; it is used where
                        no other target of the formulation understands the constraint
+``"violations"``       nothing: a solver with this target asks the constraint itself, plan by plan, so it honours
+                       every constraint
 =====================  ==============================================================================================
 
 The words of the handles are the same in every formulation that has them (:mod:`opweave.formulations.modeling.handles`),
@@ -35,6 +37,9 @@ from opweave.problems.constraints import (
     shares_meaning,
 )
 from opweave.problems.problem import Problem
+
+VIOLATIONS = "violations"
+"""The target of solvers that judge plans by the constraints' own ``violations``."""
 
 Expression = Callable[..., Any]
 ExpressionT = TypeVar("ExpressionT", bound=Expression)
@@ -78,7 +83,7 @@ def expression(constraint: type[Constraint], target: str) -> Expression | None:
 
 def expressible(constraint: type[Constraint], supports: Iterable[str]) -> bool:
     """Whether any of the targets understands the constraint."""
-    return any(expression(constraint, target) is not None for target in supports)
+    return any(target == VIOLATIONS or expression(constraint, target) is not None for target in supports)
 
 
 @express(Precede, "order_arcs")

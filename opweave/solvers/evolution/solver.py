@@ -1,0 +1,131 @@
+"""Solver "pymoo": any algorithm of pymoo's over the rows of a problem's encoding."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from opweave.formulations.expressions import VIOLATIONS
+from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import EngineError, OpweaveError
+from opweave.problems.problem import Problem
+from opweave.problems.result import Termination
+from opweave.solvers.evolution.encoding import Encoding, encoding_of
+from opweave.solvers.evolution.generations import sizes
+from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
+from opweave.solvers.registry import Feature, Solver, register
+from opweave.solvers.run import Outcome, Run, Stepping
+from opweave.solvers.trivial import trivial_bound
+
+if TYPE_CHECKING:
+    from opweave.solvers.evolution.pymoo_problem import PymooProblem
+
+OPTIONS = frozenset({"algorithm", "population", "generations", "seeded", "objectives"})
+
+
+class _Over(Exception):
+    """The run is over in the middle of a generation."""
+
+
+class Reporter:
+    """Reports the best legal rows to a run, after the referee has judged their plans."""
+
+    def __init__(self, problem: Problem[Any, Any], encoding: Encoding, run: Run) -> None:
+        self._problem = problem
+        self._encoding = encoding
+        self._run = run
+
+    def watch(self, rows: FloatArray, worth: Worth) -> None:
+        """Report the best row; end the search if the run is over."""
+        value = np.where(worth.legal, worth.value, np.inf)
+        best = int(value.argmin()) if len(value) else 0
+        known = self._run.objective
+        if len(value) and np.isfinite(value[best]) and (known is None or value[best] < known):
+            solution = self._encoding.decode(rows[best])
+            judged = self._problem.evaluate(solution)
+            if judged.feasible and judged.objective is not None:
+                self._run.found(solution, judged.objective)
+        if self._run.should_stop():
+            raise _Over
+
+
+def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
+    """Run an algorithm of pymoo's; its population begins with the start and the plans of the baselines."""
+    from opweave.solvers.evolution.pymoo_problem import PymooProblem
+
+    encoding = encoding_of(problem)
+    names = str(run.option("objectives", OBJECTIVE)).replace(" ", "").split(",")
+    objectives = Objectives(problem, encoding, names)
+    bound = trivial_bound(problem)
+    if bound is not None:
+        run.proved(bound, "trivial")
+    reporter = Reporter(problem, encoding, run)
+    try:
+        if len(encoding.lower):
+            _search(PymooProblem(objectives, reporter.watch), run)
+        else:  # nothing to decide
+            row = np.zeros((1, 0))
+            reporter.watch(row, objectives.judge(row))
+    except _Over:
+        return _ended(run, run.termination())
+    return _ended(run, Termination.BUDGET)
+
+
+def _search(problem: PymooProblem, run: Run) -> None:
+    """Judge the first plans, then step through the algorithm until it ends or the run is over."""
+    population, generations = sizes(run, problem.n_var)
+    seeded = bool(run.option("seeded", default=True))
+    first = [] if run.start is None else [problem.encode(run.start)]
+    rows = np.asarray([*first, *(problem.seed_rows() if seeded else ())]).reshape(-1, problem.n_var)
+    algorithm = _algorithm(problem, run, population, rows)
+    run.enter("generations")
+    done = 0
+    try:
+        if len(rows):
+            problem.evaluate(rows)
+        while algorithm.has_next() and (generations is None or done <= generations):
+            algorithm.next()
+            done += 1
+    except (_Over, OpweaveError):
+        raise
+    except Exception as error:
+        raise EngineError(f"{type(algorithm).__name__} of pymoo failed: {type(error).__name__}: {error}") from error
+
+
+def _algorithm(problem: PymooProblem, run: Run, population: int, rows: FloatArray) -> Any:
+    """The user's algorithm, copied so that it stays as it is, or one by name, which runs as long as the run lets it."""
+    from pymoo.core.termination import NoTermination
+
+    from opweave.solvers.evolution.algorithms import make_algorithm
+
+    chosen = run.options.get("algorithm", "ga")
+    seed = run.seed + 1  # 0 stands for "by the clock" in some of them
+    if isinstance(chosen, Stepping):
+        return copy.deepcopy(chosen).setup(problem, seed=seed, verbose=False)
+    name = str(run.option("algorithm", "ga"))
+    return make_algorithm(name, problem, population, rows).setup(
+        problem, seed=seed, termination=NoTermination(), verbose=False
+    )
+
+
+def _ended(run: Run, termination: Termination) -> Outcome:
+    reason = None if run.best is not None else "no plan was found that breaks no rule, and no proof that there is none"
+    return Outcome(termination, reason=reason)
+
+
+def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
+    """Register the solver for a problem that has an encoding."""
+    register(
+        Solver(
+            name="pymoo",
+            problem=problem.kind,
+            kind="algorithm",
+            run=solve_pymoo,
+            about="any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule",
+            features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
+            supports=(VIOLATIONS,),
+            options=OPTIONS,
+        )
+    )
