@@ -45,7 +45,6 @@ from opweave.formulations.formulation import Formulation, register_formulation
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.model import LinearModel
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule, BatchTransfer
-from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Cluster, Device
 from opweave.problems.constraints import (
     Colocate,
@@ -56,8 +55,9 @@ from opweave.problems.constraints import (
     Pin,
     Precede,
     Separate,
+    Share,
 )
-from opweave.problems.costs import Costs, Efficiency
+from opweave.problems.costs import Calibration, Costs, Efficiency
 from opweave.problems.errors import (
     EngineError,
     InvalidInputError,
@@ -75,7 +75,6 @@ from opweave.problems.pipeline.spec import Pipeline, Stage, Stages
 from opweave.problems.placement.spec import Placement, Schedule, Transfer
 from opweave.problems.problem import Problem
 from opweave.problems.result import Incumbent, Result, Status, Termination
-from opweave.problems.share import Share
 from opweave.problems.slicing.spec import Geometry, Slice, Slices, Slicing
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
 from opweave.problems.timeline import Timeline

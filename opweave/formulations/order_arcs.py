@@ -8,12 +8,9 @@ from typing import Any
 import numpy as np
 
 from opweave.formulations.expressions import expression
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.graph_arrays import Adjacency, find_cycle
 from opweave.problems.problem import Problem
-
-
-class InfeasibleError(Exception):
-    """Writing the problem showed that it has no solution. The message, if any, says why in the problem's words."""
 
 
 class ContradictionError(InfeasibleError):

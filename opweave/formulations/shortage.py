@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from opweave.problems.cluster import Cluster
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share, means
 from opweave.problems.words import counted, together
 
 
@@ -29,10 +29,16 @@ class LimitedProblem(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The devices that side constraints require for one operator."""
+    """The devices, and the numbers of inputs by device, that side constraints require for one operator."""
 
     pins: set[str] = field(default_factory=set)
     forbids: set[str] = field(default_factory=set)
+    shares: dict[str, set[int]] = field(default_factory=dict)
+
+    @property
+    def fixed(self) -> dict[str, int]:
+        """Numbers of inputs that must run on a device, if different from 0."""
+        return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
 
     def allow(self, device: str) -> bool:
         """Whether the operator may run there."""
@@ -40,13 +46,15 @@ class Asked:
 
 
 def asked_of(operators: Iterable[str], constraints: Sequence[Constraint]) -> dict[str, Asked]:
-    """What pins and forbids require of every operator."""
+    """What pins, forbids and shares require of every operator."""
     found = {name: Asked() for name in operators}
     for constraint in constraints:
         if means(constraint, Pin):
             found[constraint.op].pins.add(constraint.device)
         elif means(constraint, Forbid):
             found[constraint.op].forbids.add(constraint.device)
+        elif means(constraint, Share):
+            found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
     return found
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 
 from opweave.problems.arrays import FloatMatrix
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Seconds, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Count, Many, Name, Seconds, Spec, repeated
 
 if TYPE_CHECKING:
     from typing import Self
@@ -22,7 +22,7 @@ Speed = Annotated[Amount, Field(gt=0.0)]
 
 
 def _ascending(sizes: tuple[int, ...]) -> tuple[int, ...]:
-    if len(set(sizes)) < len(sizes):
+    if repeated(sizes) is not None:
         raise ValueError("a batch size is listed more than once")
     return tuple(sorted(sizes))
 
@@ -133,10 +133,9 @@ class Cluster(Spec):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        names = [device.name for device in self.devices]
-        for name in names:
-            if names.count(name) > 1:
-                raise ValueError(f"device name {name!r} is used more than once; names must be unique")
+        twice = repeated(device.name for device in self.devices)
+        if twice is not None:
+            raise ValueError(f"device name {twice!r} is used more than once; names must be unique")
         self._check_links()
         first: dict[str, Device] = {}
         for device in self.devices:
@@ -229,15 +228,11 @@ class Cluster(Spec):
         Devices in one group are identical except for their names, and so are their links. Measured costs may still
         differ between them.
         """
-        groups: list[list[int]] = []
+        groups: dict[int, list[str]] = {}
         for index, device in enumerate(self.devices):
-            for group in groups:
-                if device.alike(self.devices[group[0]]) and self._swappable(group[0], index):
-                    group.append(index)
-                    break
-            else:
-                groups.append([index])
-        return tuple(tuple(self.devices[index].name for index in group) for group in groups)
+            alike = (k for k in groups if device.alike(self.devices[k]) and self._swappable(k, index))
+            groups.setdefault(next(alike, index), []).append(device.name)
+        return tuple(map(tuple, groups.values()))
 
     def transfer_seconds(self, size: int, source: str, target: str) -> float:
         """Seconds to move ``size`` bytes when nothing else uses the links: latency + size / bandwidth.

@@ -9,14 +9,13 @@ it has its own meaning (:func:`means`), and solvers no longer apply what they kn
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from pydantic import BeforeValidator, Field, SerializeAsAny
 
 from opweave.problems.solution import TIME_TOLERANCE, Solution, Violation
-from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged
+from opweave.problems.spec import Bytes, Count, Many, Name, Tagged, read_tagged, repeated
 
 if TYPE_CHECKING:
     from opweave.problems.cluster import Cluster
@@ -63,6 +62,22 @@ class MeasuresMemory(Protocol):
         ...
 
 
+@runtime_checkable
+class SharesInputs(Protocol):
+    """A solution that says how many inputs of every operator run on every device."""
+
+    def inputs_by_device(self) -> dict[tuple[str, str], int]:
+        """Inputs by operator and device."""
+        ...
+
+
+@runtime_checkable
+class SplitsBatch(Protocol):
+    """A problem that runs a batch of inputs."""
+
+    batch: int
+
+
 class Constraint(Tagged, ABC):
     """A rule that a solution must obey in addition to the rules of its problem.
 
@@ -102,14 +117,14 @@ class Constraint(Tagged, ABC):
 
     def _need_several(self, problem: AnyProblemType, names: Sequence[str]) -> None:
         self._need_operators(problem, *names)
-        twice = next((name for name, count in Counter(names).items() if count > 1), None)
+        twice = repeated(names)
         if twice is not None:
             raise ValueError(f"{type(self).__name__} names operator {twice!r} twice; name each operator once")
 
     def _need_devices(self, problem: AnyProblemType, *names: str) -> None:
         if not isinstance(problem, MeasuresMemory):
             raise ValueError(f"{type(self).__name__} is about devices, and {type(problem).__name__} has none")
-        known = [device.name for device in problem.cluster.devices]
+        known = problem.cluster.device_index
         for name in names:
             if name not in known:
                 raise ValueError(
@@ -148,8 +163,8 @@ class _OnDevices(Constraint):
         self._need_devices(problem)
 
 
-class Pin(_OnDevices):
-    """``op`` runs on ``device`` and nowhere else."""
+class _OneOnDevice(_OnDevices):
+    """A rule about one operator and one device."""
 
     op: Name
     device: Name
@@ -157,6 +172,20 @@ class Pin(_OnDevices):
     def check(self, problem: AnyProblemType) -> None:
         self._need_operators(problem, self.op)
         self._need_devices(problem, self.device)
+
+
+class _SeveralOnDevices(_OnDevices):
+    """A rule about several operators."""
+
+    ops: Annotated[Many[Name], Field(min_length=2)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        self._need_several(problem, self.ops)
+        self._need_devices(problem)
+
+
+class Pin(_OneOnDevice):
+    """``op`` runs on ``device`` and nowhere else."""
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator().get(self.op)
@@ -164,29 +193,16 @@ class Pin(_OnDevices):
             yield self.broken(f"{self.op!r} is pinned to {self.device!r} but runs on {_listed(where)}")
 
 
-class Forbid(_OnDevices):
+class Forbid(_OneOnDevice):
     """``op`` does not run on ``device``."""
-
-    op: Name
-    device: Name
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_operators(problem, self.op)
-        self._need_devices(problem, self.device)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         if self.device in solution.devices_by_operator().get(self.op, frozenset()):
             yield self.broken(f"{self.op!r} is forbidden on {self.device!r} but runs there")
 
 
-class Colocate(_OnDevices):
+class Colocate(_SeveralOnDevices):
     """All ``ops`` run on the same devices."""
-
-    ops: Annotated[Many[Name], Field(min_length=2)]
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
@@ -196,14 +212,8 @@ class Colocate(_OnDevices):
                 yield self.broken(f"{first!r} and {other!r} must share a device but do not")
 
 
-class Separate(_OnDevices):
+class Separate(_SeveralOnDevices):
     """No two of ``ops`` run on a common device."""
-
-    ops: Annotated[Many[Name], Field(min_length=2)]
-
-    def check(self, problem: AnyProblemType) -> None:
-        self._need_several(problem, self.ops)
-        self._need_devices(problem)
 
     def violations(self, problem: AnyProblemType, solution: PlacesOperators) -> Iterable[Violation]:
         where = solution.devices_by_operator()
@@ -212,6 +222,30 @@ class Separate(_OnDevices):
                 shared = where.get(first, frozenset()) & where.get(other, frozenset())
                 if shared:
                     yield self.broken(f"{first!r} and {other!r} must be apart but share {_listed(shared)}")
+
+
+class Share(_OneOnDevice):
+    """Exactly ``inputs`` inputs of ``op`` run on ``device``; 0 forbids the device."""
+
+    inputs: Annotated[int, Field(ge=0)]
+
+    def check(self, problem: AnyProblemType) -> None:
+        super().check(problem)
+        if not issubclass(problem.solution_type, SharesInputs) or not isinstance(problem, SplitsBatch):
+            raise ValueError(f"Share concerns parts of a batch, and {type(problem).__name__} does not split batches")
+        if self.inputs > problem.batch:
+            raise ValueError(
+                f"Share asks for {self.inputs:,} inputs of {self.op!r} on {self.device!r}, but the batch is "
+                f"{problem.batch:,}"
+            )
+
+    def violations(self, problem: AnyProblemType, solution: SharesInputs) -> Iterable[Violation]:
+        there = solution.inputs_by_device().get((self.op, self.device), 0)
+        if there != self.inputs:
+            yield self.broken(
+                f"{self.op!r} must run {self.inputs} inputs on {self.device!r} but runs {there}",
+                excess=float(abs(there - self.inputs)),
+            )
 
 
 class MaxDevices(_OnDevices):

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from opweave.problems.cluster import Cluster, Device
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.spec import SCHEMA_VERSION, Count, Many, Name, Seconds, Share, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Count, FrozenDict, Many, Name, Seconds, Share, Spec, repeated
 
 if TYPE_CHECKING:
     from typing import Self
 
-    from opweave.problems.cluster import Cluster, Device
     from opweave.problems.graph import Operator, OpGraph
 
 MAX_SECONDS = 1e15
@@ -97,11 +97,9 @@ class Costs(Spec):
     @model_validator(mode="after")
     def _check(self) -> Self:
         for what, names in (("operator", self.operators), ("device", self.devices)):
-            seen: set[str] = set()
-            for name in names:
-                if name in seen:
-                    raise ValueError(f"{what} {name!r} is listed more than once")
-                seen.add(name)
+            twice = repeated(names)
+            if twice is not None:
+                raise ValueError(f"{what} {twice!r} is listed more than once")
         if list(self.batches) != sorted(set(self.batches)):
             raise ValueError(f"batches must ascend, each size once, but are {list(self.batches)}")
         return self
@@ -274,6 +272,42 @@ class Costs(Spec):
         rows, columns = tuple(operators), tuple(devices)
         unknown = np.argwhere(np.isnan(self.array(rows, columns, batch))).tolist()
         return tuple((rows[row], columns[column]) for row, column in unknown)
+
+
+class Calibration(Spec):
+    """A device and the efficiency of operator kinds on it, fitted to measured times.
+
+    Attributes
+    ----------
+    device
+        Its rates are the best that any operator kind reached, so no efficiency exceeds 1.
+    efficiency
+        Efficiency by operator kind.
+    default
+        Efficiency of kinds that were not measured.
+
+    Examples
+    --------
+    >>> device = Device(name="cpu", flops_per_second=100.0, memory_bandwidth=50.0)
+    >>> calibration = Calibration(device=device, efficiency={"Relu": Efficiency(traffic=0.5, launch_seconds=1.0)})
+    >>> from opweave.problems.graph import OpGraph
+    >>> graph = OpGraph.model_validate({
+    ...     "tensors": [{"id": "x", "bytes": 100}, {"id": "y", "bytes": 100}],
+    ...     "operators": [{"id": "relu", "kind": "Relu", "inputs": ["x"], "outputs": ["y"]}],
+    ... })
+    >>> calibration.costs(graph).seconds("relu", "cpu")
+    9.0
+    """
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    device: Device
+    efficiency: FrozenDict[Name, Efficiency]
+    default: Efficiency = Efficiency()
+
+    def costs(self, graph: OpGraph) -> Costs:
+        """Estimated times of a graph's operators on this device alone; see :meth:`Costs.roofline`."""
+        cluster = Cluster(devices=(self.device,))
+        return Costs.roofline(graph, cluster, efficiency=self.efficiency, default_efficiency=self.default)
 
 
 def _listed(value: object, what: str) -> Sequence[object]:

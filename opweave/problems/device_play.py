@@ -14,6 +14,7 @@ from opweave.problems.costs import MAX_SECONDS
 from opweave.problems.graph import OpGraph
 from opweave.problems.graph_arrays import Adjacency, topological_order
 from opweave.problems.measures import busy_seconds, moved_bytes
+from opweave.problems.rules import over_memory
 from opweave.problems.solution import Violation
 from opweave.problems.spec import FrozenDict, Name
 from opweave.problems.timeline import (
@@ -222,14 +223,10 @@ def device_timeline(
 def _causes(known: Names, runs: Runs, sent: Sent, reads: Reads) -> tuple[Adjacency, IntArray]:
     """A run waits for the makers and the transfers of its inputs; a transfer waits for the maker of its tensor."""
     count, moved = len(runs.operator), len(sent)
-    made = np.flatnonzero(sent.maker >= 0)
-    met = np.flatnonzero(sent.need >= 0)
-    by_need = np.argsort(sent.need[met], kind="stable")
-    first = np.searchsorted(sent.need[met][by_need], reads.need, side="left")
-    last = np.where(reads.need >= 0, np.searchsorted(sent.need[met][by_need], reads.need, side="right"), first)
-    entry = np.repeat(np.arange(len(reads.need)), last - first)
-    offset = np.arange(len(entry)) - np.repeat(np.cumsum(last - first) - (last - first), last - first)
-    row = met[by_need][first[entry] + offset] if len(entry) else entry
+    made, met, crossing = (np.flatnonzero(each >= 0) for each in (sent.maker, sent.need, reads.need))
+    needs = 1 + max(int(np.max(each, initial=-1)) for each in (sent.need, reads.need))
+    entry, row = Adjacency.from_pairs(needs, sent.need[met], met).entries(reads.need[crossing])
+    entry = crossing[entry]
     serves = (sent.reader[row] < 0) | (sent.reader[row] == runs.operator[reads.reader[entry]])
     entry, row = entry[serves], row[serves]
     effects = [reads.reader, reads.reader[entry], count + made, count + moved + made]
@@ -278,10 +275,7 @@ def needless(graph: OpGraph, cluster: Cluster, sent: Sent, listed: int) -> Itera
 def overfull(cluster: Cluster, held: Mapping[str, int]) -> Iterator[Violation]:
     """Devices that hold more bytes than their memory."""
     for device in cluster.devices:
-        used, limit = held[device.name], device.memory_bytes
-        if limit is not None and used > limit:
-            message = f"device {device.name!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
+        yield from over_memory(device.name, held[device.name], device.memory_bytes)
 
 
 def device_table(timeline: Timeline) -> dict[str, FrozenDict[Name, Any]]:

@@ -33,3 +33,7 @@ class UnsupportedConstraintError(UnsupportedFeatureError):
 
 class EngineError(OpweaveError):
     """An engine died or returned an impossible answer."""
+
+
+class InfeasibleError(OpweaveError):
+    """Writing a problem showed that it has no solution. The message, if any, says why in the problem's words."""

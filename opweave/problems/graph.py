@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -11,7 +10,7 @@ from pydantic import model_validator
 
 from opweave.problems.graph_arrays import Adjacency, GraphArrays, find_cycle
 from opweave.problems.limits import DEFAULT_LIMITS
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Bytes, Many, Name, Spec, repeated
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -159,6 +158,12 @@ class OpGraph(Spec):
         return {tensor.id: tensor.bytes if tensor.alias_of is None else 0 for tensor in self.tensors}
 
     @cached_property
+    def bytes_made(self) -> dict[str, int]:
+        """Bytes of the workspace of every operator and of the storages that it writes, by id."""
+        owned = self.owned_bytes
+        return {op.id: op.workspace_bytes + sum(owned[name] for name in op.outputs) for op in self.operators}
+
+    @cached_property
     def parameter_bytes(self) -> dict[str, int]:
         """Bytes of every parameter, by id."""
         return {parameter.id: parameter.bytes for parameter in self.parameters}
@@ -173,7 +178,6 @@ class OpGraph(Spec):
         """The graph as index arrays, for algorithms."""
         tensor_of = self.tensor_index
         return GraphArrays.build(
-            operators=len(self.operators),
             tensor_bytes=[tensor.bytes for tensor in self.tensors],
             storage=[tensor_of[self.storage[tensor.id]] for tensor in self.tensors],
             reads=[[tensor_of[name] for name in op.inputs] for op in self.operators],
@@ -193,11 +197,9 @@ class OpGraph(Spec):
                 source = self.producer.get(tensor)
                 if source is None:
                     continue
-                if not graph.has_edge(source, op.id):
-                    graph.add_edge(source, op.id, tensors=(), bytes=0)
-                edge = graph.edges[source, op.id]
-                edge["tensors"] += (tensor,)
-                edge["bytes"] += size[tensor]
+                before = graph.get_edge_data(source, op.id, {"tensors": (), "bytes": 0})
+                sent = (*before["tensors"], tensor)
+                graph.add_edge(source, op.id, tensors=sent, bytes=before["bytes"] + size[tensor])
         return graph
 
     def predecessors(self) -> Adjacency:
@@ -206,9 +208,9 @@ class OpGraph(Spec):
 
 
 def _refuse_duplicates(what: str, ids: Iterable[str]) -> None:
-    repeated = [name for name, count in Counter(ids).items() if count > 1]
-    if repeated:
-        raise ValueError(f"{what} id {repeated[0]!r} is used more than once; ids must be unique")
+    twice = repeated(ids)
+    if twice is not None:
+        raise ValueError(f"{what} id {twice!r} is used more than once; ids must be unique")
 
 
 def _check_sizes(graph: OpGraph) -> None:
@@ -261,21 +263,14 @@ def _storage_roots(tensors: Sequence[Tensor]) -> dict[str, str]:
     parent = {tensor.id: tensor.alias_of for tensor in tensors}
     root: dict[str, str] = {}
     for tensor in tensors:
-        chain = []
-        name = tensor.id
-        while name not in root:
-            chain.append(name)
-            above = parent[name]
-            if above is None:
-                root[name] = name
-                break
-            if above == name:
-                raise ValueError(f"tensor {name!r} is an alias of itself")
+        chain = [tensor.id]
+        while chain[-1] not in root and (above := parent[chain[-1]]) is not None:
+            if above == chain[-1]:
+                raise ValueError(f"tensor {above!r} is an alias of itself")
             if len(chain) > len(parent):
                 raise ValueError(f"the aliases of tensor {tensor.id!r} run in a circle")
-            name = above
-        for link in chain:
-            root[link] = root[name]
+            chain.append(above)
+        root |= dict.fromkeys(chain, root.get(chain[-1], chain[-1]))
     return root
 
 

@@ -60,6 +60,20 @@ class Adjacency:
         """Row of every entry, shape (entries,)."""
         return np.repeat(np.arange(len(self), dtype=np.int64), np.diff(self.start))
 
+    def entries(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Everything that some rows list: which of ``rows``, by position, lists which item. Both of shape (entries,).
+
+        Examples
+        --------
+        >>> lists = Adjacency.from_lists([[7, 8], [9]])
+        >>> [column.tolist() for column in lists.entries(np.array([1, 0, 1]))]
+        [[0, 1, 1, 2], [9, 7, 8, 9]]
+        """
+        length = np.diff(self.start)[rows]
+        listing = np.repeat(np.arange(len(rows)), length)
+        place = np.arange(len(listing)) - np.repeat(np.cumsum(length) - length, length)
+        return listing, self.items[self.start[rows][listing] + place]
+
     def reversed(self, rows: int) -> Adjacency:
         """Entry ``j`` of row ``i`` becomes entry ``i`` of row ``j``."""
         return Adjacency.from_pairs(rows, self.items, self.heads())
@@ -98,7 +112,6 @@ class GraphArrays:
     def build(
         cls,
         *,
-        operators: int,
         tensor_bytes: Sequence[int],
         storage: Sequence[int],
         reads: Sequence[Sequence[int]],
@@ -112,7 +125,7 @@ class GraphArrays:
         reader = read.heads()
         source = producer[read.items]
         inner = source >= 0
-        successors = Adjacency.from_pairs(operators, source[inner], reader[inner])
+        successors = Adjacency.from_pairs(len(reads), source[inner], reader[inner])
         return cls(
             tensor_bytes=np.asarray(tensor_bytes, dtype=np.int64),
             storage=np.asarray(storage, dtype=np.int64),
@@ -120,7 +133,7 @@ class GraphArrays:
             writes=write,
             producer=producer,
             consumers=Adjacency.from_pairs(len(tensor_bytes), read.items, reader),
-            predecessors=successors.reversed(operators),
+            predecessors=successors.reversed(len(reads)),
             successors=successors,
         )
 

@@ -45,9 +45,7 @@ def latency(timeline: Timeline) -> float | None:
 def busy_seconds(timeline: Timeline) -> FloatArray:
     """Seconds that every resource is busy; overlapping activities count separately. Shape (resources,)."""
     acts = timeline.activities
-    seconds = np.zeros(len(timeline.resources))
-    np.add.at(seconds, acts.resource, acts.end - acts.start)
-    return seconds
+    return np.bincount(acts.resource, acts.end - acts.start, minlength=len(timeline.resources)).astype(np.float64)
 
 
 def utilisation(timeline: Timeline) -> FloatArray:
@@ -61,22 +59,20 @@ def utilisation(timeline: Timeline) -> FloatArray:
 
 def _busy_once(timeline: Timeline) -> FloatArray:
     """Seconds that every resource is busy; if inputs follow each other, for one input. Shape (resources,)."""
-    acts, seconds = timeline.activities, np.zeros(len(timeline.resources))
+    acts = timeline.activities
     once = (acts.round == 0) | (timeline.period is None)
-    np.add.at(seconds, acts.resource[once], (acts.end - acts.start)[once])
-    return seconds
+    return np.bincount(acts.resource[once], (acts.end - acts.start)[once], minlength=len(timeline.resources)).astype(
+        np.float64
+    )
 
 
 def moved_bytes(timeline: Timeline) -> tuple[int, ...]:
     """Bytes that pass every resource, as exact integers. Shape (resources,)."""
     acts = timeline.activities
-    moved = [0] * len(timeline.resources)
+    moved = np.zeros(len(timeline.resources), dtype=object)
     sent = acts.kind != ActivityKind.RUN
-    for resource, size, count in zip(
-        acts.resource[sent].tolist(), acts.bytes[sent].tolist(), acts.count[sent].tolist(), strict=True
-    ):
-        moved[resource] += size * count
-    return tuple(moved)
+    np.add.at(moved, acts.resource[sent], acts.bytes[sent].astype(object) * acts.count[sent].astype(object))
+    return tuple(moved.tolist())
 
 
 def traffic(timeline: Timeline) -> int:

@@ -122,12 +122,10 @@ def memory_by_cap(cluster: Cluster, constraints: Sequence[Constraint]) -> dict[s
 
 def bytes_held(graph: OpGraph, operators: Iterable[str], memory: MemoryModel) -> int:
     """Bytes that a device holds if it runs exactly these operators."""
-    used = [graph.operators[graph.operator_index[name]] for name in set(operators)]
-    total = sum(graph.parameter_bytes[name] for name in {name for op in used for name in op.parameters})
-    if memory == "additive":
-        total += sum(op.workspace_bytes for op in used)
-        total += sum(graph.owned_bytes[name] for op in used for name in op.outputs)
-    return total
+    used = set(operators)
+    weights = {name for op in used for name in graph.operators[graph.operator_index[op]].parameters}
+    total = sum(map(graph.parameter_bytes.__getitem__, weights))
+    return total + sum(map(graph.bytes_made.__getitem__, used)) if memory == "additive" else total
 
 
 def lifetimes_held(
@@ -146,7 +144,7 @@ def lifetimes_held(
     arrays, names = graph.arrays, Names.of(graph)
     index = {parameter.id: position for position, parameter in enumerate(graph.parameters)}
     lists = Adjacency.from_lists([[index[name] for name in op.parameters] for op in graph.operators])
-    run, parameter = _listed(lists, operator)
+    run, parameter = lists.entries(operator)
     pairs = np.unique(device[run] * max(1, len(index)) + parameter)
     where, parameter = np.divmod(pairs, max(1, len(index)))
     sizes = np.asarray([each.bytes for each in graph.parameters], dtype=np.int64)
@@ -155,7 +153,7 @@ def lifetimes_held(
         scratch = np.asarray([op.workspace_bytes for op in graph.operators], dtype=np.int64)
         columns.append((operator, device, _times(scratch[operator], count)))
         for lists in (arrays.writes, arrays.reads) if memory == "buffers" else (arrays.writes,):
-            run, tensor = _listed(lists, operator)
+            run, tensor = lists.entries(operator)
             own = (arrays.storage[tensor] == tensor) | (lists is arrays.reads)
             run, tensor = run[own], tensor[own]
             columns.append((names.tensor(tensor), device[run], _times(arrays.tensor_bytes[tensor], count[run])))
@@ -163,14 +161,6 @@ def lifetimes_held(
     there = size > 0
     begin = np.zeros(int(there.sum()))
     return Lifetimes(storage[there], resource[there], begin, np.full_like(begin, NEVER), size[there])
-
-
-def _listed(lists: Adjacency, rows: IntArray) -> tuple[IntArray, IntArray]:
-    """Everything that some rows list: which of ``rows``, by position, lists which item. Both of shape (entries,)."""
-    length = np.diff(lists.start)[rows]
-    run = np.repeat(np.arange(len(rows)), length)
-    place = np.arange(len(run)) - np.repeat(np.cumsum(length) - length, length)
-    return run, lists.items[lists.start[rows][run] + place]
 
 
 def _times(size: IntArray, count: IntArray) -> IntArray:

@@ -144,12 +144,6 @@ class Result(Shown, Played, Generic[SolutionT]):
         """The exception that ``callback`` or ``progress`` raised."""
         return self._callback_error
 
-    def __getstate__(self) -> dict[Any, Any]:
-        return {
-            **super().__getstate__(),
-            "__pydantic_private__": {"_callback_error": None, "_answers": None, "_timeline": None},
-        }
-
     @model_validator(mode="before")
     @classmethod
     def _of_the_version_before(cls, data: object) -> object:

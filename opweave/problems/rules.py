@@ -126,8 +126,12 @@ def within_memory(timeline: Timeline, limits: Sequence[int | None]) -> Iterator[
     limits
         By resource, devices first; None for no limit.
     """
-    held = bytes_held(timeline)
-    for resource, limit, used in zip(timeline.resources, limits, held.tolist(), strict=False):
-        if limit is not None and used > limit:
-            message = f"device {resource.name!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
-            yield Violation(rule="memory", message=message, excess=float(used - limit))
+    for resource, limit, used in zip(timeline.resources, limits, bytes_held(timeline).tolist(), strict=False):
+        yield from over_memory(resource.name, used, limit)
+
+
+def over_memory(device: str, used: int, limit: int | None) -> Iterator[Violation]:
+    """Bytes on one device that exceed its memory; None for no limit."""
+    if limit is not None and used > limit:
+        message = f"device {device!r} holds {used:,} bytes: {used - limit:,} over its memory of {limit:,}"
+        yield Violation(rule="memory", message=message, excess=float(used - limit))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, Self, TypeVar
+from typing import Annotated, Generic, Self, TypeVar
 
 from pydantic import BeforeValidator, PrivateAttr, SerializeAsAny
 
@@ -57,19 +57,6 @@ class Played(Spec):
         carrying = self.model_copy()
         carrying._timeline = timeline
         return carrying
-
-    def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__pydantic_private__": {"_timeline": None}}
-
-    def __eq__(self, other: object) -> bool:
-        """Compare the fields, as all specs do; here ``Result`` and ``Result[Ordering]`` count as one class."""
-        if not isinstance(other, Played):
-            return NotImplemented
-        own, theirs = (each.__pydantic_generic_metadata__["origin"] or type(each) for each in (self, other))
-        return own is theirs and all(getattr(self, name) == getattr(other, name) for name in type(self).model_fields)
-
-    def __hash__(self) -> int:
-        return hash(tuple(getattr(self, name) for name in type(self).model_fields))
 
 
 class Evaluation(Played, Generic[DetailsT]):

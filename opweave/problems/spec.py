@@ -7,6 +7,7 @@ that users can extend with their own subclasses (constraints) or that are read b
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from inspect import isabstract
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
@@ -32,6 +33,11 @@ SCHEMA_VERSION: Literal[1] = 1
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 Item = TypeVar("Item")
+
+
+def repeated(names: Iterable[Item]) -> Item | None:
+    """The first of some names that is there more than once; None if they all differ."""
+    return next((name for name, count in Counter(names).items() if count > 1), None)
 
 
 def _plain_number(value: object) -> object:
@@ -150,7 +156,11 @@ class Spec(BaseModel):
         return hash(tuple(self._data().values()))
 
     def __getstate__(self) -> dict[Any, Any]:
-        return {**super().__getstate__(), "__dict__": self._data()}
+        state = {**super().__getstate__(), "__dict__": self._data()}
+        if self.__private_attributes__:
+            fresh = {name: attribute.get_default() for name, attribute in self.__private_attributes__.items()}
+            state["__pydantic_private__"] = fresh
+        return state
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """Copy with some fields replaced, without validation; see pydantic's method of this name."""

@@ -243,6 +243,11 @@ class Timeline:
         return self.names.texts[position]
 
 
+_ROW = dict.fromkeys(("kind", "resource", "start", "end", "what", "bytes", "round", "twin"), "i8")
+_ROW |= {"start": "f8", "end": "f8"}
+_LIFE = {"storage": "i8", "resource": "i8", "begin": "f8", "end": "f8", "bytes": "i8"}
+
+
 class Recorder:
     """Collects activities and lifetimes one by one, for problems that play a solution step by step."""
 
@@ -283,35 +288,22 @@ class Recorder:
     def activities(self) -> Activities:
         """All activities so far, ranked in the order in which they were recorded."""
         count = len(self._rows)
-        kind, resource, start, end, what, size, number, twin = zip(*self._rows, strict=True) if count else ((),) * 8
+        table = np.array(self._rows, dtype=[*_ROW.items()])
         pairs = np.asarray(self._causes, dtype=np.int64).reshape(len(self._causes), 3).T
         causes, brought = joined(pairs[0], pairs[1], pairs[2], count)
         return Activities(
-            kind=np.asarray(kind, dtype=np.int64),
-            resource=np.asarray(resource, dtype=np.int64),
-            start=np.asarray(start, dtype=np.float64),
-            end=np.asarray(end, dtype=np.float64),
-            what=np.asarray(what, dtype=np.int64),
+            **{name: np.ascontiguousarray(table[name]) for name in _ROW},
             rank=np.arange(count, dtype=np.int64),
-            twin=np.asarray(twin, dtype=np.int64),
             reader=np.full(count, -1, dtype=np.int64),
-            bytes=np.asarray(size, dtype=np.int64),
             count=np.ones(count, dtype=np.int64),
-            round=np.asarray(number, dtype=np.int64),
             causes=causes,
             brought=brought,
         )
 
     def lifetimes(self) -> Lifetimes:
         """All lifetimes so far."""
-        storage, resource, begin, end, size = zip(*self._lives, strict=True) if self._lives else ((),) * 5
-        return Lifetimes(
-            storage=np.asarray(storage, dtype=np.int64),
-            resource=np.asarray(resource, dtype=np.int64),
-            begin=np.asarray(begin, dtype=np.float64),
-            end=np.asarray(end, dtype=np.float64),
-            bytes=np.asarray(size, dtype=np.int64),
-        )
+        table = np.array(self._lives, dtype=[*_LIFE.items()])
+        return Lifetimes(**{name: np.ascontiguousarray(table[name]) for name in _LIFE})
 
 
 def joined(effects: IntArray, causes: IntArray, brought: IntArray, activities: int) -> tuple[Adjacency, IntArray]:

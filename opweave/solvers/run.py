@@ -6,12 +6,12 @@ import logging
 import math
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -22,6 +22,7 @@ from opweave.problems.result import Incumbent, OptionValue, Termination
 from opweave.problems.solution import Solution
 from opweave.solvers.allowance import STOP_SECONDS, Allowance
 from opweave.solvers.side_by_side.exchange import Exchange, Found, Proved
+from opweave.solvers.watch import WATCH
 
 logger = logging.getLogger("opweave")
 
@@ -34,9 +35,6 @@ smaller than any measurement error. Integers must agree exactly."""
 PATIENCE, LEAST_PATIENCE = 3.0, 0.05
 """Largest and smallest number of seconds for an engine to end."""
 
-WATCH_SECONDS = 0.01
-"""Seconds between comparisons of a run's time with its limit while loops on arrays run."""
-
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a string"}
 """Names of the option types in messages."""
 
@@ -44,6 +42,11 @@ KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "
 def clock() -> float:
     """Seconds on the clock that is used for limits."""
     return time.perf_counter()
+
+
+def seconds_since(moment: float) -> float:
+    """Seconds since a moment on that clock."""
+    return clock() - moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +147,7 @@ class Run:
 
     def __post_init__(self) -> None:
         whole = math.inf if self.time_limit is None else self.time_limit
-        self.allowance = Allowance(whole, self.elapsed)
+        self.allowance = Allowance(whole, partial(seconds_since, self.began))
 
     @property
     def objective(self) -> int | float | None:
@@ -158,7 +161,7 @@ class Run:
 
     def elapsed(self) -> float:
         """Seconds since the solve began."""
-        return clock() - self.began
+        return seconds_since(self.began)
 
     def remaining(self) -> float | None:
         """Seconds left for the solver, never negative, 0 once a callback has asked to stop; None without a limit."""
@@ -208,7 +211,7 @@ class Run:
         if self._halt is None:
             self._halt = np.zeros(1, dtype=np.int64)
             self.update_halt()
-            threading.Thread(target=_watch, args=(weakref.ref(self),), daemon=True, name="opweave-clock").start()
+            WATCH.add(self)
         return self._halt
 
     def update_halt(self) -> None:
@@ -380,11 +383,3 @@ def patience() -> float:
 def never() -> IntArray:
     """A flag like :attr:`Run.halt` that is never raised, for loops outside a run."""
     return np.zeros(1, dtype=np.int64)
-
-
-def _watch(reference: weakref.ref[Run]) -> None:
-    """Keep the flag of a run up to date as long as the run exists."""
-    while (run := reference()) is not None:
-        run.update_halt()
-        del run  # otherwise it would live as long as this thread sleeps
-        time.sleep(WATCH_SECONDS)

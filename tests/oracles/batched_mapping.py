@@ -23,9 +23,9 @@ from opweave.problems.constraints import (
     Pin,
     Precede,
     Separate,
+    Share,
 )
 from opweave.problems.errors import InvalidInputError
-from opweave.problems.share import Share
 from tests.oracles.placement import Task, _beats, _lower_bound, _makespan, _Search
 
 String = tuple[str, ...]

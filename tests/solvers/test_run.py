@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
+import weakref
 
 from opweave.solvers.run import Run
+from opweave.solvers.watch import Watch
 
 
 def _wait_for(run: Run, value: int, seconds: float = 2.0) -> bool:
@@ -45,11 +46,28 @@ def test_the_flag_follows_a_callback_that_asks_to_stop() -> None:
     assert halt is run.halt
 
 
-def test_the_thread_ends_with_the_run() -> None:
-    run = Run(time_limit=60.0)
+def test_one_thread_serves_all_runs_and_ends_with_the_last() -> None:
+    watch = Watch()
+    runs = [Run(time_limit=60.0) for _ in range(50)]
+    before = set(threading.enumerate())
+    for run in runs:
+        watch.add(run)
+    (clock,) = set(threading.enumerate()) - before
+    last = weakref.ref(run)
+    del run, runs
+    clock.join(2.0)
+    assert not clock.is_alive()
+    assert last() is None  # nothing else keeps a run alive, so no collection is needed
+    watch.add(Run(time_limit=60.0))
+
+
+def test_a_run_whose_flag_fails_does_not_stop_the_clock_of_others() -> None:
+    class Broken:
+        def update_halt(self) -> None:
+            raise ValueError("closed")
+
+    watch, broken, run = Watch(), Broken(), Run(time_limit=0.05)
     assert run.halt[0] == 0
-    before = sum(thread.name == "opweave-clock" for thread in threading.enumerate())
-    del run
-    gc.collect()
-    time.sleep(0.2)
-    assert sum(thread.name == "opweave-clock" for thread in threading.enumerate()) < before
+    watch.add(broken)
+    watch.add(run)
+    assert _wait_for(run, 1)

@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule, sums_up_to
-from opweave.problems.constraints import Constraint
+from opweave.problems.constraints import Constraint, Share
 from opweave.problems.costs import Costs
-from opweave.problems.share import Share
 from tests.oracles.batched_mapping import as_schedule, spreads, tasks_of
 from tests.oracles.placement import earliest_starts
 from tests.strategies.specs import _precedes, clusters, op_graphs, placement_constraints

@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from opweave.adapters.costs.calibration_cases import case_model, cases
 from opweave.adapters.onnx.session import default_options, import_runtime, profiled_run, random_feeds
-from opweave.problems.calibration import Calibration
 from opweave.problems.cluster import Device
-from opweave.problems.costs import Efficiency, moved_bytes
+from opweave.problems.costs import Calibration, Efficiency, moved_bytes
 from opweave.problems.errors import InvalidInputError, SolverNotAvailableError
 from opweave.problems.spec import FrozenDict
 

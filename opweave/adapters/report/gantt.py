@@ -24,7 +24,7 @@ from opweave.adapters.report.timeline_tables import DeviceUse
 from opweave.adapters.report.timeline_trace import lanes
 from opweave.adapters.report.units import precise_seconds, readable_bytes, unit_of
 from opweave.problems.arrays import BoolArray, FloatArray, IntArray
-from opweave.problems.critical_path import critical_rows
+from opweave.problems.device_details import critical_rows
 from opweave.problems.measures import utilisation
 from opweave.problems.timeline import ActivityKind, ResourceKind, Timeline
 

@@ -23,8 +23,7 @@ from opweave.adapters.report.timeline_tables import (
 from opweave.adapters.report.timeline_trace import timeline_trace
 from opweave.adapters.report.units import precise_seconds, readable, readable_share
 from opweave.problems.cluster import Cluster
-from opweave.problems.critical_path import critical_rows
-from opweave.problems.device_details import Wait
+from opweave.problems.device_details import Wait, critical_rows
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.measures import bytes_over_time
 from opweave.problems.problem import DetailsT, Problem, SolutionT

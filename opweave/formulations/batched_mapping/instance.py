@@ -21,9 +21,8 @@ from opweave.formulations.once import once
 from opweave.formulations.order_arcs import ContradictionError, with_order_arcs
 from opweave.problems.arrays import NO_LIMIT, BoolArray, FloatArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, means
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share, means
 from opweave.problems.graph_arrays import Adjacency, topological_order
-from opweave.problems.share import Share
 
 TAKEN_IN: tuple[type[Constraint], ...] = (Pin, Forbid, MemoryCap, Share)
 """Side constraints that :func:`lower` writes into the arrays, besides those with an ``"order_arcs"`` expression."""

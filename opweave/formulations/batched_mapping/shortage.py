@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from opweave.formulations import shortage as shared
 from opweave.formulations.once import once
 from opweave.formulations.shortage import Asked, asked_of, room_of
 from opweave.problems.batched_mapping.spec import LARGEST_BATCH, BatchedMapping, sums_up_to
-from opweave.problems.constraints import means
-from opweave.problems.share import Share
 from opweave.problems.words import counted, joined
 
 
@@ -49,18 +47,6 @@ def rules_in_the_way(problem: BatchedMapping, *, rows_added: bool = False) -> st
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked(Asked):
-    """The devices, and the numbers of inputs by device, that side constraints require for one operator."""
-
-    shares: dict[str, set[int]] = field(default_factory=dict)
-
-    @property
-    def fixed(self) -> dict[str, int]:
-        """Numbers of inputs that must run on a device, if different from 0."""
-        return {device: max(counts) for device, counts in self.shares.items() if max(counts)}
-
-
-@dataclass(frozen=True, slots=True)
 class _Choice:
     """Batch sizes of one operator by device, and the devices that it must use."""
 
@@ -77,7 +63,7 @@ class _Choice:
 
 
 def _reasons(problem: BatchedMapping) -> Iterator[str]:
-    asked = _asked(problem)
+    asked = asked_of(problem.known_seconds, problem.constraints)
     for name, rules in asked.items():
         yield from _contradictions(problem, name, rules)
     allowed = {name: _allowed(problem, name, rules) for name, rules in asked.items()}
@@ -91,16 +77,7 @@ def _reasons(problem: BatchedMapping) -> Iterator[str]:
     yield from _too_much(problem)
 
 
-def _asked(problem: BatchedMapping) -> dict[str, _Asked]:
-    plain = asked_of([op.id for op in problem.graph.operators], problem.constraints)
-    found = {name: _Asked(each.pins, each.forbids) for name, each in plain.items()}
-    for constraint in problem.constraints:
-        if means(constraint, Share):
-            found[constraint.op].shares.setdefault(constraint.device, set()).add(constraint.inputs)
-    return found
-
-
-def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterator[str]:
+def _contradictions(problem: BatchedMapping, name: str, asked: Asked) -> Iterator[str]:
     """Shares of one operator that contradict each other, or its pins and forbids."""
     for device, counts in asked.shares.items():
         if len(counts) > 1:
@@ -125,7 +102,7 @@ def _contradictions(problem: BatchedMapping, name: str, asked: _Asked) -> Iterat
         yield f"{what}, {there}, but the batch is {problem.batch:,}"
 
 
-def _allowed(problem: BatchedMapping, name: str, asked: _Asked) -> _Choice:
+def _allowed(problem: BatchedMapping, name: str, asked: Asked) -> _Choice:
     """Batch sizes on the devices where the operator's time is known, after pins, forbids and shares."""
     sizes = {}
     for device, by_size in problem.known_seconds[name].items():
@@ -149,7 +126,7 @@ def _fitting(problem: BatchedMapping, name: str, choice: _Choice) -> _Choice:
     return _Choice(found, choice.needed)
 
 
-def _not_allowed(problem: BatchedMapping, name: str, asked: _Asked, choice: _Choice) -> str:
+def _not_allowed(problem: BatchedMapping, name: str, asked: Asked, choice: _Choice) -> str:
     if not choice.sizes:
         rules = {"pins": asked.pins, "forbids": asked.forbids, "shares": asked.shares}
         there = joined(kind for kind, some in rules.items() if some)
@@ -221,7 +198,7 @@ def _limit(problem: BatchedMapping) -> str:
         most = min(LARGEST_BATCH, (room - weights) // each) if each else LARGEST_BATCH
     common = frozenset(range(most + 1))
     known: dict[str, frozenset[int]] = {}  # many operators have the same sizes
-    for name, rules in _asked(wide).items():
+    for name, rules in asked_of(wide.known_seconds, wide.constraints).items():
         fitting = _fitting(wide, name, _allowed(wide, name, rules))
         key = repr(fitting)
         if key not in known:

@@ -11,12 +11,11 @@ import numpy as np
 
 from opweave.problems.arrays import FloatArray
 from opweave.problems.batched_mapping.spec import Batch, BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Constraint, Forbid, Pin, means
+from opweave.problems.constraints import Constraint, Forbid, Pin, Share, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import OpGraph
 from opweave.problems.limits import MAX_BYTES
 from opweave.problems.placement.spec import Placement, Schedule
-from opweave.problems.share import Share
 from opweave.problems.spec import FrozenDict
 
 

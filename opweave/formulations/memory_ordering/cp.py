@@ -15,9 +15,9 @@ from typing import ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import register_formulation
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.pairwise import PairFacts, PairHandles, Pairwise
-from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak
+from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear, total
 from opweave.formulations.modeling.model import LinearModel
@@ -173,7 +173,7 @@ class PairSteps(OrderingProgram):
 
     def objective_bound(self, problem: MemoryOrdering, value: float) -> int:
         """Convert units of the model to bytes, rounded so that a lower bound stays one."""
-        unit = instance_of(problem).granularity()
+        unit = lower(problem).granularity()
         return max(0, math.ceil(value - SLACK - RELATIVE_SLACK * abs(value))) * unit
 
 

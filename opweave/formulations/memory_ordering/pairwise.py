@@ -33,13 +33,12 @@ import numpy as np
 from opweave.formulations.expressions import expression
 from opweave.formulations.formulation import register_formulation
 from opweave.formulations.memory_ordering.groups import Groups, contract, single_groups
-from opweave.formulations.memory_ordering.instance import OrderingInstance
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
 from opweave.formulations.memory_ordering.loads import Excess, Footprints, Loads
 from opweave.formulations.memory_ordering.pairs import Pairs
 from opweave.formulations.memory_ordering.program import (
     OrderingProgram,
     Scale,
-    instance_of,
     least_peak,
     peak_range,
     scale_of,
@@ -191,7 +190,7 @@ class Pairwise(OrderingProgram):
 
     def prepare(self, problem: MemoryOrdering) -> PairFacts:
         """Contract the operators, find the critical ones, choose the pairs, and write the footprints."""
-        instance = instance_of(problem)
+        instance = lower(problem)
         check_closure(instance.operators, self.name, self.context.limits)
         closed = ancestors(instance.after)
         contracting = problem.objective == "peak" and not self.context.extended

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from opweave.formulations.formulation import Formulation
 from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
-from opweave.formulations.order_arcs import ContradictionError, InfeasibleError
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.memory_ordering.spec import MemoryOrdering, Ordering
 
 LARGEST = 2**30
@@ -85,20 +85,6 @@ def scale_of(instance: OrderingInstance) -> Scale:
     """The unit of an instance. No footprint exceeds all storages and the largest workspace together."""
     workspace = int(instance.workspace.max(initial=0))
     return Scale.of(instance.granularity(), int(instance.size.sum()) + workspace)
-
-
-def instance_of(problem: MemoryOrdering) -> OrderingInstance:
-    """Write the problem as arrays.
-
-    Raises
-    ------
-    InfeasibleError
-        If its order constraints contradict each other.
-    """
-    try:
-        return lower(problem)
-    except ContradictionError as error:
-        raise InfeasibleError(str(error)) from error
 
 
 def least_peak(problem: MemoryOrdering, lower_bound: int, when: str = "") -> int:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from opweave.formulations.formulation import PyomoFormulation, register_formulation
-from opweave.formulations.memory_ordering.instance import OrderingInstance
-from opweave.formulations.memory_ordering.program import OrderingProgram, instance_of, least_peak, peak_range, scale_of
+from opweave.formulations.memory_ordering.instance import OrderingInstance, lower
+from opweave.formulations.memory_ordering.program import OrderingProgram, least_peak, peak_range, scale_of
 from opweave.formulations.memory_ordering.step_sets import add_sets, last_steps
 from opweave.formulations.precedence import ancestors
 from opweave.problems.arrays import IntArray
@@ -48,7 +48,7 @@ class TimeIndexed(PyomoFormulation[MemoryOrdering, Ordering], OrderingProgram):
         from pyomo.environ import Any as AnyKey
         from pyomo.environ import Binary, ConcreteModel, Constraint, Expression, Integers, Objective, Reals, Var
 
-        instance, m = instance_of(problem), ConcreteModel()
+        instance, m = lower(problem), ConcreteModel()
         least, peak, context = instance.start_bytes(), problem.objective == "peak", self.context
         if peak:
             least = max(least, int(context.lower_bound or 0))

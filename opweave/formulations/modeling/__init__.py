@@ -25,6 +25,10 @@ may
    leave unknown values NaN. ``model.filled({column: value})`` makes such an array.
 4. ``separate(model, values)`` returns the rows that were left out and that the values violate; engines add each once.
 
+Rows that both kinds of programs have are written once: ``model.rows(name).add(row)`` takes integers in a constraint
+program, ``model.within(name, held, capacity)`` is a memory row, ``model.where(name, row, only_if, big)`` a conditional
+one, ``model.any_column(name, key, parts)`` is 1 if any of its parts is, and ``model.completed(values)`` sets it.
+
 The names of columns and of families of rows must not be words of :mod:`.handles`, such as ``held`` or ``start``.
 Columns and rows are in the model's own units (``unit`` is the value of one unit of the cost in the problem's unit);
 handles are in seconds, bytes and counts. ``model.timed`` holds the columns of times with a horizon, ``model.tick``

@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.problems.arrays import FloatArray
+from opweave.problems.errors import InfeasibleError
+
+__all__ = ["CONSTANT_TOLERANCE", "ZERO", "InfeasibleError", "Linear", "Row", "total"]
 
 CONSTANT_TOLERANCE = 1e-8
 """Tolerance for a row without columns; terms that cancel out leave rounding errors."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -127,7 +126,11 @@ class _Look:
             stages = stages_up_to(self._stored.ends(self._position, size))
             return stages is not None and stages <= self._problem.stage_limit
 
-        return bisect_left(range(self._problem.memory_of(self._order)), True, key=enough)
+        low, high = 0, self._problem.memory_of(self._order)  # sums of sizes may be too large for the bisect module
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if enough(middle) else (middle + 1, high)
+        return high
 
 
 def smallest_memory(problem: Pipeline) -> int | None:

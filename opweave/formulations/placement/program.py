@@ -9,7 +9,6 @@ import numpy as np
 
 from opweave.formulations.formulation import TimedFormulation
 from opweave.formulations.modeling.linear import Linear, Row
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.instance import TAKEN_IN, PlacementInstance
 from opweave.formulations.placement.model import PlacementModel
 from opweave.formulations.placement.retime import Timetable, timetable
@@ -18,6 +17,7 @@ from opweave.formulations.placement.windows import Windows, serial_length, singl
 from opweave.formulations.shortage import rules_in_the_way
 from opweave.problems.arrays import FloatArray
 from opweave.problems.constraints import Constraint, MaxDevices, Precede, Separate, means
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.placement.spec import Placement, Schedule
 
 UNITS = 1000.0

@@ -6,9 +6,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_bipartite_matching
+
+from opweave.formulations.on_cluster import tied
 from opweave.formulations.once import once
 from opweave.formulations.shortage import asked_of, too_large
-from opweave.problems.constraints import Colocate, MaxDevices, Separate, means
+from opweave.problems.constraints import MaxDevices, Separate, means
 from opweave.problems.placement.rules import opposite_demanded
 from opweave.problems.placement.spec import Placement
 from opweave.problems.words import counted
@@ -58,9 +62,10 @@ def _reasons(problem: Placement) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Operators that must share a device, and the devices that can run and hold them all."""
+    """Operators that must share a device, the devices that can run them all, and those that can also hold them."""
 
     operators: tuple[str, ...]
+    able: frozenset[str]
     devices: frozenset[str]
     bytes: int
 
@@ -77,7 +82,7 @@ class _Look:
 
     def __init__(self, problem: Placement) -> None:
         self._problem = problem
-        self._limits = problem.memory_limits
+        self._limits = {device: limit for device, limit in problem.memory_limits.items() if limit is not None}
         self._asked = asked_of([op.id for op in problem.graph.operators], problem.constraints)
 
     def _allowed(self, name: str) -> frozenset[str]:
@@ -85,39 +90,23 @@ class _Look:
         return frozenset(filter(self._asked[name].allow, self._problem.known_seconds[name]))
 
     @cached_property
-    def _together(self) -> list[tuple[str, ...]]:
-        """All operators, in groups that must share a device."""
-        names = [op.id for op in self._problem.graph.operators]
-        group_of = {name: [name] for name in names}
-        for constraint in self._problem.constraints:
-            if means(constraint, Colocate):
-                for other in constraint.ops[1:]:
-                    kept, joined = group_of[constraint.ops[0]], group_of[other]
-                    if kept is not joined:
-                        kept.extend(joined)
-                        group_of.update(dict.fromkeys(joined, kept))
-        found: dict[int, list[str]] = {}
-        for name in names:
-            found.setdefault(id(group_of[name]), []).append(name)
-        return [tuple(group) for group in found.values()]
-
-    @cached_property
     def groups(self) -> list[_Group]:
-        """The devices on which each group may run, given their memory."""
+        """All operators, in groups that must share a device, and the devices on which each group may run."""
+        graph, limits = self._problem.graph, self._limits
+        members: dict[int, list[str]] = {}
+        for op, number in zip(graph.operators, tied(graph, self._problem.constraints).tolist(), strict=True):
+            members.setdefault(number, []).append(op.id)
         found = []
-        for names in self._together:
+        for names in members.values():
             needed = self._problem.memory_of(names)
-            able = frozenset.intersection(*(self._allowed(name) for name in names))
-            found.append(_Group(names, frozenset(device for device in able if self._holds(device, needed)), needed))
+            able = frozenset.intersection(*map(self._allowed, names))
+            devices = frozenset(device for device in able if needed <= limits.get(device, needed))
+            found.append(_Group(tuple(names), able, devices, needed))
         return found
 
     @cached_property
     def _group_of(self) -> dict[str, _Group]:
         return {name: group for group in self.groups for name in group.operators}
-
-    def _holds(self, device: str, needed: int) -> bool:
-        limit = self._limits[device]
-        return limit is None or needed <= limit
 
     def contradictions(self) -> Iterator[str]:
         """Pins and forbids that leave an operator or a group without a device."""
@@ -134,18 +123,16 @@ class _Look:
             else:
                 able = _listed(self._problem.known_seconds[op.id])
                 yield f"operator {op.id!r} is forbidden on every device where its time is known: {able}"
-        for names in self._together:
-            if not frozenset.intersection(*(self._allowed(name) for name in names)):
-                yield f"operators {_listed(names)} must share a device, but no device may run them all"
+        for group in self.groups:
+            if not group.able:
+                yield f"operators {_listed(group.operators)} must share a device, but no device may run them all"
 
     def misfits(self) -> Iterator[str]:
         """Groups that are too large for every device that may run them."""
         for group in self.groups:
             if not group.devices:
-                able = sorted(frozenset.intersection(*(self._allowed(name) for name in group.operators)))
-                reason = too_large(group.demand, group.bytes, able, self._limits)
-                if reason is not None:
-                    yield reason
+                reason = too_large(group.demand, group.bytes, sorted(group.able), self._problem.memory_limits)
+                yield from () if reason is None else (reason,)
 
     def crowds(self) -> Iterator[str]:
         """Operators that must be separated and cannot be."""
@@ -168,7 +155,7 @@ class _Look:
     @cached_property
     def _most_devices(self) -> int:
         counts = [each.count for each in self._problem.constraints if means(each, MaxDevices)]
-        return min([*counts, len(self._limits)])
+        return min([*counts, len(self._problem.memory_limits)])
 
     def too_many_devices(self) -> Iterator[str]:
         """More devices are needed than may be used."""
@@ -190,9 +177,8 @@ class _Look:
             {group.devices for group in self.groups} - {everywhere}, key=lambda some: (len(some), *sorted(some))
         )
         for devices in (*narrow[:MAX_DEVICE_SETS], everywhere):
-            limits = [self._limits[device] for device in devices]
-            known = [limit for limit in limits if limit is not None]
-            if len(known) < len(limits) or not known:
+            known = [self._limits[device] for device in devices & self._limits.keys()]
+            if len(known) < len(devices) or not known:
                 continue
             room = sum(sorted(known, reverse=True)[: self._most_devices])
             names = [name for group in self.groups if group.devices <= devices for name in group.operators]
@@ -233,18 +219,10 @@ class _Look:
 
 
 def _can_be_apart(choices: Sequence[frozenset[str]]) -> bool:
-    """Whether each choice can get a different device (augmenting paths)."""
-    taken: dict[str, int] = {}
-
-    def place(index: int, tried: set[str]) -> bool:
-        for device in choices[index] - tried:
-            tried.add(device)
-            if device not in taken or place(taken[device], tried):
-                taken[device] = index
-                return True
-        return False
-
-    return all(place(index, set()) for index in range(len(choices)))
+    """Whether each choice can get a different device."""
+    devices = sorted(frozenset().union(*choices))
+    able = csr_array([[device in choice for device in devices] for choice in choices])
+    return bool((maximum_bipartite_matching(able, perm_type="column") >= 0).all())
 
 
 def _listed(names: Iterable[str]) -> str:

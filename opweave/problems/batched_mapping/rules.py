@@ -10,7 +10,7 @@ import numpy as np
 
 from opweave.problems.arrays import IntArray
 from opweave.problems.batched_mapping.details import BatchedDetails
-from opweave.problems.critical_path import critical_path
+from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import (
     device_table,
     needless,

@@ -79,10 +79,8 @@ def _needs(problem: Placement, runs: Runs) -> tuple[Needs, Reads]:
     key = codes(problem.graph, cluster, tensor, whose, device[maker], device[reader])[crossing]
     _, first, group = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
     need = np.full(len(reader), -1, dtype=np.int64)
-    need[crossing] = place[group]
+    need[crossing] = np.argsort(order)[group]
     chosen = crossing[first[order]]
     source, target = device[maker[chosen]], device[reader[chosen]]
     size = arrays.tensor_bytes[tensor[chosen]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opweave.problems.costs import MAX_SECONDS
-from opweave.problems.critical_path import critical_path
+from opweave.problems.device_details import critical_path
 from opweave.problems.device_play import (
     device_table,
     needless,

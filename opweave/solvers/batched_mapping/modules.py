@@ -26,11 +26,10 @@ from opweave.formulations.batched_mapping.instance import BatchedInstance
 from opweave.formulations.batched_mapping.retime import counts_of
 from opweave.problems.arrays import BoolArray, IntArray
 from opweave.problems.batched_mapping.spec import BatchedMapping
-from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, means
+from opweave.problems.constraints import Constraint, Forbid, Pin, Precede, Share, means
 from opweave.problems.costs import Costs
 from opweave.problems.graph import Operator, OpGraph, Tensor
 from opweave.problems.graph_arrays import Adjacency
-from opweave.problems.share import Share
 
 LEAST = 4
 """Fewest operators of a module; smaller ones are joined with the next."""

@@ -28,9 +28,8 @@ from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_ar
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.pyomo import PyomoView, to_pyomo
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.problems.constraints import means
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.problems.solution import Solution

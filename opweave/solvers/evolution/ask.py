@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from opweave.formulations.order_arcs import ContradictionError
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.solvers.evolution.encoding import encoding_of
@@ -41,7 +40,9 @@ def pymoo_problem(problem: Problem[Any, Any], objectives: Sequence[str] | None =
     Raises
     ------
     InvalidInputError
-        For an unknown objective, a problem without an encoding, or one that evidently has no solution.
+        For an unknown objective, or a problem without an encoding.
+    ContradictionError
+        When the problem evidently has no solution.
 
     Examples
     --------
@@ -67,10 +68,7 @@ def pymoo_problem(problem: Problem[Any, Any], objectives: Sequence[str] | None =
         given = type(problem).__name__
         raise InvalidInputError(f"problem is of type {given}; it must be a problem, such as a Placement")
     is_available(problem, "pymoo")  # loads the solvers of the problem, and with them its encoding
-    try:
-        encoding = encoding_of(problem)
-    except ContradictionError as error:
-        raise InvalidInputError(f"the problem has no solution: {error}") from error
+    encoding = encoding_of(problem)
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
     return PymooProblem(Objectives(problem, encoding, objectives))

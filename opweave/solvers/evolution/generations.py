@@ -1,7 +1,7 @@
 """A genetic search on whole populations: pymoo's operators in a loop over arrays, without an object for each row.
 
-It is what pymoo's own GA and NSGA-II do, but a generation is crossed by ``cross_sbx``, mutated by ``mut_pm``, judged and
-ranked as one array. For cheap judging, as of slicings, pymoo's objects would take most of the time.
+It is what pymoo's own GA and NSGA-II do, but a generation is crossed by ``cross_sbx``, mutated by ``mut_pm``, judged
+and ranked as one array. For cheap judging, as of slicings, pymoo's objects would take most of the time.
 
 Source of the ranking by fronts: Deb et al., "A fast and elitist multiobjective genetic algorithm: NSGA-II", IEEE Trans.
 Evolutionary Computation 6(2), 2002, doi:10.1109/4235.996017.

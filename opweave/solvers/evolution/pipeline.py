@@ -1,6 +1,7 @@
 """Pipelines as rows: a key for every device, which orders the stages, and a gene for the share of the model it takes.
 
-A device whose gene is at most ``IDLE`` has no stage. The shares count cut points; where one stage ends, the next begins.
+A device whose gene is at most ``IDLE`` has no stage. The shares count cut points; where one stage ends, the next one
+begins.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Slicings as rows: a share of every operator for each device, and its dimension (:mod:`opweave.solvers.slicing.genes`).
+"""Slicings as rows: shares of every operator for the devices, and its dimension (:mod:`opweave.solvers.slicing.genes`).
 
 :class:`LiteralEncoding` is the paper's literal chromosome: integer cut points that may break (8) to (10). It adds up
 these violations (cv1 to cv5) and those of parts and memory (cv6, cv7). Only rows without violations are plans.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 OPTIONS = frozenset({"algorithm", "population", "generations", "seeded", "objectives"})
 
 
-class _Over(Exception):
+class _OverError(Exception):
     """The run is over in the middle of a generation."""
 
 
@@ -48,7 +48,7 @@ class Reporter:
             if judged.feasible and judged.objective is not None:
                 self._run.found(solution, judged.objective)
         if self._run.should_stop():
-            raise _Over
+            raise _OverError
 
 
 def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
@@ -68,7 +68,7 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
         else:  # nothing to decide
             row = np.zeros((1, 0))
             reporter.watch(row, objectives.judge(row))
-    except _Over:
+    except _OverError:
         return _ended(run, run.termination())
     return _ended(run, Termination.BUDGET)
 
@@ -88,7 +88,7 @@ def _search(problem: PymooProblem, run: Run) -> None:
         while algorithm.has_next() and (generations is None or done <= generations):
             algorithm.next()
             done += 1
-    except (_Over, OpweaveError):
+    except (_OverError, OpweaveError):
         raise
     except Exception as error:
         raise EngineError(f"{type(algorithm).__name__} of pymoo failed: {type(error).__name__}: {error}") from error

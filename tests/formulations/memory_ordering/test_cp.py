@@ -10,7 +10,7 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.cp import PairSteps
 from opweave.formulations.memory_ordering.instance import lower
-from opweave.formulations.order_arcs import InfeasibleError
+from opweave.problems.errors import InfeasibleError
 from tests.oracles.memory_ordering import best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders
 

@@ -18,8 +18,7 @@ from opweave.formulations.memory_ordering.pairwise import Pairwise, PairwisePosi
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.linear import Linear
-from opweave.formulations.order_arcs import InfeasibleError
-from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
+from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from tests.formulations.memory_ordering.programs import Inexpressible, NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders

@@ -12,8 +12,7 @@ import opweave as ow
 from opweave.formulations.build import build_model, read_solution
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.memory_ordering.time_indexed import TimeIndexed, TimeIndexedOpen
-from opweave.formulations.order_arcs import InfeasibleError
-from opweave.problems.errors import LimitExceededError
+from opweave.problems.errors import InfeasibleError, LimitExceededError
 from tests.formulations.memory_ordering.programs import NotLater, agrees, solved, two_branches
 from tests.oracles.memory_ordering import best_ordering, best_ordering_by_states
 from tests.strategies.specs import memory_orderings, topological_orders

@@ -14,8 +14,7 @@ from opweave.formulations.modeling.arrays import TriviallyInfeasibleError, to_ar
 from opweave.formulations.modeling.linear import Linear, Row, total
 from opweave.formulations.modeling.model import LinearModel
 from opweave.formulations.modeling.rows import ROWS_BETWEEN_CHECKS, Rows
-from opweave.formulations.order_arcs import InfeasibleError
-from opweave.problems.errors import InvalidInputError
+from opweave.problems.errors import InfeasibleError, InvalidInputError
 
 NUMBERS = st.integers(-9, 9).map(float)
 LINEARS = st.builds(Linear, NUMBERS, st.dictionaries(st.integers(0, 3), NUMBERS))

@@ -16,10 +16,10 @@ from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.whole import Arc
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.pipeline.circuit import Circuit
 from opweave.formulations.pipeline.flow import Flow
 from opweave.formulations.pipeline.instance import lower
+from opweave.problems.errors import InfeasibleError
 from opweave.problems.pipeline.spec import Pipeline, Stages
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork

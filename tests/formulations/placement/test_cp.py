@@ -13,9 +13,8 @@ from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.intervals import IntervalModel
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.whole import Interval
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.cp import Intervals
-from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError
+from opweave.problems.errors import InfeasibleError, LimitExceededError, UnsupportedConstraintError
 from opweave.solvers.engines.child import ChildLimits, run_in_child
 from opweave.solvers.engines.interval_child import IntervalWork
 from tests.formulations.placement.instances import Inexpressible, fork

@@ -9,12 +9,12 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext, OutOfTimeError
 from opweave.formulations.modeling.linear import Linear
 from opweave.formulations.modeling.rows import Rows
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.cp import Intervals
 from opweave.formulations.placement.instance import lower
 from opweave.formulations.placement.jobs import Job, Pairs, apart_rows
 from opweave.formulations.placement.messages import flow_seconds, messages_of
 from opweave.formulations.placement.milp import Disjunctive
+from opweave.problems.errors import InfeasibleError
 from opweave.solvers.engines.cp_sat import CpSat
 from opweave.solvers.engines.engine import run_engine
 from opweave.solvers.placement import engines as head_start

@@ -10,10 +10,14 @@ import opweave as ow
 from opweave.formulations.formulation import BuildContext
 from opweave.formulations.modeling.arrays import to_arrays
 from opweave.formulations.modeling.pyomo import to_pyomo
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.placement.milp import Disjunctive
 from opweave.formulations.placement.milp_paper import Moirai
-from opweave.problems.errors import LimitExceededError, UnsupportedConstraintError, UnsupportedFeatureError
+from opweave.problems.errors import (
+    InfeasibleError,
+    LimitExceededError,
+    UnsupportedConstraintError,
+    UnsupportedFeatureError,
+)
 from tests.formulations.placement.instances import (
     PLAIN,
     TRANSFERS,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import opweave as ow
-from opweave.formulations.order_arcs import InfeasibleError
 from opweave.formulations.slicing.cp import TICKS, CutCounts
 from opweave.formulations.slicing.instance import lower
+from opweave.problems.errors import InfeasibleError
 from tests.oracles.slicing import best_slicing
 from tests.problems.slicing.test_spec import chain
 from tests.strategies.slicing import planned_slicings, slicings
