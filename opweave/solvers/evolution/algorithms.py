@@ -82,21 +82,25 @@ def _parts(population: int, takes: dict[str, inspect.Parameter]) -> dict[str, in
 
 
 def _find(name: str) -> type:
-    for module in sorted(_modules(), key=lambda each: each.__name__.rpartition(".")[2] != name):
+    for module in _modules(first=name):
         found = _classes(module).get(name)
         if found is not None:
             return found
     raise InvalidInputError(f"pymoo has no algorithm {name!r}; it has: {', '.join(algorithm_names())}")
 
 
-def _modules() -> Iterator[ModuleType]:
-    """The modules of pymoo with algorithms, except those that need another package that is not there."""
-    for package in PACKAGES:
-        for each in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}."):
-            try:
-                yield importlib.import_module(each.name)
-            except ImportError:
-                continue
+def _modules(first: str = "") -> Iterator[ModuleType]:
+    """The modules of pymoo with algorithms, the one of a given name first; each is imported when it is asked for."""
+    found = [
+        each.name
+        for package in PACKAGES
+        for each in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
+    ]
+    for path in sorted(found, key=lambda path: path.rpartition(".")[2] != first):
+        try:
+            yield importlib.import_module(path)
+        except Exception:
+            continue
 
 
 def _classes(module: ModuleType) -> dict[str, type]:

@@ -15,8 +15,7 @@ import numpy as np
 from opweave.formulations.batched_mapping.instance import lower_unless_short
 from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
-from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
-from opweave.problems.share import Share
+from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share
 from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_of, can_run, new_strings, play
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
@@ -194,7 +193,7 @@ class BatchedEncoding:
         self.instance = instance = lower_unless_short(problem)
         self.arrays = arrays_of(instance)
         self._follow = instance.waits.reversed(instance.operators)
-        self._choices = Choices.of(np.isfinite(instance.seconds[:, :, 1:]).any(axis=2))
+        self._choices = Choices.of(np.asarray(np.isfinite(instance.seconds[:, :, 1:]).any(axis=2)))
         self._granules = instance.operators * instance.granules
         genes = self._granules + instance.operators * len(instance.devices)
         self.lower, self.upper = np.zeros(genes), np.ones(genes)

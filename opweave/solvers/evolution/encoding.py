@@ -137,12 +137,12 @@ class Choices(NamedTuple):
     ----------
     device
         The devices of every thing, padded with the last one. Shape (things, devices).
-    count
+    number
         Number of different devices of every thing. Shape (things,).
     """
 
     device: IntArray
-    count: IntArray
+    number: IntArray
 
     @classmethod
     def of(cls, allowed: BoolArray) -> Choices:
@@ -154,17 +154,17 @@ class Choices(NamedTuple):
 
     def pick(self, genes: FloatArray) -> IntArray:
         """Devices for genes in [0, 1]. Shape (rows, things), or (rows, things, more)."""
-        shape = (len(self.count),) + (1,) * (genes.ndim - 2)
-        count = self.count.reshape(shape)
+        shape = (len(self.number),) + (1,) * (genes.ndim - 2)
+        count = self.number.reshape(shape)
         place = np.minimum((genes * count).astype(np.int64), count - 1)
-        picked: IntArray = self.device[np.arange(len(self.count)).reshape(shape), place]
+        picked: IntArray = self.device[np.arange(len(self.number)).reshape(shape), place]
         return picked
 
     def genes(self, device: IntArray) -> FloatArray:
         """Genes that pick given devices. Shape (things,), or (things, more)."""
-        shape = (len(self.count),) + (1,) * (device.ndim - 1)
+        shape = (len(self.number),) + (1,) * (device.ndim - 1)
         place = (self.device[(slice(None),) + (None,) * (device.ndim - 1)] == device[..., None]).argmax(axis=-1)
-        return np.asarray((place + 0.5) / self.count.reshape(shape))
+        return np.asarray((place + 0.5) / self.number.reshape(shape))
 
 
 def keys_of(order: IntArray) -> FloatArray:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from opweave.problems.arrays import FloatArray
+from opweave.problems.arrays import BoolArray, FloatArray
 from opweave.problems.constraints import Constraint
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.measures import MEASURES
@@ -48,9 +48,9 @@ class Worth(NamedTuple):
     value: FloatArray
 
     @property
-    def legal(self) -> FloatArray:
+    def legal(self) -> BoolArray:
         """Which rows break nothing. Shape (rows,)."""
-        return np.isfinite(self.value) & (self.violations <= 0.0).all(axis=1)
+        return np.asarray(np.isfinite(self.value) & (self.violations <= 0.0).all(axis=1))
 
 
 class Objectives:
@@ -67,11 +67,7 @@ class Objectives:
     def __init__(self, problem: Problem[Any, Any], encoding: Encoding, names: Sequence[str] | None = None) -> None:
         self.problem = problem
         self.encoding = encoding
-        self.names = (
-            tuple(SHORT.get(name, name) for name in (OBJECTIVE,) if names is None)
-            if names is None
-            else (tuple(_known(name) for name in names))
-        )
+        self.names = tuple(_known(name) for name in ((OBJECTIVE,) if names is None else names))
         self._asked = tuple(each for each in problem.constraints if not encoding.knows(each))
         self.rules = (*encoding.limits, *(each.kind for each in self._asked))
         fast = {OBJECTIVE} | encoding.measures
@@ -96,13 +92,20 @@ class Objectives:
         return Worth(worst, np.concatenate([judged.excess, asked], axis=1), judged.objective)
 
     def _measured(self, solution: Solution) -> dict[str, float]:
-        """The measures of a solution that the encoding does not know."""
+        """The measures of a solution that the encoding does not know.
+
+        Raises
+        ------
+        InvalidInputError
+            For a measure that this problem has not.
+        """
         timeline = self.problem.play(solution) if self._played else None
         found = {}
         for name in self._played:
             value = None if timeline is None else MEASURES[name](timeline)
-            if value is not None:
-                found[name] = -float(value) if name in LARGER_IS_BETTER else float(value)
+            if value is None:
+                raise InvalidInputError(f"{name!r} has no meaning for this {type(self.problem).__name__}")
+            found[name] = -float(value) if name in LARGER_IS_BETTER else float(value)
         return found
 
 

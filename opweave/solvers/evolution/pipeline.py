@@ -32,7 +32,7 @@ class PipelineEncoding:
 
     whole_numbers = False
     measures: frozenset[str] = frozenset()
-    limits = LIMITS
+    limits: tuple[str, ...] = LIMITS
 
     def __init__(self, problem: Pipeline) -> None:
         self.problem = problem
@@ -116,7 +116,7 @@ class PipelineEncoding:
         if instance.goal == "latency":
             return np.asarray(computing.sum(axis=1) + sent)
         slowest = sent if instance.shared_channel else sending.max(axis=1, initial=0.0)
-        return np.maximum(computing.max(axis=1), slowest)
+        return np.asarray(np.maximum(computing.max(axis=1), slowest))
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """End stages where they have to end; what is left over goes to the next devices, also to those without one."""
