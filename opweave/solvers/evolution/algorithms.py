@@ -15,12 +15,16 @@ from opweave.problems.errors import InvalidInputError
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
-PACKAGES = ("pymoo.algorithms.soo.nonconvex", "pymoo.algorithms.moo")
+SINGLE, MULTI = "pymoo.algorithms.soo.nonconvex", "pymoo.algorithms.moo"
+"""The packages of algorithms for one objective, and for several."""
+
+LEFT_OUT = frozenset({"bga", "dnsga2", "pinsga2"})
+"""Algorithms for rows of bits, for problems that change over time, and one that asks its user questions."""
 
 
 def algorithm_names() -> list[str]:
-    """The names of all algorithms for real genes that this installation of pymoo has, sorted."""
-    return sorted({name for module in _modules() for name in _classes(module)})
+    """The names of the algorithms for plans that this installation of pymoo has, sorted."""
+    return sorted({name for module in _modules(SINGLE, MULTI) for name in _classes(module)})
 
 
 def make_algorithm(name: str, problem: PymooProblem, population: int, rows: FloatArray) -> Any:
@@ -40,9 +44,12 @@ def make_algorithm(name: str, problem: PymooProblem, population: int, rows: Floa
     Raises
     ------
     InvalidInputError
-        When pymoo has no such algorithm, or it needs arguments of its own.
+        When pymoo has no such algorithm, it needs arguments of its own, or it minimises one objective only.
     """
     kind = _find(name)
+    if problem.n_obj > 1 and kind.__module__.startswith(SINGLE):
+        several = ", ".join(sorted(each for module in _modules(MULTI) for each in _classes(module)))
+        raise InvalidInputError(f"algorithm {name!r} minimises one objective; for several there are: {several}")
     takes = _parameters(kind)
     offered = {**_begin(problem, population, rows, takes), **_parts(population, takes), "repair": problem.repair}
     given = {key: value for key, value in offered.items() if key in takes}
@@ -61,7 +68,8 @@ def _begin(
     """Where the search begins, and the directions in which it looks for compromises."""
     from opweave.solvers.evolution.pymoo_problem import PlanSampling
 
-    found: dict[str, Any] = {} if "n_mutants" in takes else {"pop_size": population}
+    derived = {"n_mutants", "ref_dirs"} & takes.keys()  # their population is the sum, or one row for each direction
+    found: dict[str, Any] = {} if derived else {"pop_size": population}
     if "x0" not in takes:
         found["sampling"] = PlanSampling(rows)
     elif len(rows):
@@ -82,18 +90,18 @@ def _parts(population: int, takes: dict[str, inspect.Parameter]) -> dict[str, in
 
 
 def _find(name: str) -> type:
-    for module in _modules(first=name):
+    for module in _modules(SINGLE, MULTI, first=name):
         found = _classes(module).get(name)
         if found is not None:
             return found
-    raise InvalidInputError(f"pymoo has no algorithm {name!r}; it has: {', '.join(algorithm_names())}")
+    raise InvalidInputError(f"pymoo has no algorithm {name!r} for plans; it has: {', '.join(algorithm_names())}")
 
 
-def _modules(first: str = "") -> Iterator[ModuleType]:
-    """The modules of pymoo with algorithms, the one of a given name first; each is imported when it is asked for."""
+def _modules(*packages: str, first: str = "") -> Iterator[ModuleType]:
+    """The modules of some packages, the one of a given name first; each is imported when it is asked for."""
     found = [
         each.name
-        for package in PACKAGES
+        for package in packages
         for each in pkgutil.iter_modules(importlib.import_module(package).__path__, f"{package}.")
     ]
     for path in sorted(found, key=lambda path: path.rpartition(".")[2] != first):
@@ -107,7 +115,8 @@ def _classes(module: ModuleType) -> dict[str, type]:
     from pymoo.core.algorithm import Algorithm
 
     own = (each for each in vars(module).values() if inspect.isclass(each) and each.__module__ == module.__name__)
-    return {each.__name__.lower(): each for each in own if issubclass(each, Algorithm)}
+    found = {each.__name__.lower(): each for each in own if issubclass(each, Algorithm)}
+    return {name: each for name, each in found.items() if name not in LEFT_OUT}
 
 
 def _parameters(kind: type) -> dict[str, inspect.Parameter]:

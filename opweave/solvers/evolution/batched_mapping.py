@@ -186,7 +186,7 @@ class BatchedEncoding:
     """Batched mappings as device genes and keys."""
 
     whole_numbers = False
-    measures = frozenset({"makespan"})
+    measures = frozenset({"makespan", "peak_bytes"})
 
     def __init__(self, problem: BatchedMapping) -> None:
         self.problem = problem
@@ -242,15 +242,16 @@ class BatchedEncoding:
 
     def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
         """Judge rows; the first limit says whether links and batch sizes are there at all."""
-        del measures  # the makespan is the objective
-        makespans, excess = np.zeros(len(rows)), np.zeros((len(rows), len(self.limits)))
+        del measures  # they are at hand
+        makespans, peaks, excess = np.zeros(len(rows)), np.zeros(len(rows)), np.zeros((len(rows), len(self.limits)))
         at_once = max(1, MOST_CELLS // max(1, rows.shape[1]))
         for first in range(0, len(rows), at_once):
             part = slice(first, first + at_once)
             _, _, makespans[part], used = self._played(rows[part])
+            peaks[part] = used.max(axis=1, initial=0)
             excess[part, 1:] = over_capacity(used, self.instance.capacity)
         excess[:, 0] = ~np.isfinite(makespans)
-        return Judged(makespans, excess, {"makespan": makespans})
+        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Write the supported batch sizes back into the genes."""
@@ -266,5 +267,5 @@ class BatchedEncoding:
         return [self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan)]
 
 
-register_encoding(BatchedMapping, BatchedEncoding)
+register_encoding(BatchedMapping, lambda problem, _run: BatchedEncoding(problem))
 register_pymoo(BatchedMapping)

@@ -18,6 +18,7 @@ from opweave.problems.constraints import Constraint, means
 from opweave.problems.errors import InvalidInputError
 from opweave.problems.problem import Problem
 from opweave.problems.solution import Solution
+from opweave.solvers.run import Run
 
 ProblemT = TypeVar("ProblemT", bound=Problem[Any, Any])
 
@@ -89,16 +90,23 @@ class Encoding(Protocol):
         ...
 
 
-_ENCODINGS: dict[str, Callable[[Any], Encoding]] = {}
+_ENCODINGS: dict[str, Callable[[Any, Run], Encoding]] = {}
 
 
-def register_encoding(problem: type[ProblemT], build: Callable[[ProblemT], Encoding]) -> None:
-    """Make the encoding of a problem known; ``build(problem)`` makes it."""
+def register_encoding(problem: type[ProblemT], build: Callable[[ProblemT, Run], Encoding]) -> None:
+    """Make the encoding of a problem known; ``build(problem, run)`` makes it from the start of a run."""
     _ENCODINGS[problem.kind] = build
 
 
-def encoding_of(problem: Problem[Any, Any]) -> Encoding:
+def encoding_of(problem: Problem[Any, Any], run: Run | None = None) -> Encoding:
     """The encoding of a problem.
+
+    Parameters
+    ----------
+    problem
+        The problem.
+    run
+        The run that it is for: its start and limits count, but nothing is reported to it.
 
     Raises
     ------
@@ -108,7 +116,8 @@ def encoding_of(problem: Problem[Any, Any]) -> Encoding:
     if problem.kind not in _ENCODINGS:
         known = ", ".join(sorted(_ENCODINGS))
         raise InvalidInputError(f"{type(problem).__name__} has no encoding as genes; these problems have: {known}")
-    return _ENCODINGS[problem.kind](problem)
+    given = Run() if run is None else run
+    return _ENCODINGS[problem.kind](problem, Run(time_limit=given.remaining(), seed=given.seed, start=given.start))
 
 
 def knows_arcs_and(constraint: Constraint, *kinds: type[Constraint]) -> bool:

@@ -98,5 +98,5 @@ class OrderingEncoding:
         return [keys_of(order) for order in starting_orders(self.instance, self.arrays)]
 
 
-register_encoding(MemoryOrdering, OrderingEncoding)
+register_encoding(MemoryOrdering, lambda problem, _run: OrderingEncoding(problem))
 register_pymoo(MemoryOrdering)

@@ -147,5 +147,5 @@ class PipelineEncoding:
         return found
 
 
-register_encoding(Pipeline, PipelineEncoding)
+register_encoding(Pipeline, lambda problem, _run: PipelineEncoding(problem))
 register_pymoo(Pipeline)

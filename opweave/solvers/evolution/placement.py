@@ -79,7 +79,7 @@ class PlacementEncoding:
     """Placements as device genes and keys."""
 
     whole_numbers = False
-    measures = frozenset({"makespan"})
+    measures = frozenset({"makespan", "peak_bytes"})
 
     def __init__(self, problem: Placement) -> None:
         self.problem = problem
@@ -132,7 +132,7 @@ class PlacementEncoding:
 
     def judge(self, rows: FloatArray, measures: Sequence[str] = ()) -> Judged:
         """Judge rows; a missing link counts once for each flow over it."""
-        del measures  # the makespan is the objective
+        del measures  # they are at hand
         device = self._devices(rows)
         _, makespans, used = self._played(rows, device)
         missing = np.zeros((len(rows), 1))
@@ -140,7 +140,8 @@ class PlacementEncoding:
             leaves, arrives = device[:, self.arrays.source], device[:, self.arrays.target]
             missing[:, 0] = np.isinf(self.arrays.latency[leaves, arrives]).sum(axis=1)
         excess = np.concatenate([missing, over_capacity(used, self.instance.capacity)], axis=1)
-        return Judged(makespans, excess, {"makespan": makespans})
+        peaks = used.max(axis=1, initial=0).astype(np.float64)
+        return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Move what does not fit into its device's memory to where there is room."""
@@ -159,5 +160,5 @@ class PlacementEncoding:
         return [self._row(plan.start, plan.device) for plan in plans_of(rules)]
 
 
-register_encoding(Placement, PlacementEncoding)
+register_encoding(Placement, lambda problem, _run: PlacementEncoding(problem))
 register_pymoo(Placement)

@@ -16,7 +16,6 @@ from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.evolution.encoding import Judged, knows_arcs_and, register_encoding
 from opweave.solvers.evolution.solver import register_pymoo
-from opweave.solvers.run import Run, at_work
 from opweave.solvers.slicing.arrays import is_limited, judge
 from opweave.solvers.slicing.baselines import ruled_modes
 from opweave.solvers.slicing.genes import decode, encode, gene_count
@@ -49,8 +48,8 @@ class SlicingEncoding:
         self._blank = self.instance.blank_cuts()
 
     def knows(self, constraint: Constraint) -> bool:
-        """Pin and Forbid leave devices without a share; MemoryCap is memory; the order obeys precedences."""
-        return knows_arcs_and(constraint, Pin, Forbid, MemoryCap)
+        """See :func:`knows`."""
+        return knows(constraint)
 
     def plans(self, rows: FloatArray) -> tuple[IntArray, IntArray, FloatArray]:
         """Modes and cuts of rows, and by how much the rows themselves break the rules for cut points."""
@@ -133,10 +132,10 @@ class LiteralEncoding(SlicingEncoding):
         return np.asarray(np.rint(cuts[self._movable] / length * self._length[:, None]).ravel(), dtype=np.float64)
 
 
-def encoding(problem: Slicing) -> SlicingEncoding:
-    """The encoding for the order in which the solver at work, or any solver, would cut the problem."""
-    return SlicingEncoding(local_search(problem, at_work() or Run()))
+def knows(constraint: Constraint) -> bool:
+    """Pin and Forbid leave devices without a share; MemoryCap is memory; the order obeys precedences."""
+    return knows_arcs_and(constraint, Pin, Forbid, MemoryCap)
 
 
-register_encoding(Slicing, encoding)
+register_encoding(Slicing, lambda problem, run: SlicingEncoding(local_search(problem, run)))
 register_pymoo(Slicing)

@@ -9,7 +9,7 @@ import numpy as np
 
 from opweave.formulations.expressions import VIOLATIONS
 from opweave.problems.arrays import FloatArray
-from opweave.problems.errors import EngineError, OpweaveError
+from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.evolution.encoding import Encoding, encoding_of
@@ -55,7 +55,7 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
     """Run an algorithm of pymoo's; its population begins with the start and the plans of the baselines."""
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
-    encoding = encoding_of(problem)
+    encoding = encoding_of(problem, run)
     names = str(run.option("objectives", OBJECTIVE)).replace(" ", "").split(",")
     objectives = Objectives(problem, encoding, names)
     bound = trivial_bound(problem)
@@ -79,7 +79,7 @@ def _search(problem: PymooProblem, run: Run) -> None:
     seeded = bool(run.option("seeded", default=True))
     first = [] if run.start is None else [problem.encode(run.start)]
     rows = np.asarray([*first, *(problem.seed_rows() if seeded else ())]).reshape(-1, problem.n_var)
-    algorithm = _algorithm(problem, run, population, rows)
+    algorithm = _algorithm(problem, run, population, generations, rows)
     run.enter("generations")
     done = 0
     try:
@@ -91,23 +91,34 @@ def _search(problem: PymooProblem, run: Run) -> None:
     except (_OverError, OpweaveError):
         raise
     except Exception as error:
-        raise EngineError(f"{type(algorithm).__name__} of pymoo failed: {type(error).__name__}: {error}") from error
+        hint = "; some algorithms need several: option 'objectives'" if problem.n_obj == 1 else ""
+        said = f"{type(error).__name__}: {error}"
+        raise EngineError(f"{type(algorithm).__name__} of pymoo failed with {said}{hint}") from error
 
 
-def _algorithm(problem: PymooProblem, run: Run, population: int, rows: FloatArray) -> Any:
-    """The user's algorithm, copied so that it stays as it is, or one by name, which runs as long as the run lets it."""
+def _algorithm(problem: PymooProblem, run: Run, population: int, generations: int | None, rows: FloatArray) -> Any:
+    """The user's algorithm, copied so that it stays as it is, or one by name, which runs as long as the run lets it.
+
+    Raises
+    ------
+    InvalidInputError
+        When the algorithm does not take this problem.
+    """
     from pymoo.core.termination import NoTermination
 
     from opweave.solvers.evolution.algorithms import make_algorithm
 
     chosen = run.options.get("algorithm", "ga")
-    seed = run.seed + 1  # 0 stands for "by the clock" in some of them
+    given: dict[str, Any] = {"seed": run.seed + 1, "verbose": False}  # 0 stands for "by the clock" in some of them
     if isinstance(chosen, Stepping):
-        return copy.deepcopy(chosen).setup(problem, seed=seed, verbose=False)
-    name = str(run.option("algorithm", "ga"))
-    return make_algorithm(name, problem, population, rows).setup(
-        problem, seed=seed, termination=NoTermination(), verbose=False
-    )
+        algorithm = copy.deepcopy(chosen)
+    else:
+        algorithm = make_algorithm(str(run.option("algorithm", "ga")), problem, population, rows)
+        given["termination"] = NoTermination() if generations is None else ("n_gen", generations + 1)
+    try:
+        return algorithm.setup(problem, **given)
+    except Exception as error:
+        raise InvalidInputError(f"{type(algorithm).__name__} of pymoo does not take this problem: {error}") from error
 
 
 def _ended(run: Run, termination: Termination) -> Outcome:

@@ -19,7 +19,7 @@ from opweave.problems.errors import InvalidInputError
 from opweave.problems.slicing.spec import Slicing
 from opweave.solvers.evolution.generations import Generation, by_objective, evolve, sizes
 from opweave.solvers.evolution.objectives import Objectives
-from opweave.solvers.evolution.slicing import LiteralEncoding, SlicingEncoding
+from opweave.solvers.evolution.slicing import LiteralEncoding, SlicingEncoding, knows
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run
 from opweave.solvers.slicing.local import LocalSearch, ended, local_search
@@ -37,7 +37,11 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
         raise InvalidInputError(
             f"option 'chromosome' is {chromosome!r}; it must be {' or '.join(map(repr, CHROMOSOMES))}"
         )
-    encoding = CHROMOSOMES[chromosome](local_search(problem, run))
+    known = all(knows(constraint) for constraint in problem.constraints)
+    beside = (
+        run if known else Run(time_limit=run.remaining(), seed=run.seed, start=run.start)
+    )  # its plans may break rules
+    encoding = CHROMOSOMES[chromosome](local_search(problem, beside))
     population, generations = sizes(run, len(encoding.lower))
     objectives = Objectives(problem, encoding)
     seeds = encoding.seeds() if run.option("seeded", default=True) else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-from opweave.formulations.expressions import VIOLATIONS
+from opweave.formulations.slicing.instance import SUPPORTS
 from opweave.problems.slicing.spec import Slices, Slicing
 from opweave.solvers.arguments import checked_options, checked_time_limit, checked_whole
 from opweave.solvers.evolution.generations import Generation, by_fronts, evolve, sizes
@@ -135,7 +135,7 @@ register(
         run=solve_nsga2,
         about="latency against peak memory; returns the fastest plan (pareto_front returns all)",
         features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
-        supports=(VIOLATIONS,),
+        supports=SUPPORTS,
         options=OPTIONS - {"seeded"},
     )
 )
