@@ -13,13 +13,13 @@ from heapq import heappop, heappush
 import numpy as np
 
 from opweave.formulations.batched_mapping.instance import lower_unless_short
-from opweave.problems.arrays import FloatArray, FloatMatrix, IntArray, IntCube, IntMatrix
+from opweave.problems.arrays import FloatArray, FloatCube, FloatMatrix, IntArray, IntCube, IntMatrix
 from opweave.problems.batched_mapping.spec import BatchedMapping, BatchedSchedule
 from opweave.problems.constraints import Constraint, Forbid, MemoryCap, Pin, Share
 from opweave.solvers.batched_mapping.arrays import BatchArrays, Strings, arrays_of, can_run, new_strings, play
 from opweave.solvers.batched_mapping.baselines import attempts
 from opweave.solvers.batched_mapping.candidates import all_strings, groups_of
-from opweave.solvers.batched_mapping.plans import inputs_of, order_by_start, plan_of, solution_of
+from opweave.solvers.batched_mapping.plans import BatchPlan, inputs_of, order_by_start, solution_of
 from opweave.solvers.compiled import inlined, kernel
 from opweave.solvers.evolution.encoding import (
     Choices,
@@ -162,10 +162,11 @@ def judge_strings(
     keys: FloatMatrix,
     where: IntCube,
     orders: IntMatrix,
+    ends: FloatCube,
     makespans: FloatArray,
     used: IntMatrix,
 ) -> None:
-    """Make batches of every row's strings, and fill its order, makespan (inf if it cannot run) and bytes by device."""
+    """Make batches of every row's strings; fill its order, ends, makespan (inf if it cannot run), bytes by device."""
     operators, devices = arrays.seconds.shape[:2]
     tail = np.zeros(arrays.seconds.shape)
     for p in range(len(where)):
@@ -177,8 +178,8 @@ def judge_strings(
             runs = runs and can_run(arrays, strings, i)
         makespans[p] = np.inf
         if runs:
-            end = np.full((operators, devices), -1.0)
-            makespans[p] = play(arrays, strings, orders[p], 0, len(orders[p]), np.zeros(devices), end, tail, np.inf)
+            free = np.zeros(devices)
+            makespans[p] = play(arrays, strings, orders[p], 0, len(orders[p]), free, ends[p], tail, np.inf)
         used[p] = strings.used
 
 
@@ -211,21 +212,24 @@ class BatchedEncoding:
         shape = (len(rows), self.instance.operators, self.instance.granules)
         return np.ascontiguousarray(self._choices.pick(rows[:, : self._granules].reshape(shape)))
 
-    def _played(self, rows: FloatArray) -> tuple[IntArray, IntArray, FloatArray, IntArray]:
+    def _played(self, rows: FloatArray) -> tuple[IntArray, FloatArray, FloatArray, IntArray]:
+        """Strings, ends, makespans and bytes by device; also of plans that overfill a device."""
         where, count = self._strings(rows), len(rows)
         devices = len(self.instance.devices)
         orders = np.zeros((count, self.instance.operators * devices), dtype=np.int64)
+        ends = np.full((count, self.instance.operators, devices), -1.0)
         makespans, used = np.zeros(count), np.zeros((count, devices), dtype=np.int64)
         keys = np.ascontiguousarray(rows[:, self._granules :])
         work = 10 * (where.size + orders.size + count * len(self.arrays.source) * (devices**2 + where.shape[2]))
         judging = judge_strings.sized(work)
-        judging(self.arrays, self._follow.start, self._follow.items, keys, where, orders, makespans, used)
-        return where, orders, makespans, used
+        judging(self.arrays, self._follow.start, self._follow.items, keys, where, orders, ends, makespans, used)
+        return where, ends, makespans, used
 
     def decode(self, row: FloatArray) -> BatchedSchedule:
         """The batches of a row, with their times."""
-        where, orders, _, _ = self._played(row[None])
-        return solution_of(self.instance, plan_of(self.arrays, where[0], orders[0]))
+        where, ends, makespans, _ = self._played(row[None])
+        order = order_by_start(self.instance, where[0], ends[0])
+        return solution_of(self.instance, BatchPlan(where[0], order, ends[0], float(makespans[0])))
 
     def encode(self, solution: BatchedSchedule) -> FloatArray:
         """The devices of its inputs, sorted so that inputs with the same devices are adjacent, and keys by start.

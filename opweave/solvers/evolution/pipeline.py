@@ -42,6 +42,11 @@ class PipelineEncoding:
         rate = instance.rate
         slowest = float(rate[rate > 0].min(initial=np.inf))
         sending = instance.last * float(instance.latency.max(initial=0.0)) + float(instance.sent.sum()) / slowest
+        self._lacking = np.zeros_like(instance.elapsed)
+        if problem.costs is not None and problem.include_compute and instance.names:
+            unknown = np.isnan(problem.costs.array(instance.names, instance.devices)).T
+            before = np.concatenate([np.zeros((len(unknown), 1)), np.cumsum(unknown, axis=1)], axis=1)
+            self._lacking = before[:, instance.position]  # operators without a time before each point
         self.worst = float(instance.seconds.max(axis=0, initial=0.0).sum()) + sending
 
     def knows(self, constraint: Constraint) -> bool:
@@ -94,6 +99,7 @@ class PipelineEncoding:
         begins = np.concatenate([np.zeros((count, 1), dtype=np.int64), ends[:, :-1]], axis=1)
         there = begins < ends
         computing = np.where(there, instance.elapsed[devices, ends] - instance.elapsed[devices, begins], 0.0)
+        computing[self._lacking[devices, ends] > self._lacking[devices, begins]] = np.inf
         source, target, point = devices[:, :-1], devices[:, 1:], ends[:, :-1]
         crossing = there[:, 1:]
         rate = instance.rate[source, target]

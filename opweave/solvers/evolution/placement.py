@@ -92,7 +92,9 @@ class PlacementEncoding:
         self._choices = Choices.of(np.isfinite(instance.seconds[first]))
         genes = len(first) + instance.operators
         self.lower, self.upper = np.zeros(genes), np.ones(genes)
-        self.limits = ("links", *memory_limits(instance.devices, instance.capacity))
+        self._links = bool(np.isinf(self.arrays.latency).any())
+        links = ("links",) if self._links else ()
+        self.limits: tuple[str, ...] = (*links, *memory_limits(instance.devices, instance.capacity))
         lasts = durations(self.arrays)
         slowest = np.where(np.isfinite(instance.seconds), instance.seconds, 0.0).max(axis=1, initial=0.0).sum()
         self.worst = float(slowest + np.where(np.isfinite(lasts), lasts, 0.0).max(axis=(1, 2), initial=0.0).sum())
@@ -135,17 +137,17 @@ class PlacementEncoding:
         del measures  # they are at hand
         device = self._devices(rows)
         _, makespans, used = self._played(rows, device)
-        missing = np.zeros((len(rows), 1))
-        if np.isinf(self.arrays.latency).any():
+        excess = over_capacity(used, self.instance.capacity)
+        if self._links:
             leaves, arrives = device[:, self.arrays.source], device[:, self.arrays.target]
-            missing[:, 0] = np.isinf(self.arrays.latency[leaves, arrives]).sum(axis=1)
-        excess = np.concatenate([missing, over_capacity(used, self.instance.capacity)], axis=1)
+            missing = np.isinf(self.arrays.latency[leaves, arrives]).sum(axis=1)
+            excess = np.concatenate([missing[:, None], excess], axis=1)
         peaks = used.max(axis=1, initial=0).astype(np.float64)
         return Judged(makespans, excess, {"makespan": makespans, "peak_bytes": peaks})
 
     def repair(self, rows: FloatArray) -> FloatArray:
         """Move what does not fit into its device's memory to where there is room."""
-        if len(self.limits) == 1:
+        if len(self.limits) == self._links:
             return rows
         device = self._devices(rows)
         work = 10 * device.size * len(self.instance.devices)

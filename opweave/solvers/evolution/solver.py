@@ -13,7 +13,7 @@ from opweave.problems.errors import EngineError, InvalidInputError, OpweaveError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Termination
 from opweave.solvers.evolution.encoding import Encoding, encoding_of
-from opweave.solvers.evolution.generations import sizes
+from opweave.solvers.evolution.generations import GENERATIONS, sizes
 from opweave.solvers.evolution.objectives import OBJECTIVE, Objectives, Worth
 from opweave.solvers.registry import Feature, Solver, register
 from opweave.solvers.run import Outcome, Run, Stepping
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
 OPTIONS = frozenset({"algorithm", "population", "generations", "seeded", "objectives"})
+
+
+LEAST_GENERATIONS = 20
+"""Without a limit, small problems get this many generations and one more for each gene, up to the default."""
 
 
 class _OverError(Exception):
@@ -76,6 +80,8 @@ def solve_pymoo(problem: Problem[Any, Any], run: Run) -> Outcome:
 def _search(problem: PymooProblem, run: Run) -> None:
     """Judge the first plans, then step through the algorithm until it ends or the run is over."""
     population, generations = sizes(run, problem.n_var)
+    if run.time_limit is None and not run.option("generations", 0):
+        generations = min(GENERATIONS, LEAST_GENERATIONS + problem.n_var)
     seeded = bool(run.option("seeded", default=True))
     first = [] if run.start is None else [problem.encode(run.start)]
     rows = np.asarray([*first, *(problem.seed_rows() if seeded else ())]).reshape(-1, problem.n_var)

@@ -37,7 +37,7 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
         raise InvalidInputError(
             f"option 'chromosome' is {chromosome!r}; it must be {' or '.join(map(repr, CHROMOSOMES))}"
         )
-    known = all(knows(constraint) for constraint in problem.constraints)
+    known = all(knows(constraint) for constraint in problem.constraints)  # else the baselines may break rules
     beside = (
         run if known else Run(time_limit=run.remaining(), seed=run.seed, start=run.start)
     )  # its plans may break rules
