@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Generic, TypeVar
 
 from pydantic import PlainValidator, SerializeAsAny
@@ -11,7 +11,7 @@ from pydantic import PlainValidator, SerializeAsAny
 from opweave.problems.constraints import AnyConstraint, Constraint
 from opweave.problems.graph import OpGraph
 from opweave.problems.solution import Details, Evaluation, Solution, Violation
-from opweave.problems.spec import Many, Tagged, read_tagged
+from opweave.problems.spec import FrozenDict, Many, Tagged, read_tagged
 from opweave.problems.timeline import Timeline
 
 SolutionT = TypeVar("SolutionT", bound=Solution)
@@ -32,10 +32,14 @@ class Problem(Tagged, ABC, Generic[SolutionT, DetailsT]):
         Side constraints that every solution must satisfy.
     unit
         What the objective counts: "seconds", "bytes", or a word of the problem's own.
+    restrictions
+        Fields that only restrict solutions, and for each the value that restricts nothing; a conflict may leave them
+        out.
     """
 
     solution_type: ClassVar[type[Solution]]
     unit: ClassVar[str]
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict()
 
     graph: OpGraph
     constraints: Many[AnyConstraint] = ()

@@ -1,10 +1,10 @@
-"""The command line: ``opweave solve | plan | check | verify | solvers | warm | demo``."""
+"""The command line: ``opweave solve``, ``plan``, ``compare``, ``conflict``, ``check`` and others."""
 
 from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ParamSpec
 
@@ -14,6 +14,9 @@ from rich.console import Console
 
 from opweave.adapters.cli.check import judge
 from opweave.adapters.cli.flags import fields_of, with_flags
+from opweave.adapters.cli.output import name_files as _name_files
+from opweave.adapters.cli.output import stdout as _stdout
+from opweave.adapters.cli.questions import compare_command, pareto_command, sweep_command
 from opweave.adapters.cli.settings import (
     DimOption,
     JsonOption,
@@ -46,9 +49,6 @@ Args = ParamSpec("Args")
 
 PROBLEMS = "ordering, placement, batched, pipeline, slicing"
 """Values of ``--problem``."""
-
-PIPED_WIDTH = 120
-"""Columns of a table that is not written to a terminal."""
 
 
 def polite(command: Callable[Args, int]) -> Callable[Args, None]:
@@ -157,6 +157,44 @@ def check_command(
     return VERIFIED
 
 
+@app.command("conflict")
+@polite
+def conflict_command(
+    spec: Annotated[Path, typer.Argument(help="A problem as JSON.", show_default=False)],
+    *,
+    solver: Annotated[str, typer.Option("--solver", "-s", help="Who is asked whether there is a plan.")] = "auto",
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", "-t", help="Seconds; by default, 10 for each question on the way.")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of everything random.")] = 0,
+    output: OutputOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say which requirements of a problem cannot hold together, and what would mend it.
+
+    Exit status 0: there is a plan. 1: there is none, and the requirements in conflict are listed, or neither was
+    proved in time. 2: bad input.
+    """
+    from opweave.adapters.cli.progress import live_progress
+    from opweave.solvers.questions.conflict import conflict
+
+    if output is not None:
+        check_writable(output)
+    problem = load_problem(spec)
+    with live_progress(Console(stderr=True), problem.unit, "conflict") as observer:
+        found = conflict(problem, time_limit=time_limit, solver=solver, seed=seed, progress=observer)
+    if output is not None:
+        save(found, output)
+    if as_json:
+        typer.echo(found.model_dump_json())
+    else:
+        console = _stdout()
+        for line in found.explain().splitlines():
+            console.print(plain(line), markup=False, highlight=False)
+        _name_files(console, [] if output is None else [output])
+    return VERIFIED if found.status == "feasible" else NOTHING_FOUND
+
+
 @app.command("verify")
 @polite
 def verify_command(
@@ -196,12 +234,19 @@ def verify_command(
 @polite
 def solvers_command(
     problem: Annotated[str | None, typer.Option("--problem", "-p", help="Only solvers for this problem.")] = None,
+    constraints: Annotated[
+        bool, typer.Option("--constraints", help="Show which side constraints each solver honours.")
+    ] = False,
 ) -> int:
     """List the solvers: what they prove, which constraints they honour, and how to install missing packages."""
-    from opweave.adapters.report.tables import solvers_table
+    from opweave.adapters.report.tables import constraints_table, solvers_table
+    from opweave.solvers.constraint_table import constraint_table
     from opweave.solvers.registry import solvers
 
     kind = None if problem is None else view_for(problem).problem_type.kind
+    if constraints:
+        _stdout().print(constraints_table(constraint_table(kind)))
+        return VERIFIED
     _stdout().print(solvers_table(solvers(kind)))
     return VERIFIED
 
@@ -227,6 +272,11 @@ def warm_command(
     for name in found.failed:
         console.print(plain(f"not compiled, will run slowly: {name}"), markup=False, highlight=False)
     return NOTHING_FOUND if found.failed else VERIFIED
+
+
+app.command("compare")(polite(compare_command))
+app.command("sweep")(polite(with_settings(sweep_command)))
+app.command("pareto")(polite(with_settings(pareto_command)))
 
 
 @app.command("demo")
@@ -295,16 +345,6 @@ def _solve_and_tell(problem: AnyProblem, settings: Settings) -> int:
         console.print(plain(view.explain()), markup=False, highlight=False)
         _name_files(console, files)
     return VERIFIED if result.verified else NOTHING_FOUND
-
-
-def _stdout() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=PIPED_WIDTH)
-
-
-def _name_files(console: Console, files: Sequence[Path]) -> None:
-    if files:
-        console.print("written: " + "  ".join(plain(str(file)) for file in files), markup=False, highlight=False)
 
 
 def main() -> None:

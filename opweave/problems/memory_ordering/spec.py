@@ -17,7 +17,7 @@ from opweave.problems.memory_ordering.details import MemoryProfile
 from opweave.problems.memory_ordering.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Bytes, Many, Name
+from opweave.problems.spec import SCHEMA_VERSION, Bytes, FrozenDict, Many, Name
 from opweave.problems.timeline import Timeline
 
 __all__ = ["MemoryOrdering", "MemoryProfile", "Ordering", "given_order"]
@@ -81,6 +81,7 @@ class MemoryOrdering(Problem[Ordering, MemoryProfile]):
 
     solution_type: ClassVar[type[Solution]] = Ordering
     unit: ClassVar[str] = "bytes"
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"limit_bytes": None})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     objective: Literal["peak", "total"] = "peak"

@@ -31,7 +31,7 @@ from opweave.problems.pipeline.order import Crossings, CutPoint, Cuts, Entrance,
 from opweave.problems.pipeline.rules import judge
 from opweave.problems.problem import Problem, check_constraints
 from opweave.problems.solution import Evaluation, Solution
-from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, Many, Name, Spec
+from opweave.problems.spec import SCHEMA_VERSION, Amount, Count, FrozenDict, Many, Name, Spec
 from opweave.problems.timeline import Timeline
 
 __all__ = ["CutPoint", "Pipeline", "PipelineDetails", "Stage", "StageUse", "Stages"]
@@ -142,6 +142,9 @@ class Pipeline(Problem[Stages, PipelineDetails]):
 
     solution_type: ClassVar[type[Solution]] = Stages
     unit: ClassVar[str] = "seconds"
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict(
+        {"min_stages": 1, "max_stages": None, "max_tensors": None, "cuts": "prefix", "device_order": None}
+    )
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster

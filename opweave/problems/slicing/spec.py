@@ -153,6 +153,7 @@ class Slicing(Problem[Slices, SlicingDetails]):
 
     solution_type: ClassVar[type[Solution]] = Slices
     unit: ClassVar[str] = "seconds"
+    restrictions: ClassVar[Mapping[str, int | str | None]] = FrozenDict({"order": None, "dimension": "free"})
 
     schema_version: Literal[1] = SCHEMA_VERSION
     cluster: Cluster

@@ -35,7 +35,7 @@ SEVERAL = ["agemoea", "ctaea", "nsga2", "nsga3", "rvea", "smsemoa", "spea2"]
 
 
 class PartlyOn(ow.Constraint):
-    """A rule that no solver can know: the device runs the operator or a part of it; in orders, it does not run first."""
+    """A rule that no solver can know: the device runs a part of the operator, which is not first in an order."""
 
     op: str
     device: str

@@ -1,0 +1,1 @@
+"""Several solves for one question: which solver, which hardware, which compromise."""

@@ -1,0 +1,49 @@
+"""``opweave conflict``: what it prints and writes, and its exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import opweave as ow
+from tests.adapters.conftest import Run, assert_polite, write
+
+
+def written(folder: Path, limit: int | None) -> Path:
+    graph = ow.OpGraph(
+        tensors=[ow.Tensor(id="x", bytes=4), ow.Tensor(id="y", bytes=4)],
+        operators=[ow.Operator(id="copy", inputs=["x"], outputs=["y"])],
+        outputs=["y"],
+    )
+    return write(folder / "spec.json", ow.MemoryOrdering(graph=graph, limit_bytes=limit).model_dump_json())
+
+
+def test_a_conflict_is_exit_1_with_what_would_mend_it(opweave: Run, tmp_path: Path) -> None:
+    ended = opweave("conflict", written(tmp_path, 7), "-o", tmp_path / "why.json")
+    assert (ended.status, ended.err) == (1, "")
+    assert "because of limit_bytes=7 bytes" in ended.out
+    assert "1 byte more in limit_bytes" in ended.out
+    kept = ow.Conflict.model_validate_json((tmp_path / "why.json").read_text())
+    assert [item.name for item in kept.items] == ["limit_bytes=7 bytes"]
+    assert kept.mends[0].problem is None
+
+
+def test_a_plan_is_exit_0(opweave: Run, tmp_path: Path) -> None:
+    ended = opweave("conflict", written(tmp_path, 8), "--json", "--time-limit", 20, "--seed", 1)
+    assert ended.status == 0
+    assert json.loads(ended.out)["status"] == "feasible"
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "sentence"),
+    [("--solver", "nobody", "has no solver 'nobody'"), ("--time-limit", "-1", "time_limit is -1.0")],
+)
+def test_bad_input_is_exit_2(opweave: Run, tmp_path: Path, option: str, value: str, sentence: str) -> None:
+    assert_polite(opweave("conflict", written(tmp_path, 7), option, value), sentence)
+    assert_polite(opweave("conflict", tmp_path / "nowhere.json"), "nowhere.json")
+
+
+def test_the_help_says_what_the_exit_status_means(opweave: Run) -> None:
+    assert "Exit status 0" in " ".join(opweave("conflict", "--help").out.split())
