@@ -40,7 +40,8 @@ print("genes:", rows.n_var, " objectives:", *rows.objective_names, " constraints
 
 algorithm = NSGA2(pop_size=40, sampling=rows.seeds(), mutation=PM(eta=10), repair=rows.repair)
 found = minimize(rows, algorithm, ("n_gen", 40), seed=1)
-for row, (seconds, peak) in sorted(zip(found.X, found.F, strict=True), key=lambda pair: pair[1][0]):
+front = dict(zip(map(tuple, found.F), found.X, strict=True))
+for (seconds, peak), row in sorted(front.items()):
     judged = problem.evaluate(rows.decode(row))
     print(f"{seconds * 1000:.1f} ms, {peak / 1e6:.0f} MB at most on a device, legal: {judged.feasible}")
 
