@@ -20,6 +20,10 @@ Watcher = Callable[[FloatArray, Worth], None]
 """Called with every array of rows that has been judged, and its worth."""
 
 
+GENES_AT_ONCE = 400_000
+"""Genes that are judged between two looks at the clock, which takes less than a second."""
+
+
 class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
     """A problem of opweave's for pymoo: rows of real genes, judged as whole arrays.
 
@@ -56,10 +60,14 @@ class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
 
     def _evaluate(self, x: FloatArray, out: dict[str, FloatArray], *args: object, **kwargs: object) -> None:
         rows = np.clip(np.asarray(x, dtype=np.float64), self.encoding.lower, self.encoding.upper)
-        worth = self._objectives.judge(rows)
-        out["F"], out["G"] = worth.objectives, worth.violations
-        if self._watch is not None:
-            self._watch(rows, worth)
+        at_once, found = max(1, GENES_AT_ONCE // self.n_var), []
+        for first in range(0, len(rows), at_once):
+            part = rows[first : first + at_once]
+            found.append(self._objectives.judge(part))
+            if self._watch is not None:
+                self._watch(part, found[-1])
+        out["F"] = np.concatenate([worth.objectives for worth in found])
+        out["G"] = np.concatenate([worth.violations for worth in found])
 
     def decode(self, row: FloatArray) -> Solution:
         """The solution that a row stands for; judge it with ``problem.evaluate``."""

@@ -22,7 +22,14 @@ from opweave.solvers.trivial import trivial_bound
 if TYPE_CHECKING:
     from opweave.solvers.evolution.pymoo_problem import PymooProblem
 
-OPTIONS = frozenset({"algorithm", "population", "generations", "seeded", "objectives"})
+OPTIONS = {
+    "algorithm": "name of a class of pymoo in small letters, or an object of such a class",
+    "population": "rows of a generation",
+    "generations": "most generations; 0 for as many as time allows; without a time limit, more for larger problems",
+    "seeded": "whether the first rows contain the plans of baselines and list schedulers",
+    "objectives": "names with commas between them; the result is the plan that is best by the problem's own objective",
+}
+"""The options, and what each means."""
 
 
 LEAST_GENERATIONS = 20
@@ -143,6 +150,6 @@ def register_pymoo(problem: type[Problem[Any, Any]]) -> None:
             about="any algorithm of pymoo's by name or object, from the baselines' plans; obeys any rule",
             features=frozenset({Feature.START, Feature.GAP, Feature.CALLBACK}),
             supports=(VIOLATIONS,),
-            options=OPTIONS,
+            options=frozenset(OPTIONS),
         )
     )
