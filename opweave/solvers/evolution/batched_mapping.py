@@ -7,7 +7,7 @@ need have run, so a row can also interleave the batches of several operators.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from heapq import heappop, heappush
 
 import numpy as np
@@ -264,11 +264,11 @@ class BatchedEncoding:
         kept = (where == before).reshape(len(rows), -1)
         return np.concatenate([np.where(kept, rows[:, : self._granules], genes), rows[:, self._granules :]], axis=1)
 
-    def seeds(self) -> list[FloatArray]:
+    def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans, split and whole."""
         strings = all_strings(self.instance, groups_of(self.problem))
         plans = attempts(self.instance, self.arrays, strings) if self.instance.operators else ()
-        return [self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan)]
+        return (self._row(plan.where, plan.end) for plan in plans if np.isfinite(plan.makespan))
 
 
 register_encoding(BatchedMapping, lambda problem, _run: BatchedEncoding(problem))

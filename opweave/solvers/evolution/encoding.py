@@ -7,7 +7,7 @@ constraints that it knows hold for every decoded row or have a column of violati
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -85,8 +85,8 @@ class Encoding(Protocol):
         """Rows that stand for plans close to the given ones and break fewer limits."""
         ...
 
-    def seeds(self) -> list[FloatArray]:
-        """The plans of baselines and list schedulers as rows."""
+    def seeds(self) -> Iterator[FloatArray]:
+        """The plans of baselines and list schedulers as rows, one after the other, the quickest to build first."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -93,9 +93,9 @@ class OrderingEncoding:
         """Evenly spaced keys for the same orders, so that equal orders are equal rows."""
         return np.asarray([keys_of(order) for order in self.orders(rows)[0]]).reshape(rows.shape)
 
-    def seeds(self) -> list[FloatArray]:
+    def seeds(self) -> Iterator[FloatArray]:
         """The baselines' orders."""
-        return [keys_of(order) for order in starting_orders(self.instance, self.arrays)]
+        return map(keys_of, starting_orders(self.instance, self.arrays))
 
 
 register_encoding(MemoryOrdering, lambda problem, _run: OrderingEncoding(problem))

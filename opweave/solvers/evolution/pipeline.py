@@ -6,7 +6,7 @@ begins.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -140,17 +140,12 @@ class PipelineEncoding:
             found[p] = self._row(devices[p], np.diff(mended[p], prepend=0))
         return found
 
-    def seeds(self) -> list[FloatArray]:
+    def seeds(self) -> Iterator[FloatArray]:
         """The baselines' plans."""
-        if not self.instance.names:
-            return []
-        rules = (one_device, joint_greedy, by_memory, sorting)
-        plans = plans_of(partial(attempt, rule, self.instance, 0) for rule in rules)
-        found = []
-        for plan in plans:
+        rules = (one_device, joint_greedy, by_memory, sorting) if self.instance.names else ()
+        for plan in plans_of(partial(attempt, rule, self.instance, 0) for rule in rules):
             lengths = np.diff([0, *plan.cuts, self.instance.last])
-            found.append(self._row(np.asarray(plan.devices, dtype=np.int64), lengths))
-        return found
+            yield self._row(np.asarray(plan.devices, dtype=np.int64), lengths)
 
 
 register_encoding(Pipeline, lambda problem, _run: PipelineEncoding(problem))

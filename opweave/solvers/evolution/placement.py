@@ -5,7 +5,7 @@ The list scheduler runs the operators by their keys, as in the other searches.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import numpy as np
@@ -156,10 +156,10 @@ class PlacementEncoding:
         kept = self._choices.pick(genes) == self._choices.pick(rows[:, : len(self._first)])
         return np.concatenate([np.where(kept, rows[:, : len(self._first)], genes), rows[:, len(self._first) :]], axis=1)
 
-    def seeds(self) -> list[FloatArray]:
+    def seeds(self) -> Iterator[FloatArray]:
         """The list schedulers' plans."""
         rules = (partial(rule, self.instance, self.arrays) for rule in FIRST)
-        return [self._row(plan.start, plan.device) for plan in plans_of(rules)]
+        return (self._row(plan.start, plan.device) for plan in plans_of(rules))
 
 
 register_encoding(Placement, lambda problem, _run: PlacementEncoding(problem))

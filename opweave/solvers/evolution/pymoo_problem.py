@@ -20,8 +20,8 @@ Watcher = Callable[[FloatArray, Worth], None]
 """Called with every array of rows that has been judged, and its worth."""
 
 
-GENES_AT_ONCE = 400_000
-"""Genes that are judged between two looks at the clock, which takes less than a second."""
+GENES_AT_ONCE = 100_000
+"""Genes that are judged between two looks at the clock, which takes a fraction of a second."""
 
 
 class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
@@ -78,10 +78,10 @@ class PymooProblem(AnyPymooProblem):  # type: ignore[misc]  # pymoo has no types
         return self.encoding.encode(solution)
 
     def seed_rows(self) -> FloatArray:
-        """The plans of baselines and list schedulers as rows. Shape (plans, genes)."""
+        """The plans of baselines and list schedulers as rows, without repetitions. Shape (plans, genes)."""
         if self._seeds is None:
-            rows = self.encoding.seeds()
-            self._seeds = np.unique(np.asarray(rows, dtype=np.float64).reshape(len(rows), self.n_var), axis=0)
+            rows = {row.tobytes(): row for row in self.encoding.seeds()}
+            self._seeds = np.asarray([*rows.values()], dtype=np.float64).reshape(len(rows), self.n_var)
         return self._seeds
 
     def seeds(self, *solutions: Solution) -> Sampling:

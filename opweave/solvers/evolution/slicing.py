@@ -6,7 +6,7 @@ these violations (cv1 to cv5) and those of parts and memory (cv6, cv7). Only row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from opweave.solvers.slicing.arrays import is_limited, judge
 from opweave.solvers.slicing.baselines import ruled_modes
 from opweave.solvers.slicing.genes import decode, encode, gene_count
 from opweave.solvers.slicing.local import LocalSearch, local_search
-from opweave.solvers.slicing.plans import Plan
 
 
 class SlicingEncoding:
@@ -90,13 +89,9 @@ class SlicingEncoding:
         modes, cuts, _ = self.plans(rows)
         return np.asarray([self.row(mode, cut) for mode, cut in zip(modes, cuts, strict=True)]).reshape(rows.shape)
 
-    def seeds(self) -> list[FloatArray]:
-        """The best plan of the search, if it has one, and the baselines."""
-        return [self.row(plan.mode, plan.cuts) for plan in self.known()]
-
-    def known(self) -> list[Plan]:
-        """The best plan of the search, if it has one, and the baselines."""
-        return self.search.known()
+    def seeds(self) -> Iterator[FloatArray]:
+        """The best plan of the search, if it has one, and the baselines, the best first."""
+        return (self.row(plan.mode, plan.cuts) for plan in self.search.known())
 
 
 class LiteralEncoding(SlicingEncoding):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,15 +90,10 @@ def _search(problem: PymooProblem, run: Run) -> None:
     population, generations = sizes(run, problem.n_var)
     if run.time_limit is None and not run.option("generations", 0):
         generations = min(GENERATIONS, LEAST_GENERATIONS + problem.n_var)
-    seeded = bool(run.option("seeded", default=True))
-    first = [] if run.start is None else [problem.encode(run.start)]
-    rows = np.asarray([*first, *(problem.seed_rows() if seeded else ())]).reshape(-1, problem.n_var)
-    algorithm = _algorithm(problem, run, population, generations, rows)
+    algorithm = _algorithm(problem, run, population, generations, _first_rows(problem, run))
     run.enter("generations")
     done = 0
     try:
-        if len(rows):
-            problem.evaluate(rows)
         while algorithm.has_next() and (generations is None or done <= generations):
             algorithm.next()
             done += 1
@@ -107,6 +103,17 @@ def _search(problem: PymooProblem, run: Run) -> None:
         hint = "; some algorithms need several: option 'objectives'" if problem.n_obj == 1 else ""
         said = f"{type(error).__name__}: {error}"
         raise EngineError(f"{type(algorithm).__name__} of pymoo failed with {said}{hint}") from error
+
+
+def _first_rows(problem: PymooProblem, run: Run) -> FloatArray:
+    """The start and the plans of the baselines; each is judged, and so reported, as soon as it is built."""
+    run.enter("baselines")
+    rows: dict[bytes, FloatArray] = {}
+    start = () if run.start is None else (problem.encode(run.start),)
+    for row in chain(start, problem.encoding.seeds() if run.option("seeded", default=True) else ()):
+        problem.evaluate(row[None])
+        rows.setdefault(row.tobytes(), row)
+    return np.asarray([*rows.values()]).reshape(len(rows), problem.n_var)
 
 
 def _algorithm(problem: PymooProblem, run: Run, population: int, generations: int | None, rows: FloatArray) -> Any:

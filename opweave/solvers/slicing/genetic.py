@@ -44,7 +44,7 @@ def solve_genetic(problem: Slicing, run: Run) -> Outcome:
     encoding = CHROMOSOMES[chromosome](local_search(problem, beside))
     population, generations = sizes(run, len(encoding.lower))
     objectives = Objectives(problem, encoding)
-    seeds = encoding.seeds() if run.option("seeded", default=True) else []
+    seeds = list(encoding.seeds()) if run.option("seeded", default=True) else []
     report = partial(keep_fastest, encoding, run)
     run.enter("generations")
     evolve(objectives, seeds, by_objective, run, population=population, generations=generations, report=report)

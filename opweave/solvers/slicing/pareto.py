@@ -116,7 +116,7 @@ def _search(problem: Slicing, run: Run) -> tuple[SlicingEncoding, Generation]:
         encoding.search.rounds(2)
     run.enter("generations")
     objectives = Objectives(problem, encoding, (OBJECTIVE, "peak_bytes"))
-    seeds, report = encoding.seeds(), partial(keep_fastest, encoding, run)
+    seeds, report = list(encoding.seeds()), partial(keep_fastest, encoding, run)
     front = evolve(objectives, seeds, by_fronts, run, population=population, generations=generations, report=report)
     return encoding, front
 

@@ -121,7 +121,7 @@ def test_seeds_are_the_plans_of_baselines(kind: str) -> None:
     """The best seed is at least as good as the best baseline whose plan has a row."""
     problem = PROBLEMS[kind]
     objectives = objectives_of(problem)
-    worth = objectives.judge(np.asarray(objectives.encoding.seeds()))
+    worth = objectives.judge(np.asarray(list(objectives.encoding.seeds())))
     simple = [row.name for row in ow.solvers(problem) if row.baseline and row.name != "random"]
     found = [ow.solve(problem, solver=name).objective for name in simple]
     assert worth.value[worth.legal].min() <= min(each for each in found if each is not None) * (1 + 1e-9)
