@@ -15,7 +15,7 @@ from opweave.problems.errors import InvalidInputError, UnsupportedFeatureError
 from opweave.problems.problem import Problem
 from opweave.problems.result import Result, Status
 from opweave.problems.solution import Solution
-from opweave.solvers.questions.assignment import assigned, with_devices
+from opweave.solvers.questions.assignment import Assigned, assigned, with_devices
 from opweave.solvers.questions.draft import Draft
 from opweave.solvers.registry import Feature, find_solver, registered
 from opweave.solvers.run import Observer, Progress
@@ -92,6 +92,21 @@ class Inquiry:
         except (ValidationError, InvalidInputError) as error:
             return None, Answer(proof=f"the changed problem is not valid: {error}")
         return problem, self.ask(problem, about)
+
+    def sparing(self, draft: Draft, device: str, about: str) -> tuple[AnyProblemType | None, Answer]:
+        """As :meth:`of`, but prefer a plan with few bytes on a device, where an assignment shows one."""
+        try:
+            problem = draft.build()
+        except (ValidationError, InvalidInputError):
+            return self.of(draft, about)
+        seconds = self._seconds() / 2
+        found = assigned(problem, seconds, device) if self.solver == "auto" and seconds > LEAST_SECONDS else Assigned()
+        if found.devices:
+            answer = self._answered(with_devices(problem, found.devices), "auto", seconds)
+            if answer.plan is not None:
+                self._plans.append(answer.plan)
+                return problem, answer
+        return self.of(draft, about)
 
     def ask(self, problem: AnyProblemType, about: str) -> Answer:
         """Whether a problem has a plan; ``about`` says in a few words what is asked."""

@@ -135,7 +135,9 @@ def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | 
     """Relax by the least amount: between amounts proved too small and amounts with a plan."""
     draft = Draft(problem)
     item.drop(draft)
-    best = _accepted(problem, item, *inquiry.of(draft, f"is there a plan without {item.name}?"))
+    about = f"is there a plan without {item.name}?"
+    first = inquiry.of(draft, about) if item.spared is None else inquiry.sparing(draft, item.spared, about)
+    best = _accepted(problem, item, *first)
     if best is None or best.amount is None:
         return None
     found = _Range(best.amount)

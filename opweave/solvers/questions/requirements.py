@@ -68,6 +68,11 @@ class Measured(Requirement):
     def amount(self) -> int:
         """Bytes or a count."""
 
+    @property
+    def spared(self) -> str | None:
+        """The device whose bytes it limits; None if it limits something else."""
+        return None
+
     @abstractmethod
     def relax(self, draft: Draft, more: int) -> None:
         """Relax the requirement by ``more``."""
@@ -114,6 +119,10 @@ class SizedConstraint(SideConstraint, Measured):
         amount: int = getattr(self.constraint, self._field)
         return amount
 
+    @property
+    def spared(self) -> str | None:
+        return self.constraint.device if isinstance(self.constraint, MemoryCap) else None
+
     def relax(self, draft: Draft, more: int) -> None:
         draft.constraints[self.number] = revised(self.constraint, {self._field: self.amount + more})
 
@@ -139,6 +148,10 @@ class Memory(Measured):
     @property
     def amount(self) -> int:
         return self.bytes
+
+    @property
+    def spared(self) -> str | None:
+        return self.device
 
     def drop(self, draft: Draft) -> None:
         draft.change_device(self.device, "memory_bytes", None)
