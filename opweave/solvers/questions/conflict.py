@@ -120,7 +120,7 @@ class Conflict(Shown, Spec):
 
     def _mended(self) -> Iterable[str]:
         if self.mends:
-            words = [mend.words for mend in self.mends[:SHOWN_MENDS]]
+            words = [mend.words + ("" if mend.least else " (perhaps less)") for mend in self.mends[:SHOWN_MENDS]]
             yield f"What would mend it: {', or '.join(words)}."
         elif self.items:
             yield "No single change was found that would mend it."
@@ -147,7 +147,8 @@ def conflict(
     problem
         Any problem.
     time_limit
-        Seconds for everything; None for at most 10 seconds for each of the questions that are asked on the way.
+        Seconds for everything; None for at most 10 seconds for each question on the way, and 30 for the mends of
+        each requirement.
     solver
         The solver that is asked whether there is a plan; "auto" asks several.
     seed

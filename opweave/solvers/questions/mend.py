@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,7 +65,7 @@ class Mend(Spec):
         return {**super().__getstate__(), "__pydantic_private__": {"_problem": None}}
 
 
-def mends_of(problem: AnyProblemType, items: Iterable[Requirement], inquiry: Inquiry) -> tuple[Mend, ...]:
+def mends_of(problem: AnyProblemType, items: Sequence[Requirement], inquiry: Inquiry) -> tuple[Mend, ...]:
     """Find the mends of an infeasible problem, cheapest first.
 
     Parameters
@@ -73,7 +73,10 @@ def mends_of(problem: AnyProblemType, items: Iterable[Requirement], inquiry: Inq
     items
         Requirements that cannot hold together; a single change must relax one of them.
     """
-    found = [mend for item in items for mend in _mends(problem, item, inquiry)]
+    found: list[Mend] = []
+    for number, item in enumerate(items):
+        with inquiry.stage(1 / (len(items) - number)):
+            found += _mends(problem, item, inquiry)
     return tuple(sorted(found, key=lambda mend: mend.cost))
 
 
@@ -141,7 +144,7 @@ def _least(problem: AnyProblemType, item: Measured, inquiry: Inquiry) -> Mend | 
     if best is None or best.amount is None:
         return None
     found = _Range(best.amount)
-    while found.is_open(PRECISION * (item.amount + found.high)):
+    while found.is_open(PRECISION * (item.amount + found.high)) and not inquiry.is_over:
         more = found.next()
         draft = Draft(problem)
         item.relax(draft, more)

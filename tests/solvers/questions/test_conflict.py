@@ -290,3 +290,11 @@ def test_bad_arguments_are_refused(arguments: dict[str, object], words: str) -> 
         ow.conflict(placement(chain(1), cluster(9)), **arguments)
     with pytest.raises(ow.InvalidInputError, match="must be a problem"):
         ow.conflict("problem.json")
+
+
+def test_ctrl_c_ends_the_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was known by then is returned."""
+    problem = placement(chain(6), cluster(5))
+    inquiry = Inquiry()
+    monkeypatch.setattr(inquiry, "_interrupted", True)
+    assert inquiry.ask(problem, "anything") == Answer(proof="the time was up")
